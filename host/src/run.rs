@@ -1,13 +1,17 @@
 //! A job on this machine: joins the leader, `engine`, to the one node that it has.
 
 use crate::cancel::Cancel;
-use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Node};
+use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Make, Node, RunningNode};
 use crate::inference::NamedLibrary;
+use crate::model::{MiniBatchId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions};
-use crate::protocol::node::{Look, Looked, Prepare};
+use crate::protocol::node::{Look, Looked, Plan, Prepare};
+use crate::protocol::{Order, Told};
 use crate::spec::{Datastores, JobSpec, OperatorPolicy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 pub use engine::run;
 
@@ -146,6 +150,7 @@ impl Node for Here {
 
 impl JobOnNode for NodeJob {
     type Error = NodeError;
+    type Running = node::Running;
 
     fn await_objects(&mut self, say: &mut dyn FnMut(&str)) {
         Self::await_objects(self, say);
@@ -161,5 +166,92 @@ impl JobOnNode for NodeJob {
 
     fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
         Self::take_gpus(self, say)
+    }
+
+    fn start(&mut self, plan: &Plan) -> Result<node::Running, NodeError> {
+        Self::start(self, plan)
+    }
+
+    fn settle(&self, worker: WorkerId) {
+        Self::settle(self, worker);
+    }
+
+    fn give_models(&self) -> Result<(), NodeError> {
+        Self::give_models(self)
+    }
+
+    fn begin(&self, running: &mut node::Running, first_worker: u32, is_new: bool) {
+        Self::begin(self, running, first_worker, is_new);
+    }
+
+    fn finisher(&self) -> Arc<Make> {
+        let finisher = Self::finisher(self);
+        Arc::new(move |source, target, rows, told| {
+            finisher.run(source, target, rows, told).map_err(Into::into)
+        })
+    }
+}
+
+impl RunningNode for node::Running {
+    type Error = NodeError;
+
+    fn plan(&mut self) -> Result<(), NodeError> {
+        Self::plan(self)
+    }
+
+    fn watch(&mut self) -> Result<(), NodeError> {
+        Self::watch(self)
+    }
+
+    async fn next(&mut self, wants_plan: bool) -> Vec<Told> {
+        Self::next(self, wants_plan).await
+    }
+
+    fn said_already(&mut self) -> Option<Vec<Told>> {
+        Self::said_already(self)
+    }
+
+    fn obey(&mut self, order: Order) -> Vec<Told> {
+        Self::obey(self, order)
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        Self::next_deadline(self)
+    }
+
+    fn tick(&mut self) -> Vec<Told> {
+        Self::tick(self)
+    }
+
+    fn may_pause(&mut self) -> bool {
+        Self::may_pause(self)
+    }
+
+    fn comes_on_demand(&self) -> bool {
+        Self::comes_on_demand(self)
+    }
+
+    fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
+        Self::want(self, id, files);
+    }
+
+    fn release(&mut self, ids: &[MiniBatchId]) {
+        Self::release(self, ids);
+    }
+
+    fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+        Self::free(self, worker, id, attempt);
+    }
+
+    fn flush(&mut self) {
+        Self::flush(self);
+    }
+
+    fn close(&mut self) {
+        Self::close(self);
+    }
+
+    fn end_watch(&mut self) {
+        Self::end_watch(self);
     }
 }

@@ -5,25 +5,19 @@ use super::commit::{
     CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
 };
 use super::in_force::{in_force, policy};
-use super::inferring;
 use super::intake::Intake;
 use super::job::Job;
-use super::machine::{Action, Machine, Message};
+use super::machine::{JobAction, JobMachine, JobMessage, JobOutput};
+use super::nodes::{JobOnNode, RunningNode};
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};
 use crate::cancel::{Cancel, Request};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
-use crate::model::{
-    ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, WorkerId,
-};
-use crate::node::{Gpus, NodeJob, ProcessorTime, Room, Running, SetupTemplate, Spawned};
-use crate::output::remove_tree;
-use crate::perf::{Monitor, PerfEvent};
-use crate::pool::{Pool, PoolEvent};
-use crate::protocol::{FromPlanner, FromWorker, NodePolicy, ToWorker};
+use crate::files::remove_tree;
+use crate::model::{ByteSize, EndedBy, JobDir, JobResult, JobStatus, NodeId, OsSandbox, WallState};
+use crate::protocol::{NodePolicy, Told};
 use jiff::Timestamp;
-use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -34,8 +28,8 @@ use tokio::sync::{mpsc, watch};
 /// A job that failed or was cancelled is an `Ok`; one that never began
 /// ([`JobResult::never_began`]) leaves no job directory behind unless it has overwritten an earlier
 /// job. An error means that the job could not be begun, or that its end could not be written down.
-pub fn run(
-    job: Job<NodeJob>,
+pub fn run<N: JobOnNode + Send>(
+    job: Job<N>,
     on_event: &mut dyn FnMut(&Event),
     cancel: &Cancel,
 ) -> Result<JobResult, EngineError> {
@@ -50,51 +44,40 @@ pub fn run(
 /// After this long it is told that results are still being written, and then again and again.
 const STILL_WRITING: Duration = Duration::from_secs(10);
 
+/// The only node.
+const HERE: NodeId = NodeId(0);
+
 /// How often it is read what has arrived before somebody is found to be late, or the leader looks away. Each time, one
 /// worker fills what the leader reads at once; honest ones have said some words in all.
 const ROUNDS: u32 = 100;
 /// With so many messages read at once there may be more.
 const MANY: u32 = 64;
 
-struct Driver<'a> {
-    machine: Machine,
-    pool: Pool,
-    room: Room,
-    processor_time: ProcessorTime,
+struct Driver<'a, R> {
+    job: JobMachine,
+    node: R,
     committer: Committer,
     claim: Claim,
     /// This job's own folder for copies, at its parent.
     parent: Option<PathBuf>,
     job_dir: JobDir,
-    template: SetupTemplate,
-    /// Those that are this job's until its end.
-    gpus: Gpus,
     intake: Intake,
     /// The longest that the committer may say nothing at the job's end.
     patience: Duration,
-    /// Whether a worker has said something since the last pause.
-    heard: bool,
-    /// Workers that were asked to end.
-    leaving: HashSet<WorkerId>,
-    workers: mpsc::Receiver<PoolEvent>,
-    planner: mpsc::Receiver<FromPlanner>,
     /// None once the committer has said its last.
     commits: Option<mpsc::UnboundedReceiver<CommitReply>>,
     cancel: watch::Receiver<Option<Request>>,
     /// Around the worker that was ready last.
     wall: WallState,
-    /// None once the job is over.
-    monitor: Option<Monitor>,
-    perf: mpsc::UnboundedReceiver<PerfEvent>,
     start: Instant,
     sequence: u64,
     on_event: &'a mut dyn FnMut(&Event),
     result: Option<JobResult>,
 }
 
-impl<'a> Driver<'a> {
-    fn begin(
-        mut job: Job<NodeJob>,
+impl<'a, R: RunningNode> Driver<'a, R> {
+    fn begin<N: JobOnNode<Running = R> + Send>(
+        mut job: Job<N>,
         on_event: &'a mut dyn FnMut(&Event),
         cancel: &Cancel,
     ) -> Result<Self, EngineError> {
@@ -107,39 +90,32 @@ impl<'a> Driver<'a> {
                 return Err(error);
             }
         };
-        let resumed = resumed(&started, job.claim.has_earlier_run());
-        let template = job.node.template();
-        let Started { running, planner, committer, commits, restored, monitor, perf } = started;
-        let Running { pool, workers, room, gpus, objects, .. } = running;
-        let policy = policy(&job.spec, gpus.indices());
+        let Started { mut node, committer, commits, restored } = started;
+        let has_earlier_run = job.claim.has_earlier_run();
+        let resumed = resumed(&restored, has_earlier_run);
+        job.node.begin(&mut node, restored.next_worker, !has_earlier_run);
+        let policy = policy(&job.spec);
+        let patience = policy.progress_timeout;
+        let mut machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
+        machine.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
+        let intake = Intake::new(&job.sources, node.comes_on_demand(), &job.again);
         let mut driver = Self {
-            machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
-            pool,
-            room,
-            processor_time: Default::default(),
+            job: machine,
+            node,
             committer,
             claim: job.claim,
             parent: job.parent,
-            template,
-            gpus,
             job_dir: job.job_dir,
-            intake: Intake::new(&job.sources, objects, &job.again),
-            patience: policy.progress_timeout,
-            heard: false,
-            leaving: HashSet::new(),
-            workers,
-            planner,
+            intake,
+            patience,
             commits: Some(commits),
             cancel: cancel.watch(),
             wall: WallState::default(),
-            monitor: Some(monitor),
-            perf,
             start: Instant::now(),
             sequence: 0,
             on_event,
             result: None,
         };
-        driver.begin_worker(job.spec.gpus);
         let in_force = in_force(&job.spec, &job.notices);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
@@ -156,37 +132,28 @@ impl<'a> Driver<'a> {
         Ok(driver)
     }
 
-    /// Starts the process that workers are forked from while the planner looks at the input, unless the machine
-    /// may be full, or they are to have GPUs. A job that is taken up may need none.
-    fn begin_worker(&mut self, gpus: u32) {
-        if gpus == 0 && !self.room.is_capped() && !self.claim.has_earlier_run() {
-            // What is wrong is told when it is spawned.
-            let _ = self.pool.begin(&self.template.for_worker(WorkerId(0), None, &[]));
-        }
-    }
-
     async fn drive(mut self) -> Result<JobResult, EngineError> {
         loop {
             self.wait().await;
-            self.take_in().await;
-            if self.is_somebody_late() {
+            self.hear_workers().await;
+            if self.is_late() {
                 self.on_deadline().await;
             }
             if let Some(result) = self.result.take() {
                 return self.finish(result).await;
             }
-            if self.machine.wants_commits() {
+            if self.job.wants_commits() {
                 self.committer.flush();
             }
-            self.pool.flush();
-            if std::mem::take(&mut self.heard) && self.machine.may_pause() {
+            self.node.flush();
+            if self.node.may_pause() && self.job.is_smooth() {
                 std::thread::sleep(NodePolicy::PAUSE);
             }
         }
     }
 
     /// Takes in what all workers have said meanwhile, before anything sleeps again.
-    async fn take_in(&mut self) {
+    async fn hear_workers(&mut self) {
         for _ in 0..ROUNDS {
             // Workers are heard by tasks. This one comes first in each turn of the runtime: in the first turn it is found
             // who has said something, in the second it is read.
@@ -194,8 +161,8 @@ impl<'a> Driver<'a> {
                 tokio::task::yield_now().await;
             }
             let mut taken = 0;
-            while let Ok(event) = self.workers.try_recv() {
-                self.on_pool_event(event);
+            while let Some(told) = self.node.said_already() {
+                self.hear(told);
                 taken += 1;
             }
             // A turn of the runtime, and the channel, end after some hundred.
@@ -206,47 +173,33 @@ impl<'a> Driver<'a> {
     }
 
     async fn wait(&mut self) {
-        let deadline = self.machine.next_deadline().unwrap_or(Duration::from_secs(3600));
-        let wants_plan = self.machine.wants_plan() && !self.intake.is_full();
+        let deadline = self.next_deadline().unwrap_or(Duration::from_secs(3600));
+        let wants_plan = self.job.wants_plan() && !self.intake.is_full();
         tokio::select! {
             biased;
             Ok(()) = self.cancel.changed() => {
                 let request = self.cancel.borrow_and_update().clone();
                 if let Some(Request { reason, at_once }) = request {
-                    self.tell(Message::Cancel { reason, at_once });
+                    self.tell(JobMessage::Cancel { reason, at_once });
                 }
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
-            Some(event) = self.perf.recv() => match event {
-                PerfEvent::Overrun(worker, failure) => self.tell(Message::Overrun(worker, failure)),
-                PerfEvent::Notice(text) => self.tell(Message::Notice(text)),
-                PerfEvent::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
-            },
-            Some(event) = self.workers.recv() => self.on_pool_event(event),
-            arrival = self.intake.next_arrival() => {
-                let messages = self.intake.arrived(arrival);
-                self.on_intake(messages);
-            }
-            Some(message) = self.planner.recv(), if wants_plan => {
-                let messages = self.intake.take(message, &self.machine, &self.committer);
-                self.on_intake(messages);
-            }
+            told = self.node.next(wants_plan) => self.hear(told),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
     }
 
-    fn on_intake(&mut self, messages: Vec<Message>) {
-        if let Some(answer) = self.intake.answer() {
-            self.pool.answer(answer);
-        }
-        messages.into_iter().for_each(|message| self.tell(message));
+    /// When somebody may be late; none once the job is over.
+    fn next_deadline(&self) -> Option<Duration> {
+        let of_job = self.job.next_deadline()?;
+        Some(self.node.next_deadline().map_or(of_job, |of_node| of_node.min(of_job)))
     }
 
-    fn is_somebody_late(&self) -> bool {
-        self.machine.next_deadline().is_some_and(|at| self.start.elapsed() >= at)
+    fn is_late(&self) -> bool {
+        self.next_deadline().is_some_and(|at| self.start.elapsed() >= at)
     }
 
-    /// Somebody may be late. If this process itself was held up (a suspended terminal, a slow
+    /// A worker, or the job, may be late. If this process itself was held up (a suspended terminal, a slow
     /// disk), the answer has arrived and only waits to be read: that is done first.
     async fn on_deadline(&mut self) {
         let (mut quiet, mut rounds) = (0, 0);
@@ -255,49 +208,49 @@ impl<'a> Driver<'a> {
             tokio::task::yield_now().await;
             quiet += 1;
             rounds += 1;
-            while let Ok(event) = self.workers.try_recv() {
-                self.on_pool_event(event);
+            while let Some(told) = self.node.said_already() {
+                self.hear(told);
                 quiet = 0;
             }
         }
-        if self.is_somebody_late() {
-            let told = inferring::tick(&self.job_dir, &self.template, &self.machine, self.start);
-            told.into_iter().for_each(|message| self.tell(message));
+        if self.is_late() {
+            self.take_in(JobMessage::Tick);
+            let told = self.node.tick();
+            self.hear(told);
         }
     }
 
-    fn on_pool_event(&mut self, event: PoolEvent) {
-        self.heard = true;
-        self.processor_time.note(&event, &self.pool);
-        let message = match event {
-            PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {
-                self.note_wall(wall);
-                Message::Ready(worker, init)
+    /// Takes in what the node tells, then decides.
+    fn hear(&mut self, told: Vec<Told>) {
+        for told in told {
+            self.take_in_told(told);
+        }
+        self.decide();
+    }
+
+    fn take_in_told(&mut self, told: Told) {
+        match told {
+            Told::News(news) => self.take_in(JobMessage::Node(HERE, news)),
+            Told::Notice(text) => self.take_in(JobMessage::Notice(text)),
+            Told::Planned(said) => {
+                let messages = self.intake.take(said, &self.job, &self.committer, &mut self.node);
+                messages.into_iter().for_each(|message| self.tell(message));
             }
-            PoolEvent::Worker(worker, FromWorker::Restarting) => Message::Restarting(worker),
-            PoolEvent::Worker(worker, FromWorker::InitFailed { failure }) => {
-                Message::InitFailed(worker, failure)
+            Told::Arrived => self.take_in(JobMessage::Arrived),
+            Told::Ready(number, failed) => {
+                let messages = self.intake.arrived(number, failed);
+                messages.into_iter().for_each(|message| self.tell(message));
             }
-            PoolEvent::Worker(worker, FromWorker::Started { id }) => Message::Started(worker, id),
-            PoolEvent::Worker(worker, FromWorker::Finished(report)) => {
-                Message::Finished(worker, report)
+            Told::NoSpace(text) => self.take_in(JobMessage::NoSpace(text)),
+            Told::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
+            Told::Wall(wall) => self.note_wall(wall),
+            Told::WorkerDone(worker) => {
+                self.committer.submit(CommitRequest::WorkerDone(worker));
             }
-            PoolEvent::Exited(worker, exit) => {
-                // One that was killed, or failed, may have left half a file.
-                if self.leaving.remove(&worker) && exit.code == Some(0) {
-                    self.committer.submit(CommitRequest::WorkerDone(worker));
-                }
+            Told::WorkerGone(worker) => {
                 self.committer.submit(CommitRequest::WorkerGone(worker));
-                if let Some(monitor) = &self.monitor {
-                    monitor.exited(worker);
-                }
-                self.room.release(worker);
-                Message::Exited(worker, exit)
             }
-            PoolEvent::GpuFree(worker) => Message::GpuFree(worker),
-            PoolEvent::Notice(text) => Message::Notice(text),
-        };
-        self.tell(message);
+        }
     }
 
     /// All workers of a job have the same wall: what is missing is told once. That there are no cgroups
@@ -305,7 +258,6 @@ impl<'a> Driver<'a> {
     fn note_wall(&mut self, wall: WallState) {
         let is_first = self.wall == WallState::default();
         self.wall = wall;
-        self.wall.missing.extend(self.pool.unconfined().map(|reason| format!("cgroup: {reason}")));
         if !is_first || self.wall.mode != OsSandbox::BestEffort {
             return;
         }
@@ -322,7 +274,7 @@ impl<'a> Driver<'a> {
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
         if let Some(CommitReply::Free(attempts)) = reply {
             for Free { worker, id, attempt } in attempts {
-                self.pool.queue(worker, &ToWorker::Free { id, attempt });
+                self.node.free(worker, id, attempt);
             }
             return;
         }
@@ -330,68 +282,64 @@ impl<'a> Driver<'a> {
             self.commits = None;
         }
         if let Some(CommitReply::Committed(ids)) = &reply {
-            self.intake.settled(ids);
+            self.node.release(ids);
         }
         self.tell(match reply {
-            Some(CommitReply::Committed(ids)) => Message::Committed(ids),
-            Some(CommitReply::Rejected { id, failure }) => Message::Rejected(id, failure),
-            Some(CommitReply::Fatal(error)) => Message::CommitFailed(error.to_string()),
+            Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
+            Some(CommitReply::Rejected { id, failure }) => JobMessage::Rejected(id, failure),
+            Some(CommitReply::Fatal(error)) => JobMessage::CommitFailed(error.to_string()),
             // These answer a request that only `finish` makes.
             Some(CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Free(_))
-            | None => Message::CommitFailed(CommitError::BrokeDown.to_string()),
+            | None => JobMessage::CommitFailed(CommitError::BrokeDown.to_string()),
         });
     }
 
-    fn tell(&mut self, message: Message) {
-        self.room.begin_round();
-        // There seldom is an answer.
-        let (mut next, mut inbox) = (Some(message), VecDeque::new());
-        while let Some(message) = next {
-            let mut actions = self.machine.handle(message, self.start.elapsed());
-            // An answer is told only after all actions of its round are done.
-            inbox.extend(actions.drain(..).filter_map(|action| self.act(action)));
-            self.machine.reuse(actions);
-            next = inbox.pop_front();
+    /// Takes it in, then decides.
+    fn tell(&mut self, message: JobMessage) {
+        self.take_in(message);
+        self.decide();
+    }
+
+    fn take_in(&mut self, message: JobMessage) {
+        let outputs = self.job.take_in(message, self.start.elapsed());
+        self.follow(outputs);
+    }
+
+    /// Decides until nothing more follows.
+    fn decide(&mut self) {
+        loop {
+            let outputs = self.job.decide();
+            let wants_answers = outputs.iter().any(JobOutput::wants_answer);
+            let is_new = self.follow(outputs);
+            if !wants_answers && !is_new {
+                return;
+            }
         }
     }
 
-    /// Does it; returns what the machine must know of that at once.
-    fn act(&mut self, action: Action) -> Option<Message> {
-        if let Action::Kill(worker) = &action {
-            self.processor_time.note_kill(*worker, &self.pool);
+    /// Does it, and takes in what the node tells of that, each before the next. Returns whether that was more than how
+    /// the node stands.
+    fn follow(&mut self, outputs: Vec<JobOutput>) -> bool {
+        let mut is_new = false;
+        for output in outputs {
+            match output {
+                JobOutput::Do(JobAction::Commit(settled)) => {
+                    self.committer.submit(commit_request(settled));
+                }
+                JobOutput::Do(JobAction::Emit(kind)) => self.emit(kind),
+                JobOutput::Do(JobAction::Finish(result)) => self.result = Some(*result),
+                JobOutput::Order(_, order) => {
+                    for told in self.node.obey(order) {
+                        is_new |= told.is_new();
+                        self.take_in_told(told);
+                    }
+                }
+            }
         }
-        match action {
-            Action::Spawn(worker, gpu) => {
-                let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
-                let setup = self.template.for_worker(worker, lease, self.intake.tables());
-                let spawned = self.room.start(&mut self.pool, self.monitor.as_ref(), setup);
-                return Some(match spawned {
-                    Spawned::Runs(pid) => Message::Spawned(worker, pid),
-                    Spawned::NoRoom => Message::NoRoom(worker),
-                    Spawned::Failed(why) => Message::SpawnFailed(worker, why),
-                });
-            }
-            Action::Assign(worker, assignment) => {
-                self.pool.queue(worker, &ToWorker::Run(assignment));
-            }
-            Action::AssignFirst(worker, assignment) => {
-                self.pool.queue(worker, &ToWorker::RunFirst(assignment));
-            }
-            Action::GoOn(worker) => self.pool.queue(worker, &ToWorker::GoOn),
-            Action::Shutdown(worker) => {
-                self.leaving.insert(worker);
-                self.pool.send(worker, &ToWorker::Shutdown);
-            }
-            Action::Kill(worker) => self.pool.kill(worker),
-            Action::Commit(settled) => self.committer.submit(commit_request(settled)),
-            Action::Emit(kind) => self.emit(kind),
-            Action::Finish(result) => self.result = Some(*result),
-        }
-        None
+        is_new
     }
 
     fn emit(&mut self, kind: EventKind) {
-        let kind = self.processor_time.completed(kind);
         let event = Event {
             version: Event::VERSION,
             run: self.claim.id().to_owned(),
@@ -405,7 +353,7 @@ impl<'a> Driver<'a> {
 
     /// Writes the end down, then tells of it.
     async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
-        self.pool.close();
+        self.node.close();
         if let Err(error) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
             result.ended_by.get_or_insert(EndedBy::Commit);
@@ -420,7 +368,7 @@ impl<'a> Driver<'a> {
             let _ = remove_tree(&self.job_dir.models());
         }
         // Its last sample, before the job directory may vanish.
-        self.monitor = None;
+        self.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
         let written = self.claim.end(&result);

@@ -5,8 +5,8 @@ use crate::spec::{JobSpec, default_progress_timeout};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// `gpus`: the indices of those that this job has.
-pub(super) fn policy(spec: &JobSpec, gpus: Vec<u32>) -> Policy {
+/// By which the job's machine decides; its node knows what it has itself, such as GPUs.
+pub(super) fn policy(spec: &JobSpec) -> Policy {
     Policy {
         workers: spec.process_count,
         max_try: spec.run_max_try,
@@ -17,7 +17,7 @@ pub(super) fn policy(spec: &JobSpec, gpus: Vec<u32>) -> Policy {
         allowed_failed_percent: spec.allowed_failed_percent,
         first_task_timeout: spec.first_task_creation_timeout,
         progress_timeout: spec.progress_update_timeout,
-        gpus,
+        gpus: Vec::new(),
         output_action: spec.output_action,
         limits: spec.job_limits.clone(),
     }

@@ -1,16 +1,13 @@
-//! What the planner says, checked, and held back until the objects are here that mini-batches need. The planner, too,
-//! waits here for those that it asks for: what it says of one object stands before what it asks next.
+//! What the planner says, checked, and held back until the objects are here that mini-batches need.
 
 use super::commit::{CommitRequest, Committer};
-use super::machine::{Machine, Message};
+use super::machine::{JobMachine, JobMessage};
+use super::nodes::RunningNode;
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
-use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work};
-use crate::node::Looks;
-use crate::protocol::{FromPlanner, MayOpen};
-use crate::store::{Arrival, Objects};
+use crate::model::{MiniBatch, Source, Work};
+use crate::protocol::FromPlanner;
 use std::collections::VecDeque;
-use std::path::PathBuf;
 
 /// No more of the plan is read while so many mini-batches wait for their objects, or descriptors of so many
 /// bytes.
@@ -20,19 +17,17 @@ const ENOUGH_BYTES: usize = 1 << 20;
 /// Between the planner and the machine.
 #[derive(Debug)]
 pub(super) struct Intake {
-    /// How to read the tables; known as soon as the planner has looked.
-    tables: Option<Vec<TableFormat>>,
-    roots: Vec<PathBuf>,
+    /// Whether the planner has said how to read the tables.
+    has_looked: bool,
+    /// How many inputs there are.
+    sources: usize,
     planned: u64,
     /// The file of the last mini-batch that was planned, with the index of its source.
     last_file: Option<(u32, String)>,
     /// Of what is planned so far; none once it is complete.
     digest: Option<PlanDigest>,
-    /// Nobody else changes the inputs' objects until the job's end.
-    objects: Objects,
-    looks: Looks,
-    /// For the planner.
-    answer: Option<MayOpen>,
+    /// Whether objects of stores come only when a mini-batch wants them.
+    comes_on_demand: bool,
     /// In the order of the plan, with whether all of their objects are here.
     waiting: VecDeque<(MiniBatch, bool)>,
     /// Of these descriptors.
@@ -43,25 +38,18 @@ pub(super) struct Intake {
 
 impl Intake {
     /// `again`: files that an earlier run could not read, with the indices of their sources.
-    pub(super) fn new(sources: &[Source], objects: Objects, again: &[(u32, String)]) -> Self {
+    pub(super) fn new(sources: &[Source], comes_on_demand: bool, again: &[(u32, String)]) -> Self {
         Self {
-            tables: None,
-            roots: sources.iter().map(|source| source.root.clone()).collect(),
+            has_looked: false,
+            sources: sources.len(),
             planned: 0,
             last_file: None,
             digest: Some(PlanDigest::new(again)),
-            looks: Looks::new(sources),
-            answer: None,
-            objects,
+            comes_on_demand,
             waiting: VecDeque::new(),
             bytes: 0,
             is_complete: false,
         }
-    }
-
-    /// How to read the tables; nothing as long as nobody has looked.
-    pub(super) fn tables(&self) -> &[TableFormat] {
-        self.tables.as_deref().unwrap_or_default()
     }
 
     /// Whether enough waits for objects.
@@ -73,16 +61,17 @@ impl Intake {
     pub(super) fn take(
         &mut self,
         message: FromPlanner,
-        machine: &Machine,
+        machine: &JobMachine,
         committer: &Committer,
-    ) -> Vec<Message> {
+        node: &mut impl RunningNode,
+    ) -> Vec<JobMessage> {
         match message {
-            FromPlanner::Tables(tables) if self.tables.is_none() => {
+            FromPlanner::Tables(tables) if !self.has_looked => {
                 if !tables.is_empty() {
                     let (key, value) = tables_note(&tables);
                     committer.submit(CommitRequest::Note { key, value });
                 }
-                self.tables = Some(tables);
+                self.has_looked = true;
                 Vec::new()
             }
             FromPlanner::MiniBatches(batches) if self.plausible(&batches) => {
@@ -93,25 +82,16 @@ impl Intake {
                 for (key, value) in unreadable_notes(&batches, &mut self.last_file) {
                     committer.submit(CommitRequest::Note { key, value });
                 }
-                if !self.objects.come_on_demand() {
-                    return vec![Message::Planned(batches)];
+                if !self.comes_on_demand {
+                    return vec![JobMessage::Planned(batches)];
                 }
                 for batch in batches {
-                    self.wait_for(batch, machine);
+                    self.wait_for(batch, machine, node);
                 }
                 self.ready()
             }
-            FromPlanner::Notice(message) => vec![Message::Notice(message)],
-            FromPlanner::Opening { source, file, next } => {
-                self.answer = self.looks.open(source, file, next, &mut self.objects);
-                Vec::new()
-            }
-            FromPlanner::Closed => {
-                self.looks.close(&self.objects);
-                Vec::new()
-            }
+            FromPlanner::Notice(message) => vec![JobMessage::Notice(message)],
             FromPlanner::Finished => {
-                self.looks.close(&self.objects);
                 if let Some(digest) = self.digest.take() {
                     let (key, value) = digest.note();
                     committer.submit(CommitRequest::Note { key, value });
@@ -119,65 +99,48 @@ impl Intake {
                 self.is_complete = true;
                 self.ready()
             }
-            FromPlanner::Failed(text) => vec![Message::PlanFailed(text)],
-            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) => {
-                vec![Message::PlanFailed("the planner process spoke out of turn".to_owned())]
+            FromPlanner::Failed(text) => vec![JobMessage::PlanFailed(text)],
+            // What the planner asks for, its node answers.
+            FromPlanner::Tables(_)
+            | FromPlanner::MiniBatches(_)
+            | FromPlanner::Opening { .. }
+            | FromPlanner::Closed => {
+                vec![JobMessage::PlanFailed("the planner process spoke out of turn".to_owned())]
             }
         }
     }
 
     fn plausible(&self, batches: &[MiniBatch]) -> bool {
-        self.tables.is_some()
+        self.has_looked
             && (self.planned..).zip(batches).all(|(id, batch)| {
-                batch.id.0 == id && (batch.source as usize) < self.roots.len().max(1)
+                batch.id.0 == id && (batch.source as usize) < self.sources.max(1)
             })
     }
 
-    fn wait_for(&mut self, batch: MiniBatch, machine: &Machine) {
+    fn wait_for(&mut self, batch: MiniBatch, machine: &JobMachine, node: &mut impl RunningNode) {
         self.bytes += batch.size();
         let files = batch.reads();
         let is_wanted = !files.is_empty() && !machine.was_done_before(batch.id);
         if is_wanted {
-            let path = |(source, file): (u32, &str)| {
-                self.roots.get(source as usize).map_or_else(|| file.into(), |root| root.join(file))
-            };
-            self.objects.want(batch.id.0, files.into_iter().map(path).collect());
+            node.want(batch.id, &files);
         }
         self.waiting.push_back((batch, !is_wanted));
     }
 
-    /// The next thing that arrives; never, if nothing will.
-    pub(super) async fn next_arrival(&mut self) -> Arrival {
-        self.objects.arrival().await
-    }
-
-    /// What the planner must know, which waits for it.
-    pub(super) fn answer(&mut self) -> Option<MayOpen> {
-        self.answer.take()
-    }
-
-    /// Objects have come. Returns what the machine must know.
-    pub(super) fn arrived(&mut self, arrival: Arrival) -> Vec<Message> {
-        if let Arrival::NoSpace(text) = arrival {
-            return vec![Message::NoSpace(text)];
-        }
-        let mut messages = vec![Message::Arrived];
-        if let Some(answer) = self.looks.arrived(&arrival) {
-            self.answer = Some(answer);
-        }
-        if let Arrival::Ready(number, failed) = arrival {
-            let waits = self.waiting.iter_mut().find(|(batch, _)| batch.id.0 == number);
-            if let Some((batch, is_ready)) = waits {
-                batch.set_unfetched(failed);
-                *is_ready = true;
-            }
-            messages.extend(self.ready());
-        }
-        messages
+    /// The objects that a mini-batch waited for are here, but for some. Returns what the machine must know.
+    pub(super) fn arrived(&mut self, number: u64, failed: Vec<(u32, String)>) -> Vec<JobMessage> {
+        let Some((batch, is_ready)) =
+            self.waiting.iter_mut().find(|(batch, _)| batch.id.0 == number)
+        else {
+            return Vec::new();
+        };
+        batch.set_unfetched(failed);
+        *is_ready = true;
+        self.ready()
     }
 
     /// What need not wait any more.
-    fn ready(&mut self) -> Vec<Message> {
+    fn ready(&mut self) -> Vec<JobMessage> {
         let mut batches = Vec::new();
         while let Some((_, true)) = self.waiting.front()
             && let Some((batch, _)) = self.waiting.pop_front()
@@ -187,20 +150,13 @@ impl Intake {
         }
         let mut messages = Vec::new();
         if !batches.is_empty() {
-            messages.push(Message::Planned(batches));
+            messages.push(JobMessage::Planned(batches));
         }
         if self.is_complete && self.waiting.is_empty() {
             self.is_complete = false;
-            messages.push(Message::PlanFinished);
+            messages.push(JobMessage::PlanFinished);
         }
         messages
-    }
-
-    /// These are committed: nobody needs their objects any more.
-    pub(super) fn settled(&self, ids: &[MiniBatchId]) {
-        if self.objects.come_on_demand() {
-            self.objects.release(ids.iter().map(|id| id.0).collect());
-        }
     }
 }
 

@@ -5,9 +5,8 @@
 //! decides who owns a job directory (`reserve` is room for its end) and `taking_up` what becomes of a job that was run
 //! before: `identity` names its settings, `differences` compares them, `verify` its inputs. These do not know what a node
 //! is made of.
-//! `in_force` says what the machine holds a job to, and `inferring` who computes with a model when
-//! somebody is late. `driver` runs a `job`, on what `start` starts; `intake` takes the plan;
-//! `commit` is the thread that commits what workers finished.
+//! `in_force` says what the machine holds a job to. `driver` runs a `job`, on what `start` starts; `intake` takes the
+//! plan; `commit` is the thread that commits what workers finished.
 
 mod claim;
 mod claim_error;
@@ -17,7 +16,6 @@ mod driver;
 mod folder_lock;
 mod identity;
 mod in_force;
-mod inferring;
 mod intake;
 mod job;
 mod job_state;
@@ -34,12 +32,13 @@ pub use claim::Claim;
 pub use claim_error::ClaimError;
 #[cfg(any(test, fuzzing))]
 pub use commit::fuzz_recovery;
+pub use commit::{Make, MakeError};
 pub use driver::run;
 pub use folder_lock::is_locked;
 pub use in_force::RUNS_AS_ROOT;
 pub use job::Job;
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
-pub use nodes::{JobOnNode, Node};
+pub use nodes::{JobOnNode, Node, RunningNode};
 pub use prepare::{LeaderOptions, PrepareError, Prepared, prepare};
 pub use taking_up::Reused;
 

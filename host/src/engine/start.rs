@@ -7,43 +7,38 @@ use super::commit::{
 };
 use super::job::Job;
 use super::machine::Settled;
+use super::nodes::{JobOnNode, RunningNode};
 use super::taking_up::TakenUp;
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal};
-use crate::model::{JobDir, OutputAction, Restored};
-use crate::node::{NodeError, NodeJob, Running};
-use crate::perf::{Monitor, PerfEvent};
-use crate::pool;
-use crate::protocol::FromPlanner;
+use crate::model::{OutputAction, Restored};
 use crate::protocol::node::Plan;
-use std::fs::File;
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::thread;
 use tokio::sync::mpsc;
 
 /// What a job runs on.
-pub(super) struct Started {
+pub(super) struct Started<R> {
     /// On the node.
-    pub(super) running: Running,
-    pub(super) planner: mpsc::Receiver<FromPlanner>,
+    pub(super) node: R,
     pub(super) committer: Committer,
     pub(super) commits: mpsc::UnboundedReceiver<CommitReply>,
     /// What an earlier run left done.
     pub(super) restored: Restored,
-    pub(super) monitor: Monitor,
-    pub(super) perf: mpsc::UnboundedReceiver<PerfEvent>,
 }
 
 /// Starts all of it; takes what an earlier run left out of the job.
-pub(super) fn start(job: &mut Job<NodeJob>) -> Result<Started, EngineError> {
-    let failed = |error: NodeError| EngineError(error.to_string());
+pub(super) fn start<N: JobOnNode + Send>(
+    job: &mut Job<N>,
+) -> Result<Started<N::Running>, EngineError> {
+    let failed = |error: N::Error| EngineError(error.to_string());
     let plan = Plan { again: job.again.clone() };
-    let mut running = job.node.start(&plan).map_err(failed)?;
+    let mut node = job.node.start(&plan).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
-    let (planner, (committer, restored)) = if job.taken_up.is_some() {
-        (running.plan().map_err(failed)?, start_committer(job, replies)?)
+    let (committer, restored) = if job.taken_up.is_some() {
+        node.plan().map_err(failed)?;
+        start_committer(job, replies)?
     } else {
         // The one waits for the planner's process, the other for the disk.
         thread::scope(|scope| {
@@ -51,31 +46,32 @@ pub(super) fn start(job: &mut Job<NodeJob>) -> Result<Started, EngineError> {
                 thread::Builder::new().spawn_scoped(scope, || start_committer(job, replies));
             let making =
                 making.map_err(|e| EngineError(format!("the journal cannot be made: {e}")))?;
-            let planned = running.plan();
+            let planned = node.plan();
             let made = making.join().unwrap_or_else(|panic| resume_unwind(panic));
-            Ok((planned.map_err(failed)?, made?))
+            planned.map_err(failed)?;
+            made
         })?
     };
     // Now that nothing of an earlier run is in the way.
     job.node.give_models().map_err(failed)?;
     job.claim.set_room_aside(&job.job_dir);
-    let (monitor, perf) = running.watch().map_err(failed)?;
-    Ok(Started { running, planner, committer, commits, restored, monitor, perf })
+    node.watch().map_err(failed)?;
+    Ok(Started { node, committer, commits, restored })
 }
 
 /// What the first event says of an earlier run.
-pub(super) fn resumed(started: &Started, has_earlier_run: bool) -> Option<Resumed> {
-    let Restored { succeeded, failed, items, rows, .. } = started.restored;
+pub(super) fn resumed(restored: &Restored, has_earlier_run: bool) -> Option<Resumed> {
+    let &Restored { succeeded, failed, items, rows, .. } = restored;
     has_earlier_run.then_some(Resumed { succeeded, failed, items, rows })
 }
 
-fn start_committer(
-    job: &mut Job<NodeJob>,
+fn start_committer<N: JobOnNode>(
+    job: &mut Job<N>,
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
     let (journal, retry_failed) = match job.taken_up.take() {
         Some(TakenUp { journal, retry_failed, .. }) => {
-            settle_workers(&job.job_dir);
+            settle_workers(job);
             (journal, retry_failed)
         }
         None => {
@@ -91,16 +87,16 @@ fn start_committer(
 
 /// Does for the workers of a leader that was killed what it would have done at their ends, before their
 /// folders are removed. What cannot be looked into holds no logs.
-fn settle_workers(job_dir: &JobDir) {
-    for entry in std::fs::read_dir(job_dir.work()).into_iter().flatten().flatten() {
+fn settle_workers<N: JobOnNode>(job: &Job<N>) {
+    for entry in std::fs::read_dir(job.job_dir.work()).into_iter().flatten().flatten() {
         if let Some(worker) = entry.file_name().to_str().and_then(worker_of) {
-            pool::settle(job_dir, worker);
+            job.node.settle(worker);
         }
     }
 }
 
 /// What the journal says of the job.
-fn identity(job: &Job<NodeJob>) -> JobIdentity {
+fn identity<N>(job: &Job<N>) -> JobIdentity {
     JobIdentity {
         name: job.spec.name.clone(),
         id: job.claim.id().to_owned(),
@@ -111,16 +107,11 @@ fn identity(job: &Job<NodeJob>) -> JobIdentity {
 }
 
 /// Where results go.
-fn commit_target(job: &Job<NodeJob>) -> CommitTarget {
+fn commit_target<N: JobOnNode>(job: &Job<N>) -> CommitTarget {
     let appends = job.spec.output_action == OutputAction::AppendRow;
     let (name, format) = (&job.spec.append_row_file_name, &job.spec.output_format);
-    let finish = (appends && !format.kind.is_lines()).then(|| {
-        let finisher = job.node.finisher();
-        let make = move |source: &File, target: &File, rows, told: &mut dyn FnMut(u64)| {
-            finisher.run(source, target, rows, told).map_err(Into::into)
-        };
-        Finish { name: name.clone(), make: Arc::new(make) }
-    });
+    let finish = (appends && !format.kind.is_lines())
+        .then(|| Finish { name: name.clone(), make: job.node.finisher() });
     CommitTarget {
         places: Places::Here(job.job_dir.clone()),
         output: job.claim.output().to_owned(),

@@ -8,7 +8,9 @@
 //! `overlap` refuses a job that would read what it writes. `models` looks at the job's models (`model_digests` at all that
 //! they are made of), and puts single files where workers find them; `backends` finds and tries out what computes with
 //! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
-//! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into. `room`
+//! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into.
+//!
+//! `run` runs a job here: `machine` decides, and what it decides is done. `room`
 //! starts workers where the machine has places for them, `processor_time` counts what killed workers used, and
 //! `inferring` tells which model a worker computes with.
 
@@ -21,6 +23,7 @@ mod job;
 mod kernels;
 mod look;
 mod looks;
+pub mod machine;
 mod model_digests;
 mod model_error;
 mod model_folder;
@@ -31,12 +34,12 @@ mod prepare;
 mod processor_time;
 mod real_paths;
 mod room;
+mod run;
 mod setup;
 mod staging;
 mod start;
 
 pub use error::NodeError;
-pub use gpus::Gpus;
 pub use job::NodeJob;
 pub use looks::Looks;
 pub use model_digests::{ModelDigests, model_digests};
@@ -44,9 +47,7 @@ pub use model_error::ModelError;
 pub use models::give_models;
 pub use options::NodeOptions;
 pub use prepare::prepare;
-pub use processor_time::ProcessorTime;
 pub use real_paths::with_real_paths;
-pub use room::{Room, Spawned};
-pub use setup::{SetupTemplate, plan_request};
+pub use run::Running;
+pub use setup::plan_request;
 pub use staging::{Staged, put_results, stage};
-pub use start::Running;

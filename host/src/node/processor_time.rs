@@ -2,7 +2,6 @@
 //! more. Next to the elapsed time it tells whether an attempt computed or waited (prs-semantics
 //! 1.10, 1.11).
 
-use crate::event::EventKind;
 use crate::model::WorkerId;
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::FromWorker;
@@ -15,7 +14,7 @@ pub struct ProcessorTime {
     /// it for each mini-batch, so what attempts report is added up.
     before: HashMap<WorkerId, f64>,
     /// In the attempt that a kill has ended.
-    killed: HashMap<String, f64>,
+    killed: HashMap<WorkerId, f64>,
 }
 
 impl ProcessorTime {
@@ -31,7 +30,7 @@ impl ProcessorTime {
             PoolEvent::Worker(..) | PoolEvent::GpuFree(_) | PoolEvent::Notice(_) => {}
             PoolEvent::Exited(worker, _) => {
                 self.before.remove(worker);
-                self.killed.remove(&worker.to_string());
+                self.killed.remove(worker);
             }
         }
     }
@@ -41,18 +40,12 @@ impl ProcessorTime {
         if let (Some(before), Some(used)) =
             (self.before.get(&worker), pool.processor_seconds(worker))
         {
-            self.killed.insert(worker.to_string(), (used - before).max(0.0));
+            self.killed.insert(worker, (used - before).max(0.0));
         }
     }
 
-    /// What is told of an attempt that ended with its worker, completed.
-    pub fn completed(&mut self, mut kind: EventKind) -> EventKind {
-        if let EventKind::AttemptFinished { worker, report, .. } = &mut kind
-            && report.outcome.is_err()
-            && let Some(seconds) = self.killed.remove(worker)
-        {
-            report.process_seconds = seconds;
-        }
-        kind
+    /// What the attempt took that a kill of this worker has ended; 0 if none has.
+    pub fn of_killed(&mut self, worker: WorkerId) -> f64 {
+        self.killed.remove(&worker).unwrap_or_default()
     }
 }

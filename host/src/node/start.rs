@@ -1,38 +1,26 @@
 //! From a prepared job to what runs it on this machine: processes, places for workers, GPUs, the monitor.
 
 use super::error::NodeError;
-use super::gpus::Gpus;
 use super::job::NodeJob;
+use super::looks::Looks;
+use super::machine::NodeMachine;
 use super::models;
+use super::processor_time::ProcessorTime;
 use super::room::Room;
+use super::run::Running;
 use super::setup::{SetupTemplate, plan_request};
 use super::staging::Staged;
 use crate::compile::WASMTIME_VERSION;
 use crate::finish::Finisher;
+use crate::model::WorkerId;
 use crate::output::remove_tree;
-use crate::perf::{Monitor, MonitorOptions, PerfEvent};
-use crate::pool::{Pool, PoolEvent};
+use crate::perf::MonitorOptions;
+use crate::pool::{self, Pool};
 use crate::protocol::node::Plan;
-use crate::protocol::{FromPlanner, PlanRequest};
-use crate::store::Objects;
+use crate::protocol::{NodePolicy, PlanRequest};
+use std::collections::HashSet;
+use std::time::Instant;
 use tokio::sync::mpsc;
-
-/// What runs a job on this machine.
-#[derive(Debug)]
-pub struct Running {
-    /// The job's processes.
-    pub pool: Pool,
-    /// What workers say.
-    pub workers: mpsc::Receiver<PoolEvent>,
-    /// Where there are places for workers.
-    pub room: Room,
-    /// The GPUs that are the job's until its end.
-    pub gpus: Gpus,
-    /// What the inputs are made of.
-    pub objects: Objects,
-    monitor: MonitorOptions,
-    request: PlanRequest,
-}
 
 impl NodeJob {
     /// Makes ready what runs the job, and hands over what this holds for that. `plan` is how the inputs will be planned.
@@ -49,7 +37,7 @@ impl NodeJob {
             pool.take_over(standby);
         }
         let gpus = std::mem::take(&mut self.gpus);
-        let monitor = MonitorOptions {
+        let watched = MonitorOptions {
             job_dir: self.job_dir.clone(),
             interval: self.spec.resource_monitor_interval,
             budget: self.budget.clone(),
@@ -59,10 +47,47 @@ impl NodeJob {
         };
         pool.confine(self.spec.os_sandbox, &self.job_dir, self.budget.clone());
         pool.watch_gpus(gpus.memory());
-        let request = self.plan_request(plan);
-        let room = Room::new(self.turns.take());
-        let objects = std::mem::take(&mut self.staged.objects);
-        Ok(Running { pool, workers, room, gpus, objects, monitor, request })
+        let policy = NodePolicy {
+            workers: self.spec.process_count,
+            run_timeout: self.spec.run_invocation_timeout,
+            load_timeout: self.spec.task_overhead_timeout,
+            gpus: gpus.indices(),
+        };
+        let sources = &self.staged.sources;
+        Ok(Running {
+            machine: NodeMachine::new(policy, 0),
+            pool,
+            workers,
+            heard: false,
+            leaving: HashSet::new(),
+            room: Room::new(self.turns.take()),
+            gpus,
+            wants_gpus: self.spec.gpus > 0,
+            template: None,
+            job_dir: self.job_dir.clone(),
+            processor_time: ProcessorTime::default(),
+            request: self.plan_request(plan),
+            planner: None,
+            roots: sources.iter().map(|source| source.root.clone()).collect(),
+            tables: None,
+            looks: Looks::new(sources),
+            objects: std::mem::take(&mut self.staged.objects),
+            watched,
+            monitor: None,
+            perf: mpsc::unbounded_channel().1,
+            start: Instant::now(),
+        })
+    }
+
+    /// Begins to run the job, whose models are [given](Self::give_models): its workers are numbered from `first_worker`.
+    /// If it `is_new`, the process that workers are forked from starts while the planner looks at the input.
+    pub fn begin(&self, running: &mut Running, first_worker: u32, is_new: bool) {
+        running.begin(SetupTemplate::new(self), first_worker, is_new);
+    }
+
+    /// Does for a worker of a leader that was killed what would have been done at its end.
+    pub fn settle(&self, worker: WorkerId) {
+        pool::settle(&self.job_dir, worker);
     }
 
     /// Puts models that are single files where workers find them: what an earlier run left must not be in the way any
@@ -72,11 +97,6 @@ impl NodeJob {
     /// If a model changed since it was looked at, or there is no room for it.
     pub fn give_models(&self) -> Result<(), NodeError> {
         Ok(models::stage(&self.staged.models, &self.seen, &self.job_dir)?)
-    }
-
-    /// What every worker is told; once models are [given](Self::give_models).
-    pub fn template(&self) -> SetupTemplate {
-        SetupTemplate::new(self)
     }
 
     /// Makes an output file that is not of lines.
@@ -98,27 +118,5 @@ impl NodeJob {
     pub(super) fn remove_spill(&self) -> Result<(), NodeError> {
         let path = self.job_dir.spill();
         remove_tree(&path).map_err(|source| NodeError::Spill { path, source })
-    }
-}
-
-impl Running {
-    /// Has the planner cut the inputs. Returns what it says.
-    ///
-    /// # Errors
-    /// If its process cannot be started.
-    pub fn plan(&mut self) -> Result<mpsc::Receiver<FromPlanner>, NodeError> {
-        let (events, planner) = mpsc::channel(4);
-        self.pool.plan(&self.request, events).map_err(NodeError::Planner)?;
-        Ok(planner)
-    }
-
-    /// Watches what the workers use, and returns what is found.
-    ///
-    /// # Errors
-    /// If that cannot be begun.
-    pub fn watch(&self) -> Result<(Monitor, mpsc::UnboundedReceiver<PerfEvent>), NodeError> {
-        let (events, perf) = mpsc::unbounded_channel();
-        let monitor = Monitor::start(self.monitor.clone(), events).map_err(NodeError::Monitor)?;
-        Ok((monitor, perf))
     }
 }

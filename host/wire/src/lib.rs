@@ -22,4 +22,4 @@ pub use message::{
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};
-pub use running::{Ahead, Company, End, Grant, News, Order, Standing};
+pub use running::{Ahead, Company, End, Grant, News, Order, Standing, Told};

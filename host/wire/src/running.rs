@@ -1,8 +1,8 @@
 //! What the leader of a running job and a node say to each other. No bulk travels here: mini-batches are
 //! descriptors, rows stay in part files. Clocks of two machines differ, so that times are told as ages.
 
-use crate::Assignment;
-use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, WorkerId};
+use crate::{Assignment, FromPlanner};
+use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, WallState, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -125,6 +125,8 @@ pub enum News {
         age: Duration,
         /// How long it was inside `run`, if it was.
         run: Option<Duration>,
+        /// Processor time that it took until its worker was killed, in seconds; 0 where that is not known.
+        process_seconds: f64,
         /// Why.
         failure: Failure,
     },
@@ -230,5 +232,38 @@ impl Standing {
     /// Live workers whose `init` is over.
     pub fn past_init(&self) -> u32 {
         self.idle + self.loading + self.running + self.closing
+    }
+}
+
+/// What a node that runs a job tells its leader.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Told {
+    /// Of its workers.
+    News(News),
+    /// Something to tell the user.
+    Notice(String),
+    /// The planner's next words, but for what the node answers itself.
+    Planned(FromPlanner),
+    /// An object of a store has come, or a part of one.
+    Arrived,
+    /// The objects that a mini-batch waited for are here, but for some: the place among
+    /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads), and why, for people.
+    Ready(u64, Vec<(u32, String)>),
+    /// The disk has no room for what mini-batches need.
+    NoSpace(String),
+    /// How busy the job's GPUs are, in percent.
+    GpuUse(u32),
+    /// Around the worker that is ready now.
+    Wall(WallState),
+    /// A worker has ended in order, after `shutdown`.
+    WorkerDone(WorkerId),
+    /// A worker is gone: nothing more comes from it.
+    WorkerGone(WorkerId),
+}
+
+impl Told {
+    /// Whether it says more than how the node stands.
+    pub fn is_new(&self) -> bool {
+        !matches!(self, Self::News(News::Standing(_)))
     }
 }

@@ -50,3 +50,4 @@ pub(super) use error::CommitError;
 pub(super) use message::{CommitReply, CommitRequest, FinalFailure, Free, Success};
 pub(super) use places::{Places, worker_of};
 pub(super) use target::{CommitTarget, Finish};
+pub use target::{Make, MakeError};

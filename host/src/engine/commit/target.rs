@@ -34,11 +34,11 @@ pub(in crate::engine) struct CommitTarget {
 
 /// Makes the output of what was appended: reads the one file and writes the other, which is to hold so
 /// many rows. Says now and then how many bytes it has read.
-pub(in crate::engine) type Make =
+pub type Make =
     dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), MakeError> + Send + Sync;
 
 /// Why an output file could not be made; a clause for people.
-pub(in crate::engine) type MakeError = Box<dyn Error + Send + Sync>;
+pub type MakeError = Box<dyn Error + Send + Sync>;
 
 /// How the output is made at the end of a job.
 #[derive(Clone)]

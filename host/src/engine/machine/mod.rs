@@ -2,22 +2,25 @@
 //! thread in here, so that all of it can be simulated.
 //!
 //! [`JobMachine`](job::JobMachine) decides for the job: retries, thresholds, the rules for failures of `init`, commits,
-//! cancellation, the end. [`NodeMachine`](node::NodeMachine) decides for the workers of one machine: which gets an attempt,
+//! cancellation, the end. [`NodeMachine`](crate::node::NodeMachine) decides for the workers of one machine: which gets an attempt,
 //! time-outs, kills, GPU leases. They speak by [`Order`](crate::protocol::Order) and [`News`](crate::protocol::News).
-//! [`Machine`] is both, for a job on one machine. Imports `model`, `event` and `protocol`'s data; only the driver may
-//! import it.
+//! In tests `Machine` is both, joined by direct calls. Imports `model`, `event` and `protocol`'s data; only the driver
+//! may import it.
 
 pub mod job;
-pub mod node;
+#[cfg(test)]
 mod one;
 mod policy;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
 mod types;
 
-pub use job::Settled;
-pub use one::Machine;
+pub use job::{JobAction, JobMachine, JobMessage, JobOutput, Settled};
+#[cfg(test)]
+use one::Machine;
 pub use policy::Policy;
-pub use types::{Action, Message};
+#[cfg(test)]
+use types::{Action, Message};

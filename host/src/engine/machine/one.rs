@@ -1,10 +1,10 @@
 //! A job on one machine: its own machine and that of its only node, joined by direct calls.
 
 use super::job::{JobMachine, JobMessage, JobOutput};
-use super::node::{NodeMachine, NodeMessage, NodeOutput};
 use super::types::Addressed;
 use super::{Action, Message, Policy};
 use crate::model::{MiniBatchId, NodeId, Restored, Source, WorkerId};
+use crate::node::machine::{NodeMachine, NodeMessage, NodeOutput};
 use crate::protocol::News;
 use jiff::Timestamp;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! What goes into the machine of a job on one machine, and what comes out.
 
 use super::job::{JobAction, JobMessage, Settled};
-use super::node::{NodeAction, NodeMessage};
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, CallStats, Failure, JobResult, MiniBatch, MiniBatchId, WorkerExit, WorkerId,
 };
+use crate::node::machine::{NodeAction, NodeMessage};
 use crate::protocol::Assignment;
 
 /// What happened.

@@ -1,6 +1,6 @@
 //! Attempts: their end, the next try, the commit, and what counts as failed.
 
-use super::performer::Performer;
+use super::performer::{Performer, Spent};
 use super::queue::Pending;
 use super::types::{Committing, Settled};
 use super::{JobAction, JobMachine};
@@ -22,13 +22,12 @@ impl JobMachine {
         Assignment { mini_batch, attempt, is_last }
     }
 
-    /// An attempt that no worker can report on: its worker is gone. With how long ago it began, and how long it was
-    /// inside `run`, if it came to that.
+    /// An attempt that no worker can report on: its worker is gone.
     pub(super) fn attempt_lost(
         &mut self,
         by: Performer,
         pending: Pending,
-        (age, run): (Duration, Option<Duration>),
+        Spent { age, run, process_seconds }: Spent,
         failure: Failure,
     ) {
         let total = pending.mini_batch.planned_items();
@@ -46,7 +45,7 @@ impl JobMachine {
             header: None,
             has_files: false,
             elapsed_seconds: age.as_secs_f64(),
-            process_seconds: 0.0,
+            process_seconds,
             run: CallStats { seconds: run.map_or(0.0, |run| run.as_secs_f64()), fuel: None },
             inference: crate::model::InferenceStats::default(),
         };

@@ -2,7 +2,7 @@
 
 use super::JobMachine;
 use super::node::Granted;
-use super::performer::Performer;
+use super::performer::{Performer, Spent};
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::{Company, News, NodePolicy, Standing};
@@ -39,10 +39,15 @@ impl JobMachine {
                 let started = self.now.saturating_sub(age);
                 self.settle(Performer { node: id, worker }, granted.pending, started, report);
             }
-            News::Lost { worker, id: batch, age, run, failure } => {
+            News::Lost { worker, id: batch, age, run, process_seconds, failure } => {
                 let Some(granted) = self.take_back(id, batch) else { return };
                 let by = Performer { node: id, worker };
-                self.attempt_lost(by, granted.pending, (age, run), failure);
+                self.attempt_lost(
+                    by,
+                    granted.pending,
+                    Spent { age, run, process_seconds },
+                    failure,
+                );
             }
             News::Returned(ids) => {
                 for batch in ids.into_iter().rev() {

@@ -1,13 +1,12 @@
 //! The nodes of a job: what they have, and what is wanted of them.
 
 use super::JobMachine;
-use super::performer::Performer;
+use super::performer::{Performer, Spent};
 use super::queue::Pending;
 use crate::engine::machine::Policy;
 use crate::event::EventKind;
 use crate::model::{Failure, FailureKind, MiniBatchId, NodeId};
 use crate::protocol::{End, Order};
-use std::time::Duration;
 
 impl JobMachine {
     pub(super) fn on_node_joined(&mut self, node: NodeId) {
@@ -34,7 +33,7 @@ impl JobMachine {
                     let text = format!("{} nodes were lost while they ran it", Policy::NODE_LOSSES);
                     let failure = Failure::new(FailureKind::WorkerDied, text);
                     let by = Performer { node, worker };
-                    self.attempt_lost(by, granted.pending, (Duration::ZERO, None), failure);
+                    self.attempt_lost(by, granted.pending, Spent::default(), failure);
                 }
                 _ => self.put_back(granted.pending),
             }

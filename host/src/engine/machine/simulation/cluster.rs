@@ -3,7 +3,6 @@
 //! what another one has, and the job ends as soon as nothing goes wrong any more.
 
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, Settled};
-use super::super::node::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use super::super::{Policy, simulation::dice::Dice};
 use super::steps::{ok, report};
 use super::world::{ITEMS, random_policy};
@@ -12,6 +11,7 @@ use crate::model::{
     CallStats, EndedBy, ErrorThreshold, Failure, FailureKind, JobResult, MiniBatch, MiniBatchId,
     NodeId, Restored, Work, WorkerExit, WorkerId,
 };
+use crate::node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use crate::protocol::{Assignment, News, Order};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

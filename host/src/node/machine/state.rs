@@ -62,6 +62,11 @@ impl NodeMachine {
         }
     }
 
+    /// No worker has had a number from this one on.
+    pub fn number_from(&mut self, first_worker: u32) {
+        self.next_worker = first_worker;
+    }
+
     /// Takes in what happened on the node; returns what to do and what to report, in order. Once all of that is done, the
     /// leader must learn how the node [stands](Self::standing). `now` is the node's own clock, and never goes back.
     pub fn handle(&mut self, message: NodeMessage, now: Duration) -> Vec<NodeOutput> {

@@ -178,7 +178,8 @@ impl NodeMachine {
         if let Some(first) = first {
             let since = |at: Duration| self.now.saturating_sub(at);
             let (age, run) = (since(picked), running.map(since));
-            self.tell(News::Lost { worker: id, id: first.id, age, run, failure });
+            let process_seconds = 0.0;
+            self.tell(News::Lost { worker: id, id: first.id, age, run, process_seconds, failure });
         }
     }
 
