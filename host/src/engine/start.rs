@@ -5,9 +5,8 @@ use super::commit::{
     CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Places, Success,
     worker_of,
 };
-use super::job::Job;
+use super::job::{Job, TakenUp};
 use super::machine::Settled;
-use super::taking_up::TakenUp;
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal};

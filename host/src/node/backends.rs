@@ -1,7 +1,7 @@
 //! What computes with a job's models: found, and tried out, before the job begins.
 
 use super::error::NodeError;
-use super::models::ModelError;
+use super::model_error::ModelError;
 use super::options::NodeOptions;
 use crate::gpu::library_folders;
 use crate::inference::{Probe, bytes_below};

@@ -1,6 +1,6 @@
 //! Why a job cannot run on this machine, for people.
 
-use super::models::ModelError;
+use super::model_error::ModelError;
 use crate::compile::CompileError;
 use crate::dataset::DatasetError;
 use crate::spec::SpecErrors;

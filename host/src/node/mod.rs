@@ -5,8 +5,8 @@
 //! the inputs are today. The leader asks for these in the words of `protocol::node`.
 //!
 //! `staging` brings what lies in stores, and takes results there; `real_paths` resolves the paths that a job names, and
-//! `overlap` refuses a job that would read what it writes. `models` looks at the job's models (`model_digests` at all that
-//! they are made of), and puts single files where workers find them; `backends` finds and tries out what computes with
+//! `overlap` refuses a job that would read what it writes. `models` looks at the job's models (`model_digests` and `model_folder`
+//! at all that they are made of), and puts single files where workers find them; `backends` finds and tries out what computes with
 //! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
 //! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into. `room`
 //! starts workers where the machine has places for them, `processor_time` counts what killed workers used, and
@@ -22,6 +22,8 @@ mod kernels;
 mod look;
 mod looks;
 mod model_digests;
+mod model_error;
+mod model_folder;
 mod models;
 mod options;
 mod overlap;
@@ -38,7 +40,8 @@ pub use gpus::Gpus;
 pub use job::NodeJob;
 pub use looks::Looks;
 pub use model_digests::{ModelDigests, model_digests};
-pub use models::{ModelError, give_models};
+pub use model_error::ModelError;
+pub use models::give_models;
 pub use options::NodeOptions;
 pub use prepare::prepare;
 pub use processor_time::ProcessorTime;

@@ -4,7 +4,8 @@
 //! folder of its own in the job directory, as another name of the same file where the file system can
 //! do that, else as a copy.
 
-use super::model_digests;
+use super::model_error::{ModelError, io_error};
+use super::model_folder;
 use crate::cancel::Cancel;
 use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
@@ -16,77 +17,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-
-/// What is wrong with a model.
-#[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    /// Its file cannot be used.
-    #[error("model {name}: {} {what}: {source}", path.display())]
-    Io {
-        /// The model.
-        name: String,
-        /// What cannot be done, as in "cannot be read".
-        what: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is not the one that the job file pins.
-    #[error(
-        "model {name}: {} has the SHA-256 {found}, but {expected}: it is not \
-         the model that this job was made for; put the right one there, or change the digest",
-        path.display()
-    )]
-    Digest {
-        /// The model.
-        name: String,
-        /// Its file.
-        path: PathBuf,
-        /// What it has.
-        found: String,
-        /// What the job file says, and where: `models.m.digest (job.yaml:12) is ...`.
-        expected: String,
-    },
-    /// It is not what was registered.
-    #[error(
-        "model {which}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
-         {found}; put back what was registered, or register what is there as a new version",
-        path.display()
-    )]
-    NotAsRegistered {
-        /// The model, and where the job file names it.
-        which: String,
-        /// `NAME@VERSION`.
-        title: String,
-        /// Its file or its folder.
-        path: PathBuf,
-        /// What it has.
-        found: String,
-        /// What it had.
-        expected: String,
-    },
-    /// It is larger than a worker may load.
-    #[error("model {name}: {why}")]
-    TooLarge {
-        /// The model.
-        name: String,
-        /// In words.
-        why: String,
-    },
-    /// It was written to, or replaced, meanwhile.
-    #[error(
-        "model {name}: {} changed while the job was being prepared; start the job again once nobody \
-         writes to it",
-        path.display()
-    )]
-    Changed {
-        /// The model.
-        name: String,
-        /// Its file.
-        path: PathBuf,
-    },
-}
 
 /// A model that was looked at.
 #[derive(Clone, Debug)]
@@ -130,7 +60,7 @@ pub(super) fn look_at(
     if let Some(folder) = &model.folder
         && let Some(expected) = model.registered.as_ref().and_then(|of| of.folder_digest.as_ref())
     {
-        let (found, ..) = model_digests::of_folder(model, folder, stop)?;
+        let (found, ..) = model_folder::of_folder(model, folder, stop)?;
         if found != *expected {
             return Err(other(model, folder, found, expected));
         }
@@ -231,15 +161,6 @@ fn give_folder(model: &ModelSpec, seen: &Seen, folder: &Path) -> Result<(), Mode
     })
 }
 
-pub(super) fn io_error(
-    model: &ModelSpec,
-    what: &'static str,
-    path: &Path,
-    source: io::Error,
-) -> ModelError {
-    ModelError::Io { name: model.name.clone(), what, path: path.to_owned(), source }
-}
-
 /// The models as workers find them; those that are single files have been [staged](stage) before.
 pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
     let placed = |(model, seen): (&ModelSpec, &Seen)| {
@@ -249,7 +170,7 @@ pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> V
             None => model.file.file_name().map_or(Path::new(""), Path::new),
         };
         let stamp = host.join(file).metadata().ok().as_ref().map(FileStamp::of);
-        let beside = model.folder.as_deref().and_then(model_digests::stamps);
+        let beside = model.folder.as_deref().and_then(model_folder::stamps);
         Model {
             name: model.name.clone(),
             // Paths of models are UTF-8, as is seen to before.

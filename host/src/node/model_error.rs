@@ -1,0 +1,85 @@
+//! What can be wrong with a model, for people.
+
+use crate::spec::ModelSpec;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Its file cannot be used.
+    #[error("model {name}: {} {what}: {source}", path.display())]
+    Io {
+        /// The model.
+        name: String,
+        /// What cannot be done, as in "cannot be read".
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not the one that the job file pins.
+    #[error(
+        "model {name}: {} has the SHA-256 {found}, but {expected}: it is not \
+         the model that this job was made for; put the right one there, or change the digest",
+        path.display()
+    )]
+    Digest {
+        /// The model.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+        /// What it has.
+        found: String,
+        /// What the job file says, and where: `models.m.digest (job.yaml:12) is ...`.
+        expected: String,
+    },
+    /// It is not what was registered.
+    #[error(
+        "model {which}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
+         {found}; put back what was registered, or register what is there as a new version",
+        path.display()
+    )]
+    NotAsRegistered {
+        /// The model, and where the job file names it.
+        which: String,
+        /// `NAME@VERSION`.
+        title: String,
+        /// Its file or its folder.
+        path: PathBuf,
+        /// What it has.
+        found: String,
+        /// What it had.
+        expected: String,
+    },
+    /// It is larger than a worker may load.
+    #[error("model {name}: {why}")]
+    TooLarge {
+        /// The model.
+        name: String,
+        /// In words.
+        why: String,
+    },
+    /// It was written to, or replaced, meanwhile.
+    #[error(
+        "model {name}: {} changed while the job was being prepared; start the job again once nobody \
+         writes to it",
+        path.display()
+    )]
+    Changed {
+        /// The model.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+    },
+}
+
+pub(super) fn io_error(
+    model: &ModelSpec,
+    what: &'static str,
+    path: &Path,
+    source: io::Error,
+) -> ModelError {
+    ModelError::Io { name: model.name.clone(), what, path: path.to_owned(), source }
+}
