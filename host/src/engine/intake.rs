@@ -194,7 +194,7 @@ fn cut_from(batch: &MiniBatch) -> Option<(u32, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{BadFile, TextSlice};
+    use crate::model::{BadFile, MiniBatchId, TextSlice};
 
     /// Else a job whose file broke off in the middle could not be taken up, as the numbers behind it moved.
     #[test]

@@ -1,10 +1,20 @@
-//! A job that is ready to run.
+//! A job that is ready to run, or was run before.
 
 use super::Claim;
-use super::taking_up::TakenUp;
-use crate::model::{JobDir, Source};
+use crate::journal::Journal;
+use crate::model::{JobDir, JobResult, Source};
 use crate::spec::JobSpec;
+use jiff::Timestamp;
 use std::path::PathBuf;
+
+/// What came of preparing a job on a node.
+#[derive(Debug)]
+pub enum Prepared<N> {
+    /// It can run; perhaps from where it was interrupted.
+    Job(Box<Job<N>>),
+    /// It was run before, and nothing has changed since: this is the result.
+    Reused(Box<Reused>),
+}
 
 /// All that a job needs to run: what the leader knows of it, and what a node holds for it.
 #[derive(Debug)]
@@ -31,4 +41,30 @@ pub struct Job<N> {
     pub(super) notices: Vec<String>,
     /// What the node holds for it.
     pub(super) node: N,
+}
+
+/// The result of an earlier run, that holds for this one.
+#[derive(Clone, Debug)]
+pub struct Reused {
+    /// The job.
+    pub spec: JobSpec,
+    /// What it came to.
+    pub result: JobResult,
+    /// When.
+    pub ended: Timestamp,
+    /// The output folder.
+    pub output: PathBuf,
+    /// The job directory.
+    pub job_dir: JobDir,
+}
+
+/// What an earlier run of a job left, for the driver.
+#[derive(Debug)]
+pub(super) struct TakenUp {
+    pub(super) journal: Journal,
+    /// Whether mini-batches that failed for good are tried again (prs-semantics W15): after a job
+    /// that failed, not after one that was interrupted.
+    pub(super) retry_failed: bool,
+    /// Files that the earlier plan could not read ([`Plan::again`](crate::protocol::node::Plan::again)).
+    pub(super) again: Vec<(u32, String)>,
 }

@@ -21,8 +21,10 @@ mod job;
 mod job_state;
 pub mod machine;
 mod nodes;
+mod options;
 mod parent;
 mod prepare;
+mod prepare_error;
 mod reserve;
 mod start;
 mod taking_up;
@@ -36,11 +38,12 @@ pub use commit::{Make, MakeError};
 pub use driver::run;
 pub use folder_lock::is_locked;
 pub use in_force::RUNS_AS_ROOT;
-pub use job::Job;
+pub use job::{Job, Prepared, Reused};
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
 pub use nodes::{JobOnNode, Node, RunningNode};
-pub use prepare::{LeaderOptions, PrepareError, Prepared, prepare};
-pub use taking_up::Reused;
+pub use options::LeaderOptions;
+pub use prepare::prepare;
+pub use prepare_error::PrepareError;
 
 /// A job that could not be begun, or whose end could not be written down; for people, complete.
 #[derive(Debug, thiserror::Error)]

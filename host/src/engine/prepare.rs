@@ -3,57 +3,15 @@
 
 use super::ClaimError;
 use super::claim::{Wanted, hold, resolve};
-use super::job::Job;
-use super::job_state::JobFile;
+use super::job::Prepared;
 use super::nodes::{JobOnNode as _, Node};
-use super::taking_up::{Ready, Reused};
-use crate::journal::JournalError;
+use super::options::LeaderOptions;
+use super::prepare_error::PrepareError;
+use super::taking_up::Ready;
 use crate::model::{JobDir, OutputAction};
 use crate::protocol::node::Prepare;
 use crate::spec::JobSpec;
-use std::error::Error;
 use std::path::{Path, PathBuf};
-
-/// Where the leader keeps a job, and what it does with an earlier run.
-#[derive(Clone, Debug)]
-pub struct LeaderOptions {
-    /// The job directory; made if it is not there.
-    pub job_dir: PathBuf,
-    /// Whether to begin anew where the job was run before; its results are removed first.
-    pub overwrite: bool,
-    /// Whether the result of an earlier run may be taken instead, if nothing changed since and the
-    /// job file does not forbid it (`allow_reuse`).
-    pub reuse: bool,
-    /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
-    pub job_file: Option<JobFile>,
-    /// What the user should know beside what the job and the node tell, one line each.
-    pub notices: Vec<String>,
-}
-
-/// What came of preparing a job on a node.
-#[derive(Debug)]
-pub enum Prepared<N> {
-    /// It can run; perhaps from where it was interrupted.
-    Job(Box<Job<N>>),
-    /// It was run before, and nothing has changed since: this is the result.
-    Reused(Box<Reused>),
-}
-
-/// Why a job cannot begin. No mini-batch ran. A guest crate may have been built and an entry script
-/// compiled, both kept for the next time, and folders may have been made.
-#[derive(Debug, thiserror::Error)]
-pub enum PrepareError<E: Error + 'static> {
-    /// The job directory or the output folder is taken or cannot be used, or holds an earlier run
-    /// that cannot be taken up.
-    #[error(transparent)]
-    JobDir(#[from] ClaimError),
-    /// The journal of an earlier run cannot be used.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The machine lacks something that the job needs, or does not allow it.
-    #[error(transparent)]
-    Node(E),
-}
 
 /// Prepares a job on a node. `say` gets lines for people about what takes time.
 ///

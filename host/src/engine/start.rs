@@ -5,10 +5,9 @@ use super::commit::{
     CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Places, Success,
     worker_of,
 };
-use super::job::Job;
+use super::job::{Job, TakenUp};
 use super::machine::Settled;
 use super::nodes::{JobOnNode, RunningNode};
-use super::taking_up::TakenUp;
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal};

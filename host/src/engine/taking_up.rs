@@ -3,46 +3,20 @@
 use super::claim::Held;
 use super::differences::differences;
 use super::identity::settings;
-use super::job::Job;
+use super::job::{Job, Prepared, Reused, TakenUp};
 use super::job_state::{JobFile, JobState, Standing};
 use super::nodes::JobOnNode;
-use super::prepare::{LeaderOptions, PrepareError, Prepared};
+use super::options::LeaderOptions;
+use super::prepare_error::PrepareError;
 use super::verify::{Changed, Comparison, Known};
 use super::{Claim, ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{JobDir, JobResult, JobStatus};
+use crate::model::{JobDir, JobStatus};
 use crate::protocol::node::{self, Look, Plan};
 use crate::spec::JobSpec;
-use jiff::Timestamp;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-
-/// The result of an earlier run, that holds for this one.
-#[derive(Clone, Debug)]
-pub struct Reused {
-    /// The job.
-    pub spec: JobSpec,
-    /// What it came to.
-    pub result: JobResult,
-    /// When.
-    pub ended: Timestamp,
-    /// The output folder.
-    pub output: PathBuf,
-    /// The job directory.
-    pub job_dir: JobDir,
-}
-
-/// What an earlier run of a job left, for the driver.
-#[derive(Debug)]
-pub(super) struct TakenUp {
-    pub(super) journal: Journal,
-    /// Whether mini-batches that failed for good are tried again (prs-semantics W15): after a job
-    /// that failed, not after one that was interrupted.
-    pub(super) retry_failed: bool,
-    /// Files that the earlier plan could not read ([`Plan::again`]).
-    pub(super) again: Vec<(u32, String)>,
-}
 
 /// A job that is ready but for its job directory.
 pub(super) struct Ready<N> {

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 /// Those that the job has taken. Others may have them once this is dropped and the workers are gone.
 #[derive(Debug, Default)]
-pub struct Gpus {
+pub(super) struct Gpus {
     leases: Vec<GpuLease>,
     /// Holds the locks.
     _taken: Taken,
@@ -89,12 +89,12 @@ impl Gpus {
     }
 
     /// Their indices.
-    pub fn indices(&self) -> Vec<u32> {
+    pub(super) fn indices(&self) -> Vec<u32> {
         self.leases.iter().map(|lease| lease.index).collect()
     }
 
     /// What a worker is told of the one with this index; none if the job has not taken it.
-    pub fn lease(&self, index: u32) -> Option<GpuLease> {
+    pub(super) fn lease(&self, index: u32) -> Option<GpuLease> {
         self.leases.iter().find(|lease| lease.index == index).cloned()
     }
 

@@ -10,7 +10,12 @@ use std::time::Duration;
 
 impl SetupTemplate {
     /// Which model the worker computes with, in words, if it does; in what it is at for `most` so long.
-    pub fn inferring(&self, job_dir: &JobDir, worker: WorkerId, most: Duration) -> Option<String> {
+    pub(super) fn inferring(
+        &self,
+        job_dir: &JobDir,
+        worker: WorkerId,
+        most: Duration,
+    ) -> Option<String> {
         if !self.has_inference() {
             return None;
         }

@@ -5,8 +5,8 @@
 //! the inputs are today. The leader asks for these in the words of `protocol::node`.
 //!
 //! `staging` brings what lies in stores, and takes results there; `real_paths` resolves the paths that a job names, and
-//! `overlap` refuses a job that would read what it writes. `models` looks at the job's models (`model_digests` at all that
-//! they are made of), and puts single files where workers find them; `backends` finds and tries out what computes with
+//! `overlap` refuses a job that would read what it writes. `models` looks at the job's models (`model_digests` and `model_folder`
+//! at all that they are made of), and puts single files where workers find them; `backends` finds and tries out what computes with
 //! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
 //! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into.
 //!

@@ -2,7 +2,7 @@
 //! begins.
 
 use super::model_error::ModelError;
-use super::model_folder;
+use super::model_folder::of_folder;
 use super::models::look_at;
 use crate::model::ByteSize;
 use crate::spec::ModelSpec;
@@ -31,7 +31,7 @@ pub fn model_digests(model: &ModelSpec) -> Result<ModelDigests, ModelError> {
     let Some(folder) = &model.folder else {
         return Ok(ModelDigests { file, folder: None, files: 1, bytes: model.bytes });
     };
-    let (folder, files, bytes) = model_folder::of_folder(model, folder, &go_on)?;
+    let (folder, files, bytes) = of_folder(model, folder, &go_on)?;
     Ok(ModelDigests { file, folder: Some(folder), files, bytes })
 }
 

@@ -1,4 +1,4 @@
-//! Why a model cannot be used.
+//! What can be wrong with a model, for people.
 
 use crate::spec::ModelSpec;
 use std::io;

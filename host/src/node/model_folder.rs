@@ -1,4 +1,4 @@
-//! The folder that belongs to a model: its digest, and whether it changed.
+//! The files of the folder that belongs to a model.
 
 use super::model_error::{ModelError, io_error};
 use crate::compile::hash_until;

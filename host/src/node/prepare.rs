@@ -185,3 +185,77 @@ fn check_digest(spec: &JobSpec, path: &Path, found: &str) -> Result<(), NodeErro
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec;
+    use insta::assert_snapshot;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    /// What is said of a job with these lines in a folder with `in/a.txt` and `model/`.
+    fn refused(lines: &str, job_dir: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        refused_in(dir.path(), lines, job_dir.as_ref())
+    }
+
+    fn refused_in(folder: &Path, lines: &str, job_dir: &OsStr) -> String {
+        for made in ["in", "model"] {
+            fs::create_dir_all(folder.join(made)).unwrap();
+        }
+        fs::write(folder.join("in/a.txt"), "a").unwrap();
+        let entry = folder.join("entry.wasm");
+        fs::write(&entry, "no entry script").unwrap();
+        let job = folder.join("job.yaml");
+        fs::write(&job, format!("name: x\nentry_script: {}\n{lines}\n", entry.display())).unwrap();
+        let spec = spec::load_plain(&job, &[]).map_err(|errors| errors.to_string()).unwrap();
+        let cache_dir = Some(folder.join("cache"));
+        let options = NodeOptions { cache_dir, ..NodeOptions::of("/nonexistent") };
+        let place = |path: &Path| resolve(path).unwrap();
+        let ask = Prepare {
+            job_dir: place(&folder.join(job_dir)),
+            output: spec.output.as_deref().map(place),
+            parent: None,
+            job_file: None,
+            begins: true,
+        };
+        let error = prepare(spec, options, &ask, &mut |_| {}).err().unwrap();
+        assert!(!ask.job_dir.exists(), "{error}");
+        let resolved = folder.canonicalize().unwrap();
+        let text = error.to_string().replace(resolved.to_str().unwrap_or("/none"), "/d");
+        let above = resolved.parent().and_then(Path::to_str).unwrap_or("/none");
+        text.replace(&format!("{above}/jobs"), "/above/jobs")
+    }
+
+    #[test]
+    fn nothing_that_is_read_takes_in_what_is_written() {
+        let side = "inputs: {a: in}\nside_inputs: {s: model}";
+        assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
+        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/d/jobs/x'");
+        assert_snapshot!(refused(&format!("{side}\noutput: model/out"), "jobs/x"), @"the side input at /side_inputs/s and the output folder /d/model/out are in each other's way, as the job would read what it writes: name another folder for `output`");
+        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/above/jobs/x'");
+        // Only the entry script is wrong with these.
+        for lines in [side, "inputs: {a: '*/*.txt'}", "inputs: {a: in}\nsource_directory: model"] {
+            let error = refused(lines, "jobs/x");
+            assert!(error.contains("entry.wasm"), "{lines}: {error}");
+        }
+    }
+
+    #[test]
+    fn paths_that_no_message_holds_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let job_dir = OsStr::from_bytes(b"jobs-\xFF");
+        let error = refused_in(dir.path(), "inputs: {a: in}", job_dir);
+        assert_snapshot!(error, @r#"the path of the job directory is not UTF-8: "/d/jobs-\xFF"; rename the folder, or use another"#);
+        // Links lead into a folder whose name is no text.
+        let odd = dir.path().join(OsStr::from_bytes(b"odd-\xFF"));
+        fs::create_dir(&odd).unwrap();
+        std::os::unix::fs::symlink(&odd, dir.path().join("link")).unwrap();
+        for lines in ["inputs: {a: in}\noutput: link", "inputs: {a: in}\nside_inputs: {s: link}"] {
+            let error = refused_in(dir.path(), lines, "jobs".as_ref());
+            assert!(error.contains("is not UTF-8"), "{error}");
+        }
+    }
+}

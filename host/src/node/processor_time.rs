@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// What each worker has used, in seconds.
 #[derive(Debug, Default)]
-pub struct ProcessorTime {
+pub(super) struct ProcessorTime {
     /// Up to the end of its last attempt, or of `init`. Looking at a process costs too much to do
     /// it for each mini-batch, so what attempts report is added up.
     before: HashMap<WorkerId, f64>,
@@ -19,7 +19,7 @@ pub struct ProcessorTime {
 
 impl ProcessorTime {
     /// To be called with every event before it is acted on.
-    pub fn note(&mut self, event: &PoolEvent, pool: &Pool) {
+    pub(super) fn note(&mut self, event: &PoolEvent, pool: &Pool) {
         match event {
             PoolEvent::Worker(worker, FromWorker::Ready { .. }) => {
                 self.before.insert(*worker, pool.processor_seconds(*worker).unwrap_or_default());
@@ -36,7 +36,7 @@ impl ProcessorTime {
     }
 
     /// To be called before a worker is killed.
-    pub fn note_kill(&mut self, worker: WorkerId, pool: &Pool) {
+    pub(super) fn note_kill(&mut self, worker: WorkerId, pool: &Pool) {
         if let (Some(before), Some(used)) =
             (self.before.get(&worker), pool.processor_seconds(worker))
         {
@@ -45,7 +45,7 @@ impl ProcessorTime {
     }
 
     /// What the attempt took that a kill of this worker has ended; 0 if none has.
-    pub fn of_killed(&mut self, worker: WorkerId) -> f64 {
+    pub(super) fn of_killed(&mut self, worker: WorkerId) -> f64 {
         self.killed.remove(&worker).unwrap_or_default()
     }
 }

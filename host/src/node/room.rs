@@ -10,7 +10,7 @@ use std::io;
 
 /// What came of starting a worker process.
 #[derive(Debug)]
-pub enum Spawned {
+pub(super) enum Spawned {
     /// It runs, under this process id.
     Runs(u32),
     /// The machine has no place for it now.
@@ -21,7 +21,7 @@ pub enum Spawned {
 
 /// The places that this job's workers have.
 #[derive(Debug, Default)]
-pub struct Room {
+pub(super) struct Room {
     /// None if there are no caps.
     turns: Option<Turns>,
     taken: HashMap<WorkerId, Place>,
@@ -30,23 +30,28 @@ pub struct Room {
 }
 
 impl Room {
-    pub fn new(turns: Option<Turns>) -> Self {
+    pub(super) fn new(turns: Option<Turns>) -> Self {
         Self { turns, ..Self::default() }
     }
 
     /// Whether there may be no place for a worker.
-    pub fn is_capped(&self) -> bool {
+    pub(super) fn is_capped(&self) -> bool {
         self.turns.is_some()
     }
 
     /// A new round. In one round, nobody gets a place after somebody got none: the numbers of the
     /// workers that got none are used again.
-    pub fn begin_round(&mut self) {
+    pub(super) fn begin_round(&mut self) {
         self.full = false;
     }
 
     /// Starts a worker process, if there is a place for it. Returns what came of it.
-    pub fn start(&mut self, pool: &mut Pool, monitor: Option<&Monitor>, setup: Setup) -> Spawned {
+    pub(super) fn start(
+        &mut self,
+        pool: &mut Pool,
+        monitor: Option<&Monitor>,
+        setup: Setup,
+    ) -> Spawned {
         let worker = setup.worker;
         match self.take(worker) {
             Ok(true) => {}
@@ -80,7 +85,7 @@ impl Room {
     }
 
     /// Gives the place of a worker back that is gone.
-    pub fn release(&mut self, worker: WorkerId) {
+    pub(super) fn release(&mut self, worker: WorkerId) {
         self.taken.remove(&worker);
     }
 }

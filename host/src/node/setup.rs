@@ -77,7 +77,7 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
 
 /// What every worker of a job is told.
 #[derive(Clone, Debug)]
-pub struct SetupTemplate {
+pub(super) struct SetupTemplate {
     workers: u32,
     job_dir: std::path::PathBuf,
     arguments: Vec<String>,
@@ -146,7 +146,7 @@ impl SetupTemplate {
     }
 
     /// What this worker is told.
-    pub fn for_worker(
+    pub(super) fn for_worker(
         &self,
         worker: WorkerId,
         gpu: Option<GpuLease>,

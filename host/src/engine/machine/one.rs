@@ -3,7 +3,7 @@
 use super::job::{JobMachine, JobMessage, JobOutput};
 use super::types::Addressed;
 use super::{Action, Message, Policy};
-use crate::model::{MiniBatchId, NodeId, Restored, Source, WorkerId};
+use crate::model::{NodeId, Restored, Source, WorkerId};
 use crate::node::machine::{NodeMachine, NodeMessage, NodeOutput};
 use crate::protocol::News;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ const HERE: NodeId = NodeId(0);
 
 /// The state of a job on one machine.
 #[derive(Debug)]
-pub struct Machine {
+pub(super) struct Machine {
     job: JobMachine,
     node: NodeMachine,
     now: Duration,
@@ -25,7 +25,12 @@ impl Machine {
     /// A job before its first message. `began` is the time that `now` counts from.
     ///
     /// `restored` is what an earlier run of the job left done: it counts, and is not done again.
-    pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
+    pub(super) fn new(
+        policy: Policy,
+        sources: Vec<Source>,
+        began: Timestamp,
+        restored: Restored,
+    ) -> Self {
         let node = NodeMachine::new(policy.of_node(), restored.next_worker);
         let mut job = JobMachine::new(policy, sources, began, restored);
         job.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
@@ -33,7 +38,7 @@ impl Machine {
     }
 
     /// Takes in what happened; returns what to do, in order. `now` never goes back.
-    pub fn handle(&mut self, message: Message, now: Duration) -> Vec<Action> {
+    pub(super) fn handle(&mut self, message: Message, now: Duration) -> Vec<Action> {
         self.now = now;
         if self.job.is_finished() {
             return Vec::new();
@@ -97,43 +102,41 @@ impl Machine {
     }
 
     /// Takes the room of actions that are done back, for the next ones.
-    pub fn reuse(&mut self, done: Vec<Action>) {
+    pub(super) fn reuse(&mut self, done: Vec<Action>) {
         self.actions = done;
         self.actions.clear();
     }
 
     /// When [`Message::Tick`] is due at the latest, if nothing else happens. Always known
     /// while the job is not over.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
         let of_job = self.job.next_deadline();
         let of_node = self.node.next_deadline(self.now).filter(|_| !self.job.is_finished());
         of_job.into_iter().chain(of_node).min()
     }
 
     /// Whether more of the plan is welcome. Holds memory flat however large the input.
-    pub fn wants_plan(&self) -> bool {
+    pub(super) fn wants_plan(&self) -> bool {
         self.job.wants_plan()
-    }
-
-    /// Whether an earlier run of the job had this one done.
-    pub fn was_done_before(&self, id: MiniBatchId) -> bool {
-        self.job.was_done_before(id)
     }
 
     /// Whether the committer should write at once what it has gathered: nothing else is awaited, or it
     /// decides whether the job goes on.
-    pub fn wants_commits(&self) -> bool {
+    pub(super) fn wants_commits(&self) -> bool {
         self.job.wants_commits()
     }
 
     /// Whether the leader may look away for [`PAUSE`](crate::protocol::NodePolicy::PAUSE): no worker runs out of work
     /// meanwhile, and none is likely to wait for its word.
-    pub fn may_pause(&self) -> bool {
+    pub(super) fn may_pause(&self) -> bool {
         self.job.is_smooth() && self.node.is_supplied()
     }
 
     /// The workers whose guest is at something that has a time-out, with how long it has been.
-    pub fn inside_guests(&self, now: Duration) -> impl Iterator<Item = (WorkerId, Duration)> {
+    pub(super) fn inside_guests(
+        &self,
+        now: Duration,
+    ) -> impl Iterator<Item = (WorkerId, Duration)> {
         self.node.inside_guests(now)
     }
 }

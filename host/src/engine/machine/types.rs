@@ -10,15 +10,13 @@ use crate::protocol::Assignment;
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum Message {
+pub(super) enum Message {
     /// More mini-batches.
     Planned(Vec<MiniBatch>),
     /// No more will come.
     PlanFinished,
     /// The inputs cannot be cut.
     PlanFailed(String),
-    /// Something of what mini-batches will need has come to this machine.
-    Arrived,
     /// Something to tell the user.
     Notice(String),
     /// A worker process runs.
@@ -68,7 +66,7 @@ pub enum Message {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub(super) enum Action {
     /// Start a worker process, with the index of the GPU that is leased to it.
     Spawn(WorkerId, Option<u32>),
     /// Hand over an attempt, to follow those that the worker has.
@@ -126,7 +124,6 @@ impl From<Message> for Addressed {
             Message::Planned(batches) => Self::Job(JobMessage::Planned(batches)),
             Message::PlanFinished => Self::Job(JobMessage::PlanFinished),
             Message::PlanFailed(text) => Self::Job(JobMessage::PlanFailed(text)),
-            Message::Arrived => Self::Job(JobMessage::Arrived),
             Message::Notice(text) => Self::Job(JobMessage::Notice(text)),
             Message::Spawned(id, pid) => Self::Node(NodeMessage::Spawned(id, pid)),
             Message::SpawnFailed(id, text) => Self::Node(NodeMessage::SpawnFailed(id, text)),

@@ -50,7 +50,7 @@ impl NodeMachine {
                 self.lose_held(id, held, began, death(exit, &how, "inside run"));
             }
             Activity::Idle | Activity::ShuttingDown(_) | Activity::Doomed(_) => {
-                self.give_back(held)
+                self.give_back(held);
             }
         }
     }

@@ -306,9 +306,7 @@ impl World {
                     self.pausing.insert(report.id, until);
                 }
             }
-            Action::Emit(EventKind::MiniBatchReturned { id }) if self.attempts[&id] > 1 => {
-                self.retry_waits(id);
-            }
+            Action::Emit(EventKind::MiniBatchReturned { id }) => self.returned(id),
             Action::Emit(EventKind::InitFailed { .. }) => self.init_failures += 1,
             Action::Emit(EventKind::WorkerReady { .. }) => self.init_failures = 0,
             Action::Emit(_) => {}
@@ -355,6 +353,19 @@ impl World {
         assert!(worker.is_live() && !worker.asked_to_end);
         // It may have failed by the machine's own judgement, of a lie.
         worker.awaits_word = false;
+    }
+
+    /// An attempt that was given back may begin again. It has begun before if its worker lied of its `init`.
+    fn returned(&mut self, id: MiniBatchId) {
+        let is_inside = |worker: &FakeWorker| {
+            worker.started && worker.inbox.front().is_some_and(|at| at.mini_batch.id == id)
+        };
+        if self.workers.values().any(is_inside) {
+            self.retries.values_mut().for_each(|(_, most)| *most += 1);
+        }
+        if self.attempts[&id] > 1 {
+            self.retry_waits(id);
+        }
     }
 
     /// A retry waits for a worker from now on. Before it may begin what workers are about to begin, what

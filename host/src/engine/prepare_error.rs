@@ -1,0 +1,21 @@
+//! Why a job cannot begin, for people.
+
+use super::ClaimError;
+use crate::journal::JournalError;
+use std::error::Error;
+
+/// Why a job cannot begin. No mini-batch ran. A guest crate may have been built and an entry script
+/// compiled, both kept for the next time, and folders may have been made.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError<E: Error + 'static> {
+    /// The job directory or the output folder is taken or cannot be used, or holds an earlier run
+    /// that cannot be taken up.
+    #[error(transparent)]
+    JobDir(#[from] ClaimError),
+    /// The journal of an earlier run cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The machine lacks something that the job needs, or does not allow it.
+    #[error(transparent)]
+    Node(E),
+}
