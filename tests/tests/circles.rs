@@ -9,9 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::Path;
 
-/// Folders in which there may be circles for now.
-const EXEMPT: [&str; 1] = ["host/src/engine"];
-
 #[test]
 fn no_folder_has_a_circle() {
     let mut found = Vec::new();
@@ -29,17 +26,12 @@ fn no_folder_has_a_circle() {
         found.extend(house.circles());
     }
     assert!(files > 400, "just {files} files were read");
-    let is_exempt = |it: &&Circle| EXEMPT.contains(&it.folder.as_str());
-    let wrong: Vec<String> = found.iter().filter(|it| !is_exempt(it)).map(Circle::told).collect();
+    let wrong: Vec<String> = found.iter().map(Circle::told).collect();
     assert!(
         wrong.is_empty(),
         "files that import each other in a circle; move what they share into a file of its own:\n{}",
         wrong.join("\n")
     );
-    for folder in EXEMPT {
-        let has_one = found.iter().any(|it| it.folder == folder);
-        assert!(has_one, "{folder} has no circle any more; take it out of the list");
-    }
 }
 
 /// The `src` folders of the crates.
