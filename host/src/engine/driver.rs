@@ -220,37 +220,42 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
     }
 
-    /// Takes in what the node tells, then decides.
+    /// Takes in what the node tells, then decides, if the job's machine has learned something.
     fn hear(&mut self, told: Vec<Told>) {
+        let mut has_learned = false;
         for told in told {
-            self.take_in_told(told);
+            has_learned |= self.take_in_told(told);
         }
-        self.decide();
+        if has_learned {
+            self.decide();
+        }
     }
 
-    fn take_in_told(&mut self, told: Told) {
+    /// Returns whether the job's machine has learned something.
+    fn take_in_told(&mut self, told: Told) -> bool {
+        let messages = self.messages_of(told);
+        let has_learned = !messages.is_empty();
+        messages.into_iter().for_each(|message| self.take_in(message));
+        has_learned
+    }
+
+    /// Does what concerns others than the job's machine. Returns what that must know.
+    fn messages_of(&mut self, told: Told) -> Vec<JobMessage> {
         match told {
-            Told::News(news) => self.take_in(JobMessage::Node(HERE, news)),
-            Told::Notice(text) => self.take_in(JobMessage::Notice(text)),
+            Told::News(news) => return vec![JobMessage::Node(HERE, news)],
+            Told::Notice(text) => return vec![JobMessage::Notice(text)],
+            Told::Arrived => return vec![JobMessage::Arrived],
+            Told::NoSpace(text) => return vec![JobMessage::NoSpace(text)],
             Told::Planned(said) => {
-                let messages = self.intake.take(said, &self.job, &self.committer, &mut self.node);
-                messages.into_iter().for_each(|message| self.tell(message));
+                return self.intake.take(said, &self.job, &self.committer, &mut self.node);
             }
-            Told::Arrived => self.take_in(JobMessage::Arrived),
-            Told::Ready(number, failed) => {
-                let messages = self.intake.arrived(number, failed);
-                messages.into_iter().for_each(|message| self.tell(message));
-            }
-            Told::NoSpace(text) => self.take_in(JobMessage::NoSpace(text)),
+            Told::Ready(number, failed) => return self.intake.arrived(number, failed),
             Told::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
             Told::Wall(wall) => self.note_wall(wall),
-            Told::WorkerDone(worker) => {
-                self.committer.submit(CommitRequest::WorkerDone(worker));
-            }
-            Told::WorkerGone(worker) => {
-                self.committer.submit(CommitRequest::WorkerGone(worker));
-            }
+            Told::WorkerDone(worker) => self.committer.submit(CommitRequest::WorkerDone(worker)),
+            Told::WorkerGone(worker) => self.committer.submit(CommitRequest::WorkerGone(worker)),
         }
+        Vec::new()
     }
 
     /// All workers of a job have the same wall: what is missing is told once. That there are no cgroups
