@@ -61,7 +61,6 @@ pub mod node;
 pub mod perf;
 #[doc(hidden)]
 pub mod pool;
-pub mod report;
 mod run;
 #[doc(hidden)]
 pub mod turns;
@@ -77,6 +76,7 @@ use sandmill_model::fail_point;
 pub use sandmill_model::{self as model, event};
 #[doc(hidden)]
 pub use sandmill_registry as registry;
+pub use sandmill_report as report;
 pub use sandmill_spec as spec;
 #[doc(hidden)]
 pub use sandmill_store as store;

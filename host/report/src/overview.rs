@@ -145,7 +145,7 @@ impl Reporter for Overview {
 mod tests {
     use super::*;
     use crate::model::{JobDir, WorkerId};
-    use crate::report::samples;
+    use crate::samples;
 
     fn redacted(text: &str) -> String {
         let speed = regex::Regex::new(r"speed .*").unwrap();

@@ -191,7 +191,7 @@ impl Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
 
     /// Only while the job runs.
     #[test]

@@ -203,7 +203,7 @@ impl Drop for Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct Counting(Arc<AtomicUsize>, Arc<Mutex<Vec<String>>>);
@@ -223,7 +223,7 @@ mod tests {
     fn a_mini_batch_costs_all_files_together_little() {
         const TIMES: u32 = 5000;
         let folder = tempfile::tempdir().unwrap();
-        let mut tree = crate::report::log_tree(&samples::places(folder.path()));
+        let mut tree = crate::log_tree(&samples::places(folder.path()));
         let mut tell = |kind| {
             let event = samples::event(1, kind);
             tree.iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());

@@ -197,7 +197,7 @@ impl Reporter for Errors {
 mod tests {
     use super::*;
     use crate::model::{FailureKind, WorkerId};
-    use crate::report::samples;
+    use crate::samples;
 
     /// F3: job_error.txt; and a job that is taken up keeps what was said.
     #[test]

@@ -97,7 +97,7 @@ impl Reporter for ProgressFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
 
     /// F8: the columns, and N/A for what is not known; C10: failed while it waits.
     #[test]

@@ -66,7 +66,7 @@ impl Reporter for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
 
     #[test]
     fn events_come_back_as_they_went_in() {

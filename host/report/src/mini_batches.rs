@@ -148,7 +148,7 @@ impl Reporter for MiniBatches {
 mod tests {
     use super::*;
     use crate::model::{Device, Failure, FailureKind, InferenceStats};
-    use crate::report::samples;
+    use crate::samples;
 
     /// M6, F6, K1: all columns, and the known members of the detail.
     #[test]

@@ -43,6 +43,9 @@ mod system_errors;
 mod times;
 mod words;
 
+use sandmill_files::opening;
+use sandmill_model::{self as model, event};
+
 pub use budget::ReportBudget;
 pub use explain::explain_text;
 pub use history::{Doing, History};

@@ -173,7 +173,7 @@ impl Reporter for FailedItems {
 mod tests {
     use super::*;
     use crate::model::{Failure, FailureKind};
-    use crate::report::samples;
+    use crate::samples;
 
     #[test]
     fn lists_items_and_whole_mini_batches_once() {

@@ -29,7 +29,7 @@ impl Reporter for Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
 
     #[test]
     fn room_is_there_until_the_end() {

@@ -85,7 +85,7 @@ impl Reporter for SystemErrors {
 mod tests {
     use super::*;
     use crate::model::{EndedBy, WorkerId};
-    use crate::report::samples;
+    use crate::samples;
 
     /// F13: system exceptions of each process, apart from the entry script's.
     #[test]

@@ -85,7 +85,7 @@ impl Reporter for GuestLogs {
 mod tests {
     use super::*;
     use crate::model::ByteSize;
-    use crate::report::samples;
+    use crate::samples;
 
     #[test]
     fn workers_beyond_the_limit_keep_little() {

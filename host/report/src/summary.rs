@@ -195,7 +195,7 @@ impl Reporter for Summaries {
 mod tests {
     use super::*;
     use crate::model::Device;
-    use crate::report::samples;
+    use crate::samples;
 
     fn read(dir: &JobDir) -> (String, String) {
         let text = |path| std::fs::read_to_string(path).unwrap();

@@ -134,7 +134,7 @@ impl Reporter for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
 
     fn run(places: &Places) -> String {
         let mut metrics = Metrics::new(places.clone());

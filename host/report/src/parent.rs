@@ -153,8 +153,8 @@ impl Reporter for ParentCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::result::{ParentFolder, Places};
-    use crate::report::{log_tree, samples};
+    use crate::result::{ParentFolder, Places};
+    use crate::{log_tree, samples};
 
     /// A6: overview and progress while the job runs, everything at the end; never through a link.
     #[test]
@@ -220,7 +220,7 @@ mod tests {
             let inside = path.strip_prefix(dir.logs()).unwrap();
             assert!(parent.join(inside).is_file(), "{}", inside.display());
         }
-        crate::output::remove_tree(&files).unwrap();
+        sandmill_files::remove_tree(&files).unwrap();
     }
 
     fn nest(below: &Path, depth: usize) {

@@ -62,7 +62,7 @@ impl Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
 
     /// W15.
     #[test]

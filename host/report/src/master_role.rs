@@ -197,7 +197,7 @@ impl Reporter for MasterRole {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
 
     fn written(dir: &JobDir, stamp: &str) -> String {
         std::fs::read_to_string(dir.master_role(stamp)).unwrap()

@@ -221,7 +221,7 @@ impl Reporter for WorkerLogs {
 mod tests {
     use super::*;
     use crate::model::WorkerId;
-    use crate::report::samples;
+    use crate::samples;
 
     /// W5, W6, G1, F10: workers, their GPUs, their exits in the known words, their replacements.
     #[test]

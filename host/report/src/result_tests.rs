@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts, MiniBatchId};
-use crate::report::samples;
+use crate::samples;
 
 fn places() -> Places {
     Places { shown_from: "/home/ada".into(), ..samples::places("/home/ada/jobs/digits".as_ref()) }
@@ -320,7 +320,7 @@ fn a_result_that_is_reused_says_so() {
 /// Row 1 of what users ask for: results that came too late are counted wherever a job is told of.
 #[test]
 fn late_attempts_are_told() {
-    use crate::report::{
+    use crate::{
         events::Events, explain::explain_text, history::History, master_role::MasterRole,
         overview::Overview,
     };

@@ -168,7 +168,7 @@ impl Reporter for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::samples;
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
