@@ -1,18 +1,18 @@
 //! Of the worker, what judges results.
 
-#[path = "../../host/src/worker/load.rs"]
+#[path = "../../host/node/src/worker/load.rs"]
 mod load;
-#[path = "../../host/src/worker/loaded.rs"]
+#[path = "../../host/node/src/worker/loaded.rs"]
 mod loaded;
-#[path = "../../host/src/worker/process.rs"]
+#[path = "../../host/node/src/worker/process.rs"]
 mod process;
-#[path = "../../host/src/worker/report.rs"]
+#[path = "../../host/node/src/worker/report.rs"]
 mod report;
-#[path = "../../host/src/worker/sink.rs"]
+#[path = "../../host/node/src/worker/sink.rs"]
 mod sink;
-#[path = "../../host/src/worker/stage.rs"]
+#[path = "../../host/node/src/worker/stage.rs"]
 mod stage;
-#[path = "../../host/src/worker/tally.rs"]
+#[path = "../../host/node/src/worker/tally.rs"]
 mod tally;
 
 pub use sink::fuzzing::judge as fuzz_judge;

@@ -34,46 +34,28 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point`, `files`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox` (crates of their own, or parts of one)
-//! 1. `cancel`, `gpu`, `turns`
-//! 2. `load`, `journal`, `perf`
-//! 3. `worker`, `pool`
-//! 4. `node`, `report`
-//! 5. `engine`
-//! 6. `run`
-//! 7. `cli`, and in tests `fuzzing`
+//! 0. `model`, `event`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `gpu`, `turns`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (crates of their own, or parts of one)
+//! 1. `load`, `run`
+//! 2. `cli`, and in tests `fuzzing`
 
-mod cancel;
 #[doc(hidden)]
 pub mod cli;
-pub mod engine;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-#[doc(hidden)]
-pub mod gpu;
-#[doc(hidden)]
-pub mod journal;
 mod load;
-#[doc(hidden)]
-pub mod node;
-#[doc(hidden)]
-pub mod perf;
-#[doc(hidden)]
-pub mod pool;
 mod run;
-#[doc(hidden)]
-pub mod turns;
-#[doc(hidden)]
-pub mod worker;
 
 #[doc(hidden)]
 pub use sandmill_data::{dataset, finish, output, plan};
-use sandmill_files::{self as files, opening};
+use sandmill_files::opening;
 #[doc(hidden)]
 pub use sandmill_guest_host::{compile, inference, sandbox};
-use sandmill_model::fail_point;
+#[doc(hidden)]
+pub use sandmill_leader::{self as engine, journal};
 pub use sandmill_model::{self as model, event};
+#[doc(hidden)]
+pub use sandmill_node::{self as node, gpu, perf, pool, turns, worker};
 #[doc(hidden)]
 pub use sandmill_registry as registry;
 pub use sandmill_report as report;
@@ -83,7 +65,7 @@ pub use sandmill_store as store;
 #[doc(hidden)]
 pub use sandmill_wall as wall;
 #[doc(hidden)]
-pub use sandmill_wire as protocol;
+pub use sandmill_wire::{self as protocol, cancel};
 
 pub use cancel::Cancel;
 pub use compile::CompileError;

@@ -29,10 +29,10 @@ pub fn put_results(
 }
 
 /// All that a job needs to run on this machine.
-pub type Job = engine::Job<NodeJob>;
+pub type Job = engine::Job<JobHere>;
 
 /// What came of preparing a job on this machine.
-pub type Prepared = engine::Prepared<NodeJob>;
+pub type Prepared = engine::Prepared<JobHere>;
 
 /// Why a job cannot begin on this machine.
 pub type PrepareError = engine::PrepareError<NodeError>;
@@ -137,23 +137,28 @@ struct Here {
 
 impl Node for Here {
     type Error = NodeError;
-    type Job = NodeJob;
+    type Job = JobHere;
 
     fn prepare(
         self,
         ask: &Prepare,
         say: &mut dyn FnMut(&str),
-    ) -> Result<(crate::protocol::node::Prepared, NodeJob), NodeError> {
-        node::prepare(self.spec, self.options, ask, say)
+    ) -> Result<(crate::protocol::node::Prepared, JobHere), NodeError> {
+        let (prepared, job) = node::prepare(self.spec, self.options, ask, say)?;
+        Ok((prepared, JobHere(job)))
     }
 }
 
-impl JobOnNode for NodeJob {
+/// What this machine holds for a job that it has prepared.
+#[derive(Debug)]
+pub struct JobHere(NodeJob);
+
+impl JobOnNode for JobHere {
     type Error = NodeError;
-    type Running = node::Running;
+    type Running = RunningHere;
 
     fn await_objects(&mut self, say: &mut dyn FnMut(&str)) {
-        Self::await_objects(self, say);
+        self.0.await_objects(say);
     }
 
     fn look(
@@ -161,97 +166,101 @@ impl JobOnNode for NodeJob {
         ask: &Look,
         hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
-        Self::look(self, ask, hear)
+        self.0.look(ask, hear)
     }
 
     fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
-        Self::take_gpus(self, say)
+        self.0.take_gpus(say)
     }
 
-    fn start(&mut self, plan: &Plan) -> Result<node::Running, NodeError> {
-        Self::start(self, plan)
+    fn start(&mut self, plan: &Plan) -> Result<RunningHere, NodeError> {
+        self.0.start(plan).map(RunningHere)
     }
 
     fn settle(&self, worker: WorkerId) {
-        Self::settle(self, worker);
+        self.0.settle(worker);
     }
 
     fn give_models(&self) -> Result<(), NodeError> {
-        Self::give_models(self)
+        self.0.give_models()
     }
 
-    fn begin(&self, running: &mut node::Running, first_worker: u32, is_new: bool) {
-        Self::begin(self, running, first_worker, is_new);
+    fn begin(&self, running: &mut RunningHere, first_worker: u32, is_new: bool) {
+        self.0.begin(&mut running.0, first_worker, is_new);
     }
 
     fn finisher(&self) -> Arc<Make> {
-        let finisher = Self::finisher(self);
+        let finisher = self.0.finisher();
         Arc::new(move |source, target, rows, told| {
             finisher.run(source, target, rows, told).map_err(Into::into)
         })
     }
 }
 
-impl RunningNode for node::Running {
+/// What runs a job on this machine.
+#[derive(Debug)]
+pub struct RunningHere(node::Running);
+
+impl RunningNode for RunningHere {
     type Error = NodeError;
 
     fn plan(&mut self) -> Result<(), NodeError> {
-        Self::plan(self)
+        self.0.plan()
     }
 
     fn watch(&mut self) -> Result<(), NodeError> {
-        Self::watch(self)
+        self.0.watch()
     }
 
     async fn next(&mut self, wants_plan: bool) -> Vec<Told> {
-        Self::next(self, wants_plan).await
+        self.0.next(wants_plan).await
     }
 
     fn said_already(&mut self) -> Option<Vec<Told>> {
-        Self::said_already(self)
+        self.0.said_already()
     }
 
     fn obey(&mut self, order: Order) -> Vec<Told> {
-        Self::obey(self, order)
+        self.0.obey(order)
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        Self::next_deadline(self)
+        self.0.next_deadline()
     }
 
     fn tick(&mut self) -> Vec<Told> {
-        Self::tick(self)
+        self.0.tick()
     }
 
     fn may_pause(&mut self) -> bool {
-        Self::may_pause(self)
+        self.0.may_pause()
     }
 
     fn comes_on_demand(&self) -> bool {
-        Self::comes_on_demand(self)
+        self.0.comes_on_demand()
     }
 
     fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
-        Self::want(self, id, files);
+        self.0.want(id, files);
     }
 
     fn release(&mut self, ids: &[MiniBatchId]) {
-        Self::release(self, ids);
+        self.0.release(ids);
     }
 
     fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
-        Self::free(self, worker, id, attempt);
+        self.0.free(worker, id, attempt);
     }
 
     fn flush(&mut self) {
-        Self::flush(self);
+        self.0.flush();
     }
 
     fn close(&mut self) {
-        Self::close(self);
+        self.0.close();
     }
 
     fn end_watch(&mut self) {
-        Self::end_watch(self);
+        self.0.end_watch();
     }
 }

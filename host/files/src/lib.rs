@@ -13,6 +13,7 @@
 
 mod appender;
 mod collect;
+mod columns;
 mod error;
 mod found;
 mod manifest;
@@ -26,6 +27,7 @@ mod transfer;
 
 pub use appender::{Appender, Checker, checksum, verify};
 pub use collect::{Kept, clear_files, collect_files};
+pub use columns::common_columns;
 pub use error::OutputError;
 pub use found::{Found, content_stamp, short};
 pub use manifest::{Listed, Manifest, ManifestWriter};

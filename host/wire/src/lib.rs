@@ -6,6 +6,7 @@
 //! allocated and decoding is strict, so a malformed frame is a dead child and no more.
 
 mod bounds;
+pub mod cancel;
 mod frame;
 mod message;
 pub mod node;

@@ -4,7 +4,7 @@
 //! - [`RowWriter`] turns what a guest returned into lines, or for an output with types into messages of
 //!   an Arrow IPC stream (`batches`): `columns` says which type each column is written with, and `fit` brings its
 //!   values to that. [`PartFile`] appends them to the worker's part file.
-//! - [`common_columns`] finds the columns that tables have in common where some are null alone.
+//! - `common` finds the columns that tables have in common where some are null alone.
 //! - [`finish()`] makes a Parquet or Arrow file of such a stream, which `appended` reads.
 //! - `results` says what a call of `run` is given, and who takes what it returns.
 //! - `table_error` says why a table is not written, or such a file not made.
@@ -31,7 +31,6 @@ mod style;
 mod table_error;
 mod times;
 
-pub use common::common_columns;
 pub use finish::finish;
 pub use results::{MiniBatchData, ResultSink};
 pub use rows::RowWriter;
@@ -40,7 +39,7 @@ pub use sandmill_files::publish::{
 };
 pub use sandmill_files::{
     Appender, Checker, Kept, OutputError, PartFile, checksum, clear_files, collect_files,
-    empty_folder, remove_tree, verify,
+    common_columns, empty_folder, remove_tree, verify,
 };
 pub use table_error::{FinishError, ReadError, WriteError};
 

@@ -1,0 +1,150 @@
+//! What tables have in common whose columns, in words, differ where one of them has nothing but nulls: a column that is
+//! all null in one mini-batch has the type `Null` there, and another one in the next. It may also be a list's values
+//! or a part of a structure.
+
+/// What columns of nulls alone have for a type, in words.
+const NULL: &str = "Null";
+/// Before a type in words whose values are never null.
+const NON_NULL: &str = "non-null ";
+
+/// The columns, in words as `words` makes them, that tables of either kind of columns can have. `None`: these differ
+/// in more than columns of nulls.
+pub fn common_columns(one: &str, other: &str) -> Option<String> {
+    let mut one = one;
+    let mut other = other;
+    let mut all = String::new();
+    let mut quotes = Quotes::default();
+    loop {
+        let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+        // Where they differ within a character, that is within a name.
+        let same = one.floor_char_boundary(same).min(other.floor_char_boundary(same));
+        one[..same].bytes().for_each(|byte| quotes.pass(byte));
+        all.push_str(&one[..same]);
+        (one, other) = (&one[same..], &other[same..]);
+        if one.is_empty() && other.is_empty() {
+            return Some(all);
+        }
+        if quotes.are_open {
+            return None;
+        }
+        let (null, known) = match (after_null(one), after_null(other)) {
+            (Some(rest), None) => (rest, other),
+            (None, Some(rest)) => (rest, one),
+            _ => return None,
+        };
+        let known = known.strip_prefix(NON_NULL).unwrap_or(known);
+        let length = type_length(known)?;
+        all.push_str(&known[..length]);
+        let known = &known[length..];
+        (one, other) = (null, known);
+    }
+}
+
+/// What follows a type of nulls alone, if that is here.
+fn after_null(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix(NON_NULL).unwrap_or(text).strip_prefix(NULL)?;
+    let goes_on = rest.starts_with(|next: char| next.is_ascii_alphanumeric());
+    (!goes_on).then_some(rest)
+}
+
+/// Bytes of the type that a text begins with: a word, and what it has in parentheses.
+fn type_length(text: &str) -> Option<usize> {
+    let word = text.find(|next: char| !next.is_ascii_alphanumeric()).unwrap_or(text.len());
+    if word == 0 {
+        return None;
+    }
+    if !text[word..].starts_with('(') {
+        return Some(word);
+    }
+    let mut depth = 0_usize;
+    let mut quotes = Quotes::default();
+    for (at, byte) in text.bytes().enumerate().skip(word) {
+        quotes.pass(byte);
+        match byte {
+            b'(' if !quotes.are_open => depth += 1,
+            b')' if !quotes.are_open => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// Whether what follows stands in quotes.
+#[derive(Default)]
+struct Quotes {
+    are_open: bool,
+    is_escaped: bool,
+}
+
+impl Quotes {
+    fn pass(&mut self, byte: u8) {
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.are_open => self.is_escaped = true,
+            b'"' => self.are_open = !self.are_open,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_nulls_take_the_type_that_others_have() {
+        let both = |one: &str, other: &str| {
+            let found = common_columns(one, other);
+            assert_eq!(found, common_columns(other, one));
+            found.unwrap_or_else(|| "none".to_owned())
+        };
+        let cases = [
+            (r#""x" Null"#, r#""x" Int64"#),
+            ("\"x\" Null\n\"y\" Utf8", "\"x\" Int64\n\"y\" Null"),
+            ("\"x\" Null\n\"y\" Utf8", "\"x\" Null\n\"y\" Utf8"),
+            (r#""x" List(Null)"#, r#""x" List(Struct("a)": Utf8, "b": Null))"#),
+            (
+                r#""x" Struct("a": Null, "b": Utf8)"#,
+                r#""x" Struct("a": Timestamp(µs, "UTC"), "b": Null)"#,
+            ),
+            (r#""x" FixedSizeList(2 x Null)"#, r#""x" FixedSizeList(2 x non-null Int8)"#),
+            (
+                r#""x" Null"#,
+                r#""x" Map("entries": non-null Struct("k": non-null Utf8, "v": Null), unsorted)"#,
+            ),
+        ];
+        insta::assert_snapshot!(cases.map(|(one, other)| both(one, other)).join("\n--\n"), @r#"
+        "x" Int64
+        --
+        "x" Int64
+        "y" Utf8
+        --
+        "x" Null
+        "y" Utf8
+        --
+        "x" List(Struct("a)": Utf8, "b": Null))
+        --
+        "x" Struct("a": Timestamp(µs, "UTC"), "b": Utf8)
+        --
+        "x" FixedSizeList(2 x Int8)
+        --
+        "x" Map("entries": non-null Struct("k": non-null Utf8, "v": Null), unsorted)
+        "#);
+        for (one, other) in [
+            (r#""x" Int64"#, r#""x" Float64"#),
+            (r#""x" Null"#, r#""y" Null"#),
+            (r#""Null" Int64"#, r#""Int64" Int64"#),
+            (r#""Null" Int64"#, r#""Utf8" Null"#),
+            ("\"x\" Null", "\"x\" Null\n\"y\" Null"),
+            (r#""x" Nullable"#, r#""x" Int8"#),
+            (r#""x" Null"#, r#""x" "#),
+            (r#""x" Null"#, r#""x" List(Int8"#),
+            (r#""é" Null"#, r#""è" Null"#),
+        ] {
+            assert_eq!(common_columns(one, other), None, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Crashes between any two steps. What a job leaves must not depend on how often it was cut short.
+
+use super::crash_world::{Damage, Layout, World, commit};
+use super::*;
+use crate::commit::recover::recover;
+use crate::fail_point;
+use crate::model::{ItemCounts, MiniBatchId, OnConflict, Segment, WorkerId};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+
+const KINDS: [(Layout, OnConflict); 9] = [
+    (Layout::File, OnConflict::Error),
+    (Layout::Ordered, OnConflict::Error),
+    (Layout::Parts, OnConflict::Error),
+    (Layout::File, OnConflict::Append),
+    (Layout::Ordered, OnConflict::Append),
+    (Layout::Parts, OnConflict::Append),
+    (Layout::File, OnConflict::Overwrite),
+    (Layout::Ordered, OnConflict::Overwrite),
+    (Layout::Parts, OnConflict::Overwrite),
+];
+
+/// How often an undisturbed run passes any point, at most.
+const MOST: u32 = 400;
+
+#[test]
+fn undisturbed_jobs_pass_every_point() {
+    let mut points = BTreeSet::new();
+    for (layout, on_conflict) in KINDS {
+        let mut world = World::new(layout, on_conflict);
+        points.extend(fail_point::passed_by(|| {
+            world.run();
+            world.check();
+            // Taken up once more, nothing changes.
+            world.run();
+            world.check();
+        }));
+    }
+    let points: Vec<_> = points.into_iter().collect();
+    insta::assert_snapshot!(points.join("\n"), @"
+    all-synced
+    appended-files-synced
+    file-appended
+    file-moved
+    file-replaced
+    files-published
+    files-replaced
+    files-synced
+    finished
+    folder-published
+    folder-removed
+    held-appended
+    journaled
+    left-all-published
+    left-journaled
+    left-published
+    lost-taken-out
+    output-made
+    output-named
+    output-synced
+    part-made
+    parts-synced
+    replacement-forgotten
+    replacement-synced
+    rows-appended
+    rows-appending
+    rows-copied
+    ");
+}
+
+/// One crash at every point, with and without loss of what was not synced.
+#[test]
+fn a_crash_at_any_point_changes_nothing() {
+    for (layout, on_conflict) in KINDS {
+        // What a power loss leaves is the harder case, so the other one is tried less often.
+        for (cut, step) in [("", 4), (":cut", 1)] {
+            let crashed = |count: &u32| {
+                let mut world = World::new(layout, on_conflict);
+                let at = format!("*:{count}{cut}");
+                let crashed = fail_point::crash_at(&at, || world.run()).is_none();
+                if crashed {
+                    world.run();
+                }
+                world.check();
+                crashed
+            };
+            let points = (1..MOST).step_by(step).take_while(crashed).count() * step;
+            assert!((30..MOST as usize - step).contains(&points), "{points}");
+        }
+    }
+}
+
+/// A second crash while the first is being recovered from.
+#[test]
+fn a_crash_while_recovering_changes_nothing() {
+    for (layout, on_conflict) in KINDS {
+        for first in (2..120).step_by(9) {
+            for second in (1..12).step_by(2) {
+                let mut world = World::new(layout, on_conflict);
+                if fail_point::crash_at(&format!("*:{first}:cut"), || world.run()).is_some() {
+                    break;
+                }
+                if fail_point::crash_at(&format!("*:{second}"), || world.run()).is_none() {
+                    world.run();
+                }
+                world.check();
+            }
+        }
+    }
+}
+
+/// A number that was a worker's is no other's, also where only what it left at its end is known of it.
+/// Found by fuzzing.
+#[test]
+fn numbers_of_workers_are_not_used_again() {
+    for first in (1..MOST).step_by(3) {
+        let mut world = World::new(Layout::File, OnConflict::Append);
+        // The rest is done, or only ended in order, by workers with higher numbers.
+        if fail_point::crash_at(&format!("*:{first}"), || world.run()).is_some() {
+            break;
+        }
+        world.run();
+        let Some(&last) = world.last_workers.iter().max() else { continue };
+        world.damage_steps.push(Damage::RemoveOutput);
+        world.damage();
+        // All rows are lost, which is noted; then the job is cut short.
+        drop(recover(world.target.clone(), world.journal(), false).unwrap());
+        let (_, restored) = recover(world.target.clone(), world.journal(), false).unwrap();
+        assert!(restored.next_worker > last.0, "{} and {last}", restored.next_worker);
+    }
+}
+
+fn damages() -> impl Strategy<Value = Damage> {
+    let share = 0.0..1.0;
+    prop_oneof![
+        4 => (any::<usize>(), share.clone()).prop_map(|(n, share)| Damage::CutPart(n, share)),
+        1 => any::<usize>().prop_map(Damage::RemovePart),
+        1 => (any::<usize>(), share.clone()).prop_map(|(n, share)| Damage::ChangePart(n, share)),
+        2 => share.clone().prop_map(Damage::CutOutput),
+        2 => share.prop_map(Damage::ChangeOutput),
+        1 => Just(Damage::RemoveOutput),
+        1 => Just(Damage::ExtendOutput),
+    ]
+}
+
+#[test]
+fn rows_that_are_nowhere_are_taken_out_with_their_files() {
+    for (layout, on_conflict) in KINDS {
+        let mut world = World::new(layout, on_conflict);
+        // All rows and files are committed, and the second worker's rows are lost everywhere.
+        assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
+        fs::remove_file(world.target.places.job_dir().part_file(WorkerId(1))).unwrap();
+        let output = world.target.output.join("rows.txt");
+        if layout != Layout::Parts {
+            let text = fs::read_to_string(&output).unwrap();
+            fs::remove_file(&output).unwrap();
+            fs::write(&output, text.replace("5 a", "5 x").replace("1 b", "1 y")).unwrap();
+        }
+        let (store, restored) = recover(world.target.clone(), world.journal(), false).unwrap();
+        let gone: Vec<_> =
+            (0..9).filter(|id| !restored.finished.contains(MiniBatchId(*id))).collect();
+        assert_eq!(gone, [1, 5]);
+        drop(store);
+        world.run();
+        world.check();
+    }
+}
+
+/// Rows that one start cannot read and the next one can, as on a disk that is mounted late: what the first,
+/// cut short, was about to take out stays. Found by fuzzing.
+#[test]
+fn rows_that_are_found_again_keep_their_files() {
+    for (layout, on_conflict) in KINDS {
+        let mut world = World::new(layout, on_conflict);
+        assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
+        let output = world.target.output.join("rows.txt");
+        let (parts, away) = (
+            world.target.places.job_dir().parts(),
+            world.target.places.job_dir().root().join("away"),
+        );
+        let rows = fs::read(&output);
+        drop(fs::remove_file(&output));
+        fs::rename(&parts, &away).unwrap();
+        fs::create_dir(&parts).unwrap();
+        let target = world.target.clone();
+        let crash = || recover(target, world.journal(), false).map(drop);
+        assert_eq!(
+            fail_point::crash_at("replacement-synced", crash),
+            None,
+            "{layout:?} {on_conflict:?}"
+        );
+        fs::remove_dir_all(&parts).unwrap();
+        fs::rename(&away, &parts).unwrap();
+        if let Ok(rows) = rows {
+            fs::write(&output, rows).unwrap();
+        }
+        let (store, restored) = recover(world.target.clone(), world.journal(), false).unwrap();
+        assert_eq!(restored.ended(), 9, "{layout:?} {on_conflict:?}");
+        drop(store);
+        world.run();
+        world.check();
+    }
+}
+
+/// Where the child of the next test works.
+const CHILD: &str = "SANDMILL_TEST_CRASH_CHILD";
+
+/// The same with a process that kills itself, as through the environment.
+#[test]
+fn a_killed_process_is_recovered_from() {
+    let (layout, on_conflict) = (Layout::Ordered, OnConflict::Append);
+    if let Some(path) = std::env::var_os(CHILD) {
+        return World::at(path.as_ref(), layout, on_conflict).run();
+    }
+    for at in ["files-synced", "journaled:2", "rows-appended:3:cut", "*:30:cut", "finished"] {
+        let mut world = World::new(layout, on_conflict);
+        let name = "engine::commit::committer::crash_tests::a_killed_process_is_recovered_from";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(CHILD, world.target.places.job_dir().root())
+            .env("SANDMILL_FAIL_POINT", at)
+            .output()
+            .unwrap();
+        assert_eq!(child.status.signal(), Some(libc::SIGKILL), "{at}: {child:?}");
+        world.run();
+        world.check();
+    }
+}
+
+/// Each costs a few hundredths of a millisecond. Time is bounded so that a slow machine passes, and
+/// work that grows with the square of their number does not.
+#[test]
+fn a_hundred_thousand_mini_batches_cost_little() {
+    for layout in Layout::ALL {
+        let world = World::new(layout, OnConflict::Error);
+        let (mut store, _) = recover(world.target.clone(), world.journal(), false).unwrap();
+        let rows = "a row\n".repeat(100_000);
+        let worker = WorkerId(0);
+        fs::write(world.target.places.job_dir().part_file(worker), &rows).unwrap();
+        let request = |id: u64| {
+            let checksum = crc32fast::hash(b"a row\n");
+            let segment = Segment { offset: 6 * id, length: 6, checksum, rows: 1 };
+            let items = ItemCounts::from_returned(1, 1);
+            let (id, header) = (MiniBatchId(id), None);
+            CommitRequest::Success(Success {
+                worker,
+                id,
+                attempt: 1,
+                items,
+                is_short: false,
+                segment,
+                header,
+                has_files: false,
+                stamp: id.0,
+            })
+        };
+        let begun = Instant::now();
+        for group in 0..200 {
+            commit(&mut store, (group * 500..(group + 1) * 500).map(request).collect());
+        }
+        let committed = begun.elapsed();
+        drop(store);
+        let begun = Instant::now();
+        let (_store, restored) = recover(world.target.clone(), world.journal(), false).unwrap();
+        let recovered = begun.elapsed();
+        eprintln!("{layout:?}: committed in {committed:?}, taken up in {recovered:?}");
+        assert_eq!(restored.succeeded, 100_000);
+        if layout != Layout::Parts {
+            assert_eq!(world.read("rows.txt"), rows);
+        }
+        assert!(committed.as_secs() < 30 && recovered.as_secs() < 10);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..Default::default() })]
+
+    /// Any number of crashes, and damage to part files and output in between.
+    #[test]
+    fn damage_costs_time_and_no_rows(
+        kind in 0..KINDS.len(),
+        crashes in prop::collection::vec((1_u32..60, any::<bool>()), 1..5),
+        damage in prop::collection::vec(damages(), 0..4),
+    ) {
+        let (layout, on_conflict) = KINDS[kind];
+        let mut world = World::new(layout, on_conflict);
+        world.damage_steps = damage;
+        for (count, cut) in crashes {
+            let at = format!("*:{count}{}", if cut { ":cut" } else { "" });
+            if fail_point::crash_at(&at, || world.run()).is_some() {
+                world.check();
+                return Ok(());
+            }
+            world.damage();
+        }
+        world.run();
+        world.check();
+    }
+}

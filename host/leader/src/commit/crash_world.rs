@@ -1,0 +1,418 @@
+//! A small job whose leader, workers and disk a test plays.
+
+use super::*;
+use crate::commit::Places;
+use crate::commit::message::FinalFailure;
+use crate::commit::queue::may_be_copied;
+use crate::commit::recover::recover;
+use crate::journal::JobIdentity;
+use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const HEADER: &str = "id letter\n";
+
+/// A job of a few mini-batches, each of which yields the same whenever it runs.
+pub(super) struct World {
+    _dir: Option<tempfile::TempDir>,
+    pub(super) target: CommitTarget,
+    mini_batches: u64,
+    /// Begins again after each crash.
+    runs: u32,
+    /// Workers that ended in order in the run that completed.
+    pub(super) last_workers: Vec<WorkerId>,
+    pub(super) damage_steps: Vec<Damage>,
+    was_cut: bool,
+    /// Where each worker writes next, if it may write over rows that are in the output.
+    ends: RefCell<HashMap<WorkerId, u64>>,
+}
+
+/// Where rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// To one file, as they come.
+    File,
+    /// To one file, in the order of the input.
+    Ordered,
+    /// To a file for each worker.
+    Parts,
+}
+
+impl Layout {
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 3] = [Self::File, Self::Ordered, Self::Parts];
+}
+
+/// What may happen to files while nothing runs.
+#[derive(Clone, Debug)]
+pub(super) enum Damage {
+    CutPart(usize, f64),
+    RemovePart(usize),
+    ChangePart(usize, f64),
+    CutOutput(f64),
+    ChangeOutput(f64),
+    RemoveOutput,
+    ExtendOutput,
+}
+
+pub(super) fn identity() -> JobIdentity {
+    JobIdentity {
+        name: "iris".into(),
+        id: "1".into(),
+        entry_script_digest: String::new(),
+        settings: Vec::new(),
+        created: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+impl World {
+    pub(super) fn new(layout: Layout, on_conflict: OnConflict) -> Self {
+        // In memory where that is possible: there, syncing costs nothing.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let world = Self::at(dir.path(), layout, on_conflict);
+        Self { _dir: Some(dir), ..world }
+    }
+
+    pub(super) fn at(path: &Path, layout: Layout, on_conflict: OnConflict) -> Self {
+        let job_dir = JobDir::new(path);
+        for folder in [job_dir.parts(), job_dir.work(), job_dir.default_output()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let target = CommitTarget {
+            output: job_dir.default_output(),
+            places: Places::Here(job_dir),
+            output_file: Some("rows.txt".into()),
+            ordered: layout == Layout::Ordered,
+            on_conflict,
+            header_wanted: true,
+            is_plain: true,
+            parts: (layout == Layout::Parts).then(|| ".txt".into()),
+            finish: None,
+        };
+        Self {
+            _dir: None,
+            target,
+            mini_batches: 9,
+            runs: 0,
+            last_workers: Vec::new(),
+            damage_steps: Vec::new(),
+            was_cut: false,
+            ends: RefCell::default(),
+        }
+    }
+
+    /// The rows of a mini-batch; some have none.
+    fn rows(id: u64) -> String {
+        format!("{id} a\n{id} b\n").repeat(id as usize % 3)
+    }
+
+    fn failed(id: u64) -> bool {
+        id == 7
+    }
+
+    /// What it writes to files.
+    fn files(&self, id: u64) -> Vec<(String, String)> {
+        match (id % 4, self.target.on_conflict) {
+            (1, OnConflict::Error) => [format!("own/{id}"), format!("deep/er/{id}")]
+                .map(|p| (p, format!("of {id}")))
+                .into(),
+            (1 | 2, OnConflict::Append | OnConflict::Overwrite) => {
+                ["shared".to_owned(), "deep/shared".to_owned(), format!("own/{id}")]
+                    .map(|p| (p, format!("of {id}\n")))
+                    .into()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn journal(&self) -> Journal {
+        let (path, identity) = (self.target.places.job_dir().journal(), identity());
+        if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
+            .unwrap()
+    }
+
+    /// What a worker does for a mini-batch.
+    fn work(&self, worker: WorkerId, id: u64) -> CommitRequest {
+        if Self::failed(id) {
+            return CommitRequest::Failure(FinalFailure {
+                id: MiniBatchId(id),
+                attempts: 3,
+                worker: Some(worker),
+                items: ItemCounts::from_returned(1, 0),
+                failure: Failure::new(FailureKind::Trap, "unreachable"),
+                stamp: id,
+            });
+        }
+        let rows = Self::rows(id);
+        // The first ones have none, so that it comes when there are rows.
+        let header = (id > 3).then_some(HEADER);
+        let head = header.filter(|_| self.target.parts.is_some() && !rows.is_empty());
+        let offset = self.write(worker, head.unwrap_or_default(), &rows);
+        let (length, checksum) = (rows.len() as u64, crc32fast::hash(rows.as_bytes()));
+        let segment = Segment { offset, length, checksum, rows: rows.lines().count() as u64 };
+        let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
+        let files = self.files(id);
+        for (path, text) in &files {
+            let path = staged.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        CommitRequest::Success(Success {
+            worker,
+            id: MiniBatchId(id),
+            attempt: 1,
+            items: ItemCounts::from_returned(2, segment.rows),
+            is_short: segment.rows < 2,
+            segment,
+            header: header.map(Into::into),
+            has_files: !files.is_empty(),
+            stamp: id,
+        })
+    }
+
+    /// Writes to a worker's part file, which may begin with a header. Returns where.
+    fn write(&self, worker: WorkerId, header: &str, rows: &str) -> u64 {
+        let part = self.target.places.job_dir().part_file(worker);
+        let part = OpenOptions::new().create(true).truncate(false).write(true).open(part).unwrap();
+        let stays = self.target.ordered || self.target.parts.is_some();
+        let mut ends = self.ends.borrow_mut();
+        let end = ends.entry(worker).or_default();
+        if stays {
+            *end = part.metadata().unwrap().len();
+        }
+        if *end == 0 {
+            part.write_all_at(header.as_bytes(), 0).unwrap();
+            *end = header.len() as u64;
+        }
+        part.write_all_at(rows.as_bytes(), *end).unwrap();
+        let offset = *end;
+        *end += rows.len() as u64;
+        offset
+    }
+
+    /// What a worker does whose attempt is rejected: half a line, and files.
+    fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
+        let offset = self.write(worker, "", "half");
+        let segment = Segment { offset, length: 4, checksum: 0, rows: 1 };
+        let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
+        fs::create_dir_all(&staged).unwrap();
+        fs::write(staged.join("shared"), "of nobody").unwrap();
+        CommitRequest::Success(Success {
+            worker,
+            id: MiniBatchId(id),
+            attempt: 1,
+            items: ItemCounts::from_returned(2, 1),
+            is_short: true,
+            segment,
+            header: Some("another".into()),
+            has_files: true,
+            stamp: id,
+        })
+    }
+
+    /// Begins, or goes on, and completes.
+    pub(super) fn run(&mut self) {
+        let (mut store, restored) = recover(self.target.clone(), self.journal(), false).unwrap();
+        let counts = store.journal.counts();
+        assert_eq!(restored.ended(), counts.succeeded + counts.failed);
+        assert_eq!(restored.rows, counts.rows);
+        let workers = [0, 1, 2].map(|n| WorkerId(restored.next_worker + n));
+        let mut ids: Vec<_> = (0..self.mini_batches).collect();
+        // Not the order of ids, and another one each time.
+        let turn = (4 * self.runs as usize) % ids.len();
+        ids.rotate_left(turn);
+        ids.retain(|id| !restored.finished.contains(MiniBatchId(*id)));
+        self.runs += 1;
+        self.ends.borrow_mut().clear();
+        for group in ids.chunks(3) {
+            // By a worker that does nothing else, and by one that does.
+            let spoiler = |id: u64| if id == 3 { workers[0] } else { workers[2] };
+            let bad = group.iter().filter(|id| **id % 3 == 0);
+            let bad: Vec<_> = bad.map(|id| self.spoil(spoiler(*id), *id)).collect();
+            let good = group.iter().map(|id| self.work(workers[*id as usize % 2], *id));
+            // Rows may come before anything else of their group.
+            let (ahead, good) = good.partition(may_be_copied);
+            assert!(store.copy(ahead).unwrap().is_empty());
+            commit(&mut store, bad.into_iter().chain::<Vec<_>>(good).collect());
+            self.ends.borrow_mut().clear();
+        }
+        // Nobody starts workers when all is done, those who say so included.
+        let said = store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());
+        if ids.is_empty() && (said || !store.files.done.is_empty()) {
+            return store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
+        }
+        self.last_workers.clear();
+        for worker in &workers[..2] {
+            let folder = self.target.places.job_dir().worker_output(*worker);
+            fs::create_dir_all(folder.join("made")).unwrap();
+            fs::write(folder.join("labels"), "same").unwrap();
+            if self.target.on_conflict != OnConflict::Error {
+                fs::write(folder.join("log"), format!("{worker}\n")).unwrap();
+            }
+        }
+        commit(&mut store, workers[..2].iter().map(|w| CommitRequest::WorkerDone(*w)).collect());
+        commit(&mut store, workers.iter().map(|w| CommitRequest::WorkerGone(*w)).collect());
+        self.last_workers = workers[..2].to_vec();
+        store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.target.output.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// All rows of the parts, each of which has the header, behind one of them.
+    fn parts(&self) -> String {
+        let mut all = HEADER.to_owned();
+        for entry in fs::read_dir(self.target.output.join("rows.txt")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(name.starts_with("part-process") && name.ends_with(".txt"), "{name}");
+            let rows = fs::read_to_string(&path).unwrap();
+            all += rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
+        }
+        all
+    }
+
+    /// The output is what one undisturbed run makes.
+    pub(super) fn check(&self) {
+        let rows = match &self.target.parts {
+            None => self.read("rows.txt"),
+            Some(_) => self.parts(),
+        };
+        let body = rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
+        let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::failed(*id)).collect();
+        let all: String = wanted.iter().map(|id| Self::rows(*id)).collect();
+        if self.target.ordered {
+            assert_eq!(body, all);
+        }
+        assert_eq!(sorted(body), sorted(&all));
+        let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for id in &wanted {
+            for (path, text) in self.files(*id) {
+                files.entry(path).or_default().push(text);
+            }
+        }
+        for (path, texts) in &files {
+            let found = self.read(path);
+            match self.target.on_conflict {
+                OnConflict::Overwrite => assert!(texts.contains(&found), "{path}: {found}"),
+                _ => assert_eq!(sorted(&found), sorted(&texts.concat()), "{path}"),
+            }
+        }
+        assert_eq!(self.read("labels"), "same");
+        assert!(self.target.output.join("made").is_dir());
+        files.entry("labels".into()).or_default();
+        files.entry("rows.txt".into()).or_default();
+        if self.target.on_conflict != OnConflict::Error {
+            files.entry("log".into()).or_default();
+            let log = self.read("log");
+            let once: BTreeSet<_> = log.lines().collect();
+            assert_eq!(once.len(), log.lines().count(), "{log}");
+            let has = |worker: &WorkerId| once.contains(worker.to_string().as_str());
+            let shown = self.last_workers.iter().filter(|worker| has(worker)).count();
+            let all = self.target.on_conflict == OnConflict::Append;
+            let known = self.last_workers.len();
+            assert!(shown >= if all { known } else { known.min(1) }, "{log}");
+        }
+        let names = walkdir::WalkDir::new(&self.target.output).into_iter().flatten();
+        let names = names.filter(|entry| entry.file_type().is_file()).map(|entry| {
+            entry.path().strip_prefix(&self.target.output).unwrap().display().to_string()
+        });
+        let names = names.map(|name| match name.starts_with("rows.txt/") {
+            true => "rows.txt".to_owned(),
+            false => name,
+        });
+        assert_eq!(names.collect::<BTreeSet<_>>(), files.into_keys().collect::<BTreeSet<_>>());
+        assert_eq!(self.journal().finished().unwrap(), Some(JobStatus::Completed));
+    }
+
+    pub(super) fn damage(&mut self) {
+        // Once the job has completed, its part files are the output by another name, and nobody reads that
+        // again.
+        let ended = self.journal().finished().unwrap() == Some(JobStatus::Completed);
+        if ended && self.target.parts.is_some() {
+            return;
+        }
+        let output = self.target.output.join("rows.txt");
+        let mut parts: Vec<_> = fs::read_dir(self.target.places.job_dir().parts())
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
+        parts.sort();
+        let part = |number: usize| parts.get(number % parts.len().max(1));
+        let cut = |path: &Path, share: f64| {
+            if let Ok(file) = OpenOptions::new().write(true).open(path) {
+                let length = file.metadata().unwrap().len();
+                file.set_len((length as f64 * share) as u64).unwrap();
+            }
+        };
+        match self.damage_steps.pop() {
+            None => {}
+            Some(Damage::CutPart(number, share)) => {
+                part(number).into_iter().for_each(|path| cut(path, share));
+            }
+            Some(Damage::RemovePart(number)) => {
+                part(number).into_iter().for_each(|path| fs::remove_file(path).unwrap());
+            }
+            Some(Damage::ChangePart(number, share)) => {
+                if let Some(path) = part(number) {
+                    replace(path, changed(fs::read(path).unwrap(), share));
+                }
+            }
+            Some(Damage::CutOutput(share)) => {
+                cut(&output, share);
+                self.was_cut = true;
+            }
+            Some(Damage::ChangeOutput(share)) => {
+                if let Ok(bytes) = fs::read(&output) {
+                    replace(&output, changed(bytes, share));
+                }
+            }
+            Some(Damage::RemoveOutput) => drop(fs::remove_file(&output)),
+            // What was put on the disk is believed to be there while the file is the same. Cut and made
+            // longer again before a run has noted the cut, it is the same to look at.
+            // A folder of parts is made anew, and so are the files in it.
+            Some(Damage::ExtendOutput) if self.was_cut || output.is_dir() => {}
+            Some(Damage::ExtendOutput) => {
+                let file =
+                    OpenOptions::new().create(true).truncate(false).write(true).open(&output);
+                let file = file.unwrap();
+                let length = file.metadata().unwrap().len();
+                file.write_all_at(b"garbage that nobody wrote\n", length).unwrap();
+            }
+        }
+    }
+}
+
+pub(super) fn commit(store: &mut Store, mut requests: Vec<CommitRequest>) {
+    loop {
+        let done = store.commit(requests).unwrap();
+        assert!(done.rejected.iter().all(|(success, _)| success.segment.length == 4));
+        requests = done.postponed;
+        if requests.is_empty() {
+            return;
+        }
+    }
+}
+
+/// What was verified is believed to be there while the file is the same, so another stands in its place.
+fn replace(path: &Path, bytes: Vec<u8>) {
+    let copy = path.with_extension("copy");
+    fs::write(&copy, bytes).unwrap();
+    fs::rename(copy, path).unwrap();
+}
+
+fn changed(mut bytes: Vec<u8>, share: f64) -> Vec<u8> {
+    let at = (bytes.len() as f64 * share) as usize;
+    bytes.iter_mut().skip(at).take(3).for_each(|byte| *byte ^= 1);
+    bytes
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}

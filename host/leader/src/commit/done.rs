@@ -1,0 +1,165 @@
+//! Files that `init` and `shutdown` left: published once the job has completed.
+
+use super::error::CommitError;
+use super::files::{DONE, Files, rule};
+use super::target::CommitTarget;
+use crate::fail_point;
+use crate::files::publish::{Found, check_files, list_files, publish_files, same_file};
+use crate::journal::{Changes, FileEntry, Journal};
+use crate::model::{OnConflict, WorkerId};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What each worker left, by path.
+type Left = BTreeMap<String, Vec<(WorkerId, Found)>>;
+
+/// Publishes what workers that ended in order left in their output folders. An error means that the
+/// job cannot be called completed.
+pub(super) fn publish(
+    files: &mut Files,
+    target: &CommitTarget,
+    journal: &mut Journal,
+) -> Result<(), CommitError> {
+    let workers: Vec<_> = files.done.iter().copied().collect();
+    let mut left = Left::new();
+    for worker in workers {
+        for found in look(target, worker)? {
+            left.entry(found.path.clone()).or_default().push((worker, found));
+        }
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    for (path, of) in &left {
+        check_kinds(path, of)?;
+    }
+    files.published = true;
+    match target.on_conflict {
+        OnConflict::Append => append(files, target, journal, &left),
+        OnConflict::Error => {
+            left.iter().try_for_each(|(path, of)| check_same(target, path, of))?;
+            move_all(files, target)
+        }
+        OnConflict::Overwrite => move_all(files, target),
+    }
+}
+
+/// What one worker left, if all of it can be published.
+fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<Found>, CommitError> {
+    let folder = target.places.left(worker);
+    let found = list_files(&folder, &rule(target, false, &|_| None));
+    found.map_err(|source| CommitError::Left { worker, source })
+}
+
+fn check_kinds(path: &str, of: &[(WorkerId, Found)]) -> Result<(), CommitError> {
+    let is_folder = |found: &Found| found.length.is_none();
+    let (first, rest) = of.split_first().map_or((None, of), |(first, rest)| (Some(first), rest));
+    let other =
+        rest.iter().find(|(_, found)| Some(is_folder(found)) != first.map(|f| is_folder(&f.1)));
+    match (first, other) {
+        (Some((first, _)), Some((other, _))) => {
+            let path = path.to_owned();
+            Err(CommitError::LeftOtherKind { path, first: *first, other: *other })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Files of one name must hold the same, also where there is a published one.
+fn check_same(
+    target: &CommitTarget,
+    path: &str,
+    of: &[(WorkerId, Found)],
+) -> Result<(), CommitError> {
+    let folder = |worker| target.places.left(worker);
+    let Some(((first, found), rest)) = of.split_first() else { return Ok(()) };
+    if found.length.is_none() {
+        return Ok(());
+    }
+    for (other, _) in rest {
+        if !same_file(&folder(*first), &folder(*other), path, None)? {
+            let path = path.to_owned();
+            return Err(CommitError::LeftTwice { path, first: *first, other: *other });
+        }
+    }
+    let there = target.output.join(path).symlink_metadata().ok();
+    let clash = match there.map(|metadata| metadata.is_file()) {
+        None => false,
+        Some(true) => !same_file(&folder(*first), &target.output, path, None)?,
+        Some(false) => true,
+    };
+    if clash {
+        return Err(CommitError::LeftPublished { path: path.to_owned(), worker: *first });
+    }
+    Ok(())
+}
+
+/// Moves all of it. After a crash the rest is moved.
+fn move_all(files: &Files, target: &CommitTarget) -> Result<(), CommitError> {
+    let rule = rule(target, true, &|_| None);
+    for &worker in &files.done {
+        let folder = target.places.left(worker);
+        let checked = check_files(&folder, &target.output, &rule);
+        checked.map_err(|source| CommitError::Left { worker, source })?;
+    }
+    for &worker in &files.done {
+        let folder = target.places.left(worker);
+        publish_files(&folder, &target.output, &rule)
+            .map_err(|source| CommitError::Left { worker, source })?;
+        fail_point::pass("left-published");
+    }
+    Ok(())
+}
+
+/// Puts all of it behind what is there; but what is the same for all workers, once, those of an
+/// earlier run that came as far as this included.
+fn append(
+    files: &mut Files,
+    target: &CommitTarget,
+    journal: &mut Journal,
+    left: &Left,
+) -> Result<(), CommitError> {
+    let folder = |worker| target.places.left(worker);
+    let mut earlier: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
+    for file in journal.files()? {
+        if file.mini_batch.is_none() {
+            earlier.entry(file.path).or_default().push((file.offset, file.length));
+        }
+    }
+    let mut wanted: BTreeMap<WorkerId, Vec<Found>> = BTreeMap::new();
+    for (path, of) in left {
+        let Some(((first, _), rest)) = of.split_first() else { continue };
+        let mut same = true;
+        for (worker, found) in rest {
+            same = same
+                && found.length.is_some()
+                && same_file(&folder(*first), &folder(*worker), path, None)?;
+        }
+        let pieces = earlier.get(path).map_or(&[][..], Vec::as_slice);
+        for piece in pieces {
+            let piece = same_file(&folder(*first), &target.output, path, Some(*piece));
+            same = same && piece?;
+        }
+        let count = match same {
+            true => usize::from(pieces.is_empty()),
+            false => of.len(),
+        };
+        for (worker, found) in &of[..count] {
+            wanted.entry(*worker).or_default().push(found.clone());
+        }
+    }
+    let (mut entries, mut folders) = (Vec::<FileEntry>::new(), Vec::<PathBuf>::new());
+    for (worker, found) in wanted {
+        let folder = folder(worker);
+        files.check(target, &folder).map_err(|source| CommitError::Left { worker, source })?;
+        entries.extend(files.take(target, None, &folder, &found));
+        folders.push(folder);
+    }
+    // From now on it is the journal that says what of these folders belongs where.
+    let notes = files.done.iter().map(|worker| (format!("{DONE}{}", worker.0), None)).collect();
+    let changes = Changes { files: entries.clone(), notes, ..Changes::default() };
+    journal.commit(&changes)?;
+    fail_point::pass("left-journaled");
+    files.done.clear();
+    files.publish(target, &folders, &entries, true)
+}

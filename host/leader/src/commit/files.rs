@@ -1,0 +1,195 @@
+//! The files' side of the store: names, publishing, and what `init` and `shutdown` left.
+
+use super::disk::sync_around;
+use super::error::CommitError;
+use super::target::CommitTarget;
+use crate::fail_point::{self, Unsynced};
+use crate::files::OutputError;
+use crate::files::publish::{Found, Rule, check_files, discard_files, publish_files};
+use crate::journal::FileEntry;
+use crate::model::{MiniBatchId, OnConflict, WorkerId};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+
+/// Before a worker's number in the journal's note that it has ended in order.
+pub(super) const DONE: &str = "store.done.";
+
+/// What the store knows of files.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// Under [`OnConflict::Append`], the length of each published file.
+    pub(super) lengths: HashMap<String, u64>,
+    /// Workers that ended in order and left something.
+    pub(super) done: BTreeSet<WorkerId>,
+    /// Whether any file was published.
+    pub(super) published: bool,
+    /// Published files that are perhaps not on the disk.
+    unsynced: Vec<Unsynced>,
+}
+
+/// Where the parts of files belong that come from one folder.
+pub(super) type Offsets = HashMap<String, (u64, u64)>;
+
+impl Files {
+    /// With workers of earlier runs that ended in order.
+    pub(super) fn new(done: BTreeSet<WorkerId>) -> Self {
+        Self { done, ..Self::default() }
+    }
+
+    /// Checks that what lies in `staged` can be published.
+    pub(super) fn check(
+        &self,
+        target: &CommitTarget,
+        staged: &Path,
+    ) -> Result<Vec<Found>, OutputError> {
+        let place = |path: &str| self.lengths.get(path).map(|length| (*length, 0));
+        check_files(staged, &target.output, &rule(target, false, &place))
+    }
+
+    /// What the journal is to know of the files in a folder. They are going to be published.
+    pub(super) fn take(
+        &mut self,
+        target: &CommitTarget,
+        mini_batch: Option<MiniBatchId>,
+        folder: &Path,
+        found: &[Found],
+    ) -> Vec<FileEntry> {
+        let source = target.places.name(folder);
+        let mut entries = Vec::new();
+        for found in found {
+            let (Found { path, .. }, Some(length)) = (found, found.length) else { continue };
+            let mut offset = 0;
+            if target.on_conflict == OnConflict::Append {
+                let end = self.lengths.entry(path.clone()).or_default();
+                offset = *end;
+                *end += length;
+            }
+            let (source, path) = (source.clone(), path.clone());
+            entries.push(FileEntry { mini_batch, source, path, offset, length });
+        }
+        entries
+    }
+
+    /// Publishes what lies in the folders, or what of it was not published before, if that may be so.
+    /// Afterwards they are gone.
+    pub(super) fn publish(
+        &mut self,
+        target: &CommitTarget,
+        folders: &[PathBuf],
+        entries: &[FileEntry],
+        again: bool,
+    ) -> Result<(), CommitError> {
+        if folders.is_empty() {
+            return Ok(());
+        }
+        self.published = true;
+        let append = target.on_conflict == OnConflict::Append;
+        let places = if append { by_source(entries) } else { HashMap::new() };
+        if append {
+            let sources: HashSet<_> =
+                folders.iter().map(|folder| target.places.name(folder)).collect();
+            let coming = entries.iter().filter(|entry| sources.contains(&entry.source));
+            let at = |entry: &FileEntry| (target.output.join(&entry.path), entry.offset);
+            self.unsynced = coming.map(at).collect();
+        }
+        for folder in folders {
+            let places = places.get(&target.places.name(folder));
+            let place = |path: &str| places?.get(path).copied();
+            publish_files(folder, &target.output, &rule(target, again, &place))?;
+            fail_point::pass_with("folder-published", || self.unsynced.clone());
+        }
+        if append {
+            sync_around(&target.output)?;
+            self.unsynced.clear();
+            fail_point::pass("appended-files-synced");
+            for folder in folders {
+                discard_files(folder)?;
+                fail_point::pass("folder-removed");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The job's rule for files.
+pub(super) fn rule<'a>(
+    target: &'a CommitTarget,
+    same_passes: bool,
+    place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
+) -> Rule<'a> {
+    let finished = target.finish.as_ref().map(|finish| finish.name.as_str());
+    let reserved = [target.output_file.as_deref(), finished];
+    Rule { on_conflict: target.on_conflict, reserved, same_passes, place }
+}
+
+/// Where parts of files belong, by the folder that they come from.
+pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Offsets> {
+    let mut all: HashMap<String, Offsets> = HashMap::new();
+    for FileEntry { source, path, offset, length, .. } in entries {
+        all.entry(source.clone()).or_default().insert(path.clone(), (*offset, *length));
+    }
+    all
+}
+
+/// Whether there is anything in a folder. False if there is no folder.
+pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
+    match std::fs::read_dir(folder) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(CommitError::disk("look into", folder, error)),
+    }
+}
+
+/// Names that a group's files may take together: with more, the rest comes in a group of its own.
+const NAMES: usize = 500_000;
+
+/// The names that the files of a group will take, as hashes, which bounds what they cost. Two names
+/// with one hash postpone an attempt that could have come along, and no more.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    seed: RandomState,
+    files: HashSet<u64>,
+    folders: HashSet<u64>,
+}
+
+impl Names {
+    /// Takes the names of all that was found; false, with nothing taken, if one of them is taken
+    /// already, or there is no room for them. A folder may be shared, a file only if `files_meet`.
+    pub(super) fn take(&mut self, found: &[Found], files_meet: bool) -> bool {
+        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        for found in found {
+            let of_kind = if found.length.is_none() { &mut folders } else { &mut files };
+            of_kind.push(self.seed.hash_one(&found.path));
+        }
+        let before = self.files.len() + self.folders.len();
+        let taken =
+            |file: &u64| !files_meet && self.files.contains(file) || self.folders.contains(file);
+        let clash = files.iter().any(taken)
+            || folders.iter().any(|folder| self.files.contains(folder))
+            || before > 0 && before + files.len() + folders.len() > NAMES;
+        if !clash {
+            self.files.extend(files);
+            self.folders.extend(folders);
+        }
+        !clash
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_takes_no_more_names_than_it_has_room_for() {
+        let found = |length| [Found { path: "a".into(), length }];
+        let mut names = Names::default();
+        names.files.extend(0..NAMES as u64);
+        assert!(!names.take(&found(Some(1)), false), "full");
+        let mut names = Names::default();
+        assert!(names.take(&found(Some(1)), false));
+        assert!(!names.take(&found(Some(1)), false), "taken");
+        assert!(names.take(&found(Some(1)), true), "they meet");
+        assert!(!names.take(&found(None), true), "a folder in the place of a file");
+    }
+}

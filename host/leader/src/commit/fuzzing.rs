@@ -1,0 +1,78 @@
+//! Random crashes and damage, for fuzzing: what a job leaves must not depend on them.
+
+use super::crash_world::{Damage, Layout, World};
+use super::*;
+use crate::commit::recover::recover;
+use crate::fail_point::crash_at;
+use crate::model::OnConflict;
+use std::fs;
+
+/// Points that an undisturbed run passes, about.
+const POINTS: u8 = 200;
+
+/// The first byte is the job's kind, the second what ends it; the others are crashes and what happens
+/// to part files and output in between. Then the job is completed, and its output is that of one
+/// undisturbed run. Or the journal itself is garbled: then it is refused or taken up, and no more is
+/// promised than an end in order.
+pub fn recovery(data: &[u8]) {
+    let [kind, end, steps @ ..] = data else { return };
+    let on_conflict = OnConflict::ALL[usize::from((kind >> 1) % 3)];
+    let layout = match kind {
+        192.. => Layout::Parts,
+        odd if odd & 1 == 1 => Layout::Ordered,
+        _ => Layout::File,
+    };
+    let mut world = World::new(layout, on_conflict);
+    for step in steps.chunks(4).take(3) {
+        let [crash, cut, harm, share] = [0, 1, 2, 3].map(|n| step.get(n).copied().unwrap_or(0));
+        let cut = if cut & 1 == 1 { ":cut" } else { "" };
+        let at = format!("*:{}{cut}", crash % POINTS + 1);
+        if crash_at(&at, || world.run()).is_some() {
+            // A completed job's part files are gone, so nothing is promised after that.
+            return world.check();
+        }
+        world.damage_steps.extend(damage(harm, f64::from(share) / 256.0));
+        world.damage();
+    }
+    if *end & 3 == 3 {
+        return garbled_journal(&world, *end >> 2, steps);
+    }
+    world.run();
+    world.check();
+}
+
+fn damage(harm: u8, share: f64) -> Option<Damage> {
+    let number = usize::from(harm / 8);
+    Some(match harm % 8 {
+        0 => return None,
+        1 => Damage::CutPart(number, share),
+        2 => Damage::RemovePart(number),
+        3 => Damage::ChangePart(number, share),
+        4 => Damage::CutOutput(share),
+        5 => Damage::ChangeOutput(share),
+        6 => Damage::RemoveOutput,
+        _ => Damage::ExtendOutput,
+    })
+}
+
+fn garbled_journal(world: &World, how: u8, bytes: &[u8]) {
+    let path = world.target.places.job_dir().journal();
+    let log = path
+        .with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()));
+    let victim = if how & 1 == 1 && log.exists() { log } else { path.clone() };
+    let Ok(mut text) = fs::read(&victim) else { return };
+    let places = bytes.chunks_exact(3).skip(1);
+    if how & 2 == 2 {
+        let share = f64::from(bytes.first().copied().unwrap_or(0)) / 256.0;
+        text.truncate((text.len() as f64 * share) as usize);
+    }
+    for place in places {
+        let at = usize::from(place[0]) << 8 | usize::from(place[1]);
+        let length = text.len().max(1);
+        text.iter_mut().skip(at % length).take(1).for_each(|byte| *byte = place[2]);
+    }
+    let written = fs::write(&victim, text);
+    if let (Ok(()), Ok(journal)) = (written, Journal::open(&path)) {
+        let _ = recover(world.target.clone(), journal, how & 4 == 4);
+    }
+}

@@ -1,0 +1,422 @@
+//! Committing one group: check, append, put on the disk, journal, publish.
+
+use super::confirm::hold;
+use super::disk::{Refusal, sync_around, sync_folder};
+use super::done;
+use super::error::{CommitError, PartFault, Rejection};
+use super::files::{DONE, holds_anything};
+use super::finish;
+use super::header::{Top, open_columns};
+use super::message::{CommitRequest, FinalFailure, Free, Success};
+use super::replace::{Replacement, carry_out};
+use super::rows::{HEADER, Rows};
+use super::split;
+use super::store::{Group, Store};
+use super::whole::confirm_all;
+use crate::fail_point;
+use crate::files::publish::discard_files;
+use crate::files::{Appender, Checker, OutputError, checksum};
+use crate::journal::{Changes, End, Entry};
+use crate::model::{Failure, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Bytes of a failure's message that are journaled.
+const MESSAGE: usize = 4096;
+
+/// What became of a group.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) committed: Vec<MiniBatchId>,
+    /// Of each worker, the last attempt whose rows are in the output.
+    pub(super) free: Vec<Free>,
+    pub(super) rejected: Vec<(Success, Failure)>,
+    /// To be committed next: the first one's files have names that others of the group have too.
+    pub(super) postponed: Vec<CommitRequest>,
+}
+
+impl Store {
+    /// Commits what can be committed, and what was copied before. An error is fatal.
+    pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
+        let mut done = self.gather(requests)?;
+        let group = std::mem::take(&mut self.group);
+        done.committed = group.entries.iter().map(|entry| entry.id).collect();
+        if self.rows.as_ref().is_some_and(Rows::takes_all) {
+            done.free = last_with_rows(&group.entries);
+        }
+        if !group.is_empty() {
+            self.write(group)?;
+            done.free.iter().for_each(|free| self.parts.free(free.worker));
+        }
+        if done.postponed.is_empty() {
+            self.parts.close();
+        }
+        Ok(done)
+    }
+
+    /// Puts rows of attempts without files into the output ahead of their commit, if that can be: what is there is
+    /// on its way to the disk when the commit waits for it. Returns those that cannot be committed. An error as above.
+    pub(super) fn copy(
+        &mut self,
+        requests: Vec<CommitRequest>,
+    ) -> Result<Vec<(Success, Failure)>, CommitError> {
+        let done = self.gather(requests)?;
+        // The header comes before all rows.
+        if self.group.header.is_some() {
+            return Ok(done.rejected);
+        }
+        self.look_at_output()?;
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.takes_all()) {
+            let entries = self.group.entries.get(self.group.copied..).unwrap_or_default();
+            rows.copy(entries, &mut self.parts)?;
+            self.group.copied = self.group.entries.len();
+        }
+        self.point("rows-copied");
+        Ok(done.rejected)
+    }
+
+    /// Nothing more is committed: what was copied ahead is taken away again.
+    pub(super) fn give_up(&mut self) {
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead()) {
+            rows.journaled(false);
+        }
+    }
+
+    /// Checks what is to be committed, and adds it to the group.
+    fn gather(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
+        let mut done = Done::default();
+        let mut group = std::mem::take(&mut self.group);
+        for request in requests {
+            if !done.postponed.is_empty() {
+                // The segments of a worker must stay in their order.
+                done.postponed.push(request);
+                continue;
+            }
+            match request {
+                CommitRequest::WorkerGone(worker) => self.parts.leave(worker),
+                CommitRequest::WorkerDone(worker) => {
+                    if holds_anything(&self.target.places.left(worker))? {
+                        group.done.push(worker);
+                    }
+                }
+                CommitRequest::Note { key, value } => group.notes.push((key, Some(value))),
+                CommitRequest::Failure(failure) => group.entries.push(failed(failure)),
+                CommitRequest::Success(success) => match self.check(&success, &mut group) {
+                    Ok(()) => group.entries.push(succeeded(&success)),
+                    Err(Refusal::Fatal(error)) => return Err(error),
+                    Err(Refusal::Postpone) => {
+                        done.postponed.push(CommitRequest::Success(success));
+                    }
+                    Err(Refusal::Reject(why)) => {
+                        self.discard(&success);
+                        done.rejected.push((success, why.failure()));
+                    }
+                },
+            }
+        }
+        // Segments of one part file that touch are copied as one.
+        if let Some(new) = group.entries.get_mut(group.copied..) {
+            new.sort_by_key(|entry| entry.worker);
+        }
+        self.group = group;
+        Ok(done)
+    }
+
+    /// The order of these steps is the promise that no row is lost or doubled; `commit` tells it.
+    fn write(&mut self, group: Group) -> Result<(), CommitError> {
+        if !group.staged.is_empty() || !group.done.is_empty() {
+            self.target.places.sync_files()?;
+        }
+        self.point("files-synced");
+        self.look_at_output()?;
+        let mut notes = group.notes;
+        notes.extend(group.done.iter().map(|w| (format!("{DONE}{}", w.0), Some(String::new()))));
+        let mut changes =
+            Changes { entries: group.entries, files: group.files, notes, ..Changes::default() };
+        let replaced = self.put_header(group.header.as_ref(), &mut changes)?;
+        let written = self.put_rows(&mut changes, group.copied, replaced);
+        let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
+        if let Some(rows) = &mut self.rows {
+            rows.journaled(journaled.is_ok());
+        }
+        journaled?;
+        self.header = group.header.or(self.header.take());
+        self.files.done.extend(group.done);
+        self.point("journaled");
+        if replaced {
+            carry_out(&mut self.journal, &self.target.output)?;
+            self.reopen()?;
+        }
+        self.files.publish(&self.target, &group.staged, &changes.files, false)?;
+        self.point("files-published");
+        Ok(())
+    }
+
+    /// Whether the output is what was committed to it. Looks at it no closer than at its length and time of
+    /// change, unless somebody else has written to it. If it is not, the next start sees that, too, by the time.
+    fn look_at_output(&mut self) -> Result<(), CommitError> {
+        let Some(rows) = &mut self.rows else { return Ok(()) };
+        if rows.is_untouched()? {
+            return Ok(());
+        }
+        rows.doubt();
+        confirm_all(rows, &self.journal, self.header.as_ref())
+    }
+
+    /// Puts what the output begins with at its top, if the group has brought that. True if there were rows
+    /// already: they and the header are in a new file then, which takes the other one's place when the journal
+    /// has it.
+    fn put_header(
+        &mut self,
+        header: Option<&Top>,
+        changes: &mut Changes,
+    ) -> Result<bool, CommitError> {
+        let Some(header) = header else { return Ok(false) };
+        changes.notes.push((HEADER.to_owned(), Some(header.note())));
+        let is_there = self.header.as_ref().is_some_and(|first| first.bytes == header.bytes);
+        if is_there || header.bytes.is_empty() {
+            return Ok(false);
+        }
+        // Else each worker has put it where it belongs.
+        let Some(rows) = &mut self.rows else { return Ok(false) };
+        if rows.appender.is_empty() {
+            rows.put_header(&header.bytes)?;
+            self.point("header-written");
+            return Ok(false);
+        }
+        let mut replacement = Replacement::default();
+        let name = self.target.output_file.as_deref().unwrap_or_default();
+        let path = replacement.place(&self.target.output, name);
+        rows.appender = copy_below(&header.bytes, &rows.appender, &path)?;
+        self.point("replacement-synced");
+        changes.notes.push(replacement.note()?);
+        Ok(true)
+    }
+
+    /// Puts the rows of entries on the disk, in the output, where those of the first `copied` are already, or, where
+    /// they cannot be there yet, in the part files. `is_new`: whether the output is another file than the journal knows.
+    fn put_rows(
+        &mut self,
+        changes: &mut Changes,
+        copied: usize,
+        is_new: bool,
+    ) -> Result<(), CommitError> {
+        if let Some(rows) = &mut self.rows {
+            let left = changes.entries.get(copied..).unwrap_or_default();
+            rows.append(left, &mut self.parts)?;
+            fail_point::pass_with("rows-appended", || rows.unsynced(&self.parts));
+            if is_new || rows.has_grown() {
+                changes.notes.push(rows.sync()?);
+            }
+        }
+        self.point("output-synced");
+        let rows = self.rows.as_ref();
+        let stay = changes.entries.iter().filter(|entry| {
+            entry.end.rows().is_some() && rows.is_none_or(|rows| rows.holds_back(entry.id))
+        });
+        self.parts.sync(stay.filter_map(|entry| entry.worker))?;
+        self.point("parts-synced");
+        Ok(())
+    }
+
+    /// Opens the output file by its name again: another one has taken it.
+    fn reopen(&mut self) -> Result<(), CommitError> {
+        let name = self.target.output_file.as_deref().unwrap_or_default();
+        if let Some(rows) = &mut self.rows {
+            rows.appender = Appender::open(&self.target.output.join(name))?;
+            rows.appender.trust(rows.appender.len());
+        }
+        Ok(())
+    }
+
+    /// Completes the output and notes the job's end. `told` hears now and then that something moves. Where
+    /// an error is the fault of what `init` or `shutdown` wrote, the job's end is noted as failed.
+    pub(super) fn finish(
+        &mut self,
+        mut status: JobStatus,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<(), CommitError> {
+        let mut result = Ok(());
+        if status == JobStatus::Completed {
+            result = done::publish(&mut self.files, &self.target, &mut self.journal);
+            if result.is_err() {
+                status = JobStatus::Failed;
+            }
+        }
+        self.point("left-all-published");
+        self.look_at_output()?;
+        let mut notes = Vec::new();
+        if let Some(rows) = &mut self.rows {
+            // What is beyond a gap is taken away again by the next start.
+            let gap = rows.held.as_ref().is_some_and(|held| !held.waiting.is_empty());
+            rows.append_held(&mut self.parts)?;
+            self.parts.close();
+            fail_point::pass_with("held-appended", || rows.unsynced(&self.parts));
+            if rows.has_grown() {
+                let mark = rows.sync()?;
+                notes.extend(Some(mark).filter(|_| !gap));
+            }
+            if rows.is_doubtful() {
+                confirm_all(rows, &self.journal, self.header.as_ref())?;
+            }
+        }
+        if status == JobStatus::Completed {
+            finish::make(self, told)?;
+        }
+        split::make(self, status, told)?;
+        if self.files.published {
+            // One call for all folders that files were moved into.
+            sync_around(&self.target.output)?;
+        } else if self.target.output_file.is_some() {
+            sync_folder(&self.target.output)?;
+        }
+        self.point("all-synced");
+        self.journal.finish(status, notes)?;
+        self.point("finished");
+        if status == JobStatus::Completed {
+            finish::clean_up(&self.target);
+        }
+        result
+    }
+
+    /// Whether all that an attempt left is as it must be. After this nothing but the machine can
+    /// prevent its commit.
+    fn check(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
+        if success.segment.length > 0 {
+            if self.target.output_file.is_none() {
+                let worker = success.worker;
+                let fault = PartFault::Unwanted;
+                return Err(Refusal::Reject(Rejection::PartDamaged { worker, fault }));
+            }
+            self.parts.check(success)?;
+        }
+        let header = self.check_header(success, group)?;
+        if success.has_files {
+            self.check_files(success, group)?;
+        }
+        if let Some(header) = header {
+            let id = success.id;
+            let columns = success.header.as_ref().and_then(|header| header.open_columns.as_deref());
+            group.notes.extend(columns.map(|columns| (open_columns(id), Some(hex(columns)))));
+            group.header = Some(header);
+        }
+        self.parts.take(success.worker, &success.segment);
+        Ok(())
+    }
+
+    /// The header, if it is the first one, or says more than the first one.
+    fn check_header(&self, success: &Success, group: &Group) -> Result<Option<Top>, Refusal> {
+        let wanted = self.target.header_wanted && self.target.output_file.is_some();
+        let header = success.header.as_ref().filter(|_| wanted);
+        let Some(top) = Top::of(header) else { return Ok(None) };
+        let Some(first) = group.header.as_ref().or(self.header.as_ref()) else {
+            return Ok(Some(top));
+        };
+        if first.fits(&top) {
+            return Ok(None);
+        }
+        let is_lines = self.target.finish.is_none();
+        match first.joined(&top).filter(|_| !is_lines) {
+            Some(joined) => Ok(Some(joined).filter(|joined| joined != first)),
+            None => Err(Refusal::Reject(top.unfit(first, is_lines))),
+        }
+    }
+
+    fn check_files(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
+        let Success { worker, id, attempt, .. } = *success;
+        let staged = self.target.places.staged(worker, id, attempt);
+        let found = self.files.check(&self.target, &staged).map_err(|error| {
+            if error.is_guest_fault() {
+                Refusal::Reject(Rejection::Files(error))
+            } else {
+                Refusal::Fatal(error.into())
+            }
+        })?;
+        if !group.names.take(&found, self.target.on_conflict != OnConflict::Error) {
+            return Err(Refusal::Postpone);
+        }
+        group.files.extend(self.files.take(&self.target, Some(id), &staged, &found));
+        group.staged.push(staged);
+        Ok(())
+    }
+
+    /// Removes the files of an attempt that counts for nothing. Should some stay, they lie among the
+    /// job's working files, and nothing refers to them.
+    fn discard(&self, success: &Success) {
+        if success.has_files {
+            let Success { worker, id, attempt, .. } = *success;
+            let _ = discard_files(&self.target.places.staged(worker, id, attempt));
+        }
+    }
+
+    /// A point at which a test may end all.
+    fn point(&self, name: &str) {
+        fail_point::pass_with(name, || match &self.rows {
+            Some(rows) => rows.unsynced(&self.parts),
+            None => self.parts.unsynced(),
+        });
+    }
+}
+
+/// Writes a new file: the header, then all that is in the output. It is on the disk then.
+fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender, CommitError> {
+    let length = output.len();
+    let checksum = checksum(output.file(), 0, length)
+        .map_err(|source| CommitError::Read { path: output.path().to_owned(), source })?;
+    let all = Segment { offset: 0, length, checksum, rows: 0 };
+    let write = || -> Result<Appender, OutputError> {
+        let mut new = Appender::create(path)?;
+        new.put(header, 0)?;
+        new.append(output.file(), &all)?;
+        new.sync()?;
+        Ok(new)
+    };
+    let new = write()?;
+    let mut checker = Checker::new(new.file()).map_err(|e| CommitError::disk("read", path, e))?;
+    hold(&mut checker, &new, header.len() as u64, None, &all)?;
+    Ok(new)
+}
+
+/// Of each worker, the last attempt with rows.
+fn last_with_rows(entries: &[Entry]) -> Vec<Free> {
+    let with_rows = entries.iter().filter(|entry| entry.end.rows().is_some());
+    let free = with_rows.filter_map(|entry| {
+        Some(Free { worker: entry.worker?, id: entry.id, attempt: entry.attempts })
+    });
+    let last: BTreeMap<WorkerId, Free> = free.map(|free| (free.worker, free)).collect();
+    last.into_values().collect()
+}
+
+fn succeeded(success: &Success) -> Entry {
+    Entry {
+        id: success.id,
+        stamp: success.stamp,
+        attempts: success.attempt,
+        worker: Some(success.worker),
+        items: success.items,
+        end: End::Succeeded {
+            segment: success.segment,
+            is_short: success.is_short,
+            has_files: success.has_files,
+        },
+    }
+}
+
+fn failed(failure: FinalFailure) -> Entry {
+    let FinalFailure { id, attempts, worker, items, failure, stamp } = failure;
+    let Failure { kind, mut message, .. } = failure;
+    // An entry script may say as much as a frame holds, and do so for every mini-batch.
+    message.truncate(message.floor_char_boundary(MESSAGE));
+    let end = End::Failed { kind, message };
+    Entry { id, stamp, attempts, worker, items, end }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Points the output file elsewhere, to see what a full disk does.
+    pub(super) fn write_rows_to(&mut self, appender: Appender) {
+        if let Some(rows) = &mut self.rows {
+            rows.appender = appender;
+        }
+    }
+}

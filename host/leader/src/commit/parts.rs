@@ -1,0 +1,194 @@
+//! The workers' part files, as the committer reads them.
+
+use super::disk::Refusal;
+use super::error::{CommitError, PartFault, Rejection};
+use super::message::Success;
+use super::places::Places;
+use crate::fail_point::Unsynced;
+use crate::files::verify;
+use crate::model::{Segment, WorkerId};
+use rustix::io::Errno;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Part files that are open at once, but for those of workers that still write.
+const OPEN: usize = 128;
+
+/// Open part files.
+#[derive(Debug)]
+pub(super) struct Parts {
+    places: Places,
+    /// Whether rows are lines of text, as they are.
+    is_plain: bool,
+    open: HashMap<WorkerId, Part>,
+    /// Workers that write no more.
+    gone: HashSet<WorkerId>,
+}
+
+/// A worker's part file.
+#[derive(Debug)]
+struct Part {
+    file: File,
+    /// Bytes that it had when it was last looked at.
+    length: u64,
+    /// Where rows lie that count, and are wanted still: the first byte, and that behind the last.
+    taken: BTreeMap<u64, u64>,
+    /// Bytes that are on the disk for certain.
+    synced: u64,
+}
+
+impl Parts {
+    pub(super) fn new(places: Places, is_plain: bool) -> Self {
+        Self { places, is_plain, open: HashMap::new(), gone: HashSet::new() }
+    }
+
+    /// Looks at the segment's place and, of lines, its last byte; never at what it holds.
+    pub(super) fn check(&mut self, success: &Success) -> Result<(), Refusal> {
+        let Success { worker, segment, .. } = *success;
+        let reject = |fault| Refusal::Reject(Rejection::PartDamaged { worker, fault });
+        let fatal =
+            |action, path: &Path, error| Refusal::Fatal(CommitError::disk(action, path, error));
+        let path = || self.places.part_file(worker);
+        let part = match self.open.entry(worker) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => {
+                let path = path();
+                let file = self.places.open_part(worker).map_err(|errno| match errno {
+                    // What the machine lacks is not the worker's fault; anything else it can have done.
+                    Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
+                        fatal("open", &path, errno.into())
+                    }
+                    errno => reject(PartFault::Missing(errno)),
+                })?;
+                place.insert(Part { file, length: 0, taken: BTreeMap::new(), synced: 0 })
+            }
+        };
+        let end = segment.offset.checked_add(segment.length);
+        if end.is_none_or(|end| end > part.length) {
+            let metadata = part.file.metadata().map_err(|e| fatal("look at", &path(), e))?;
+            if !metadata.is_file() {
+                return Err(reject(PartFault::NoFile));
+            }
+            part.length = metadata.len();
+        }
+        let Some(end) = end.filter(|end| *end <= part.length) else {
+            let (Segment { offset, length, .. }, size) = (segment, part.length);
+            return Err(reject(PartFault::Outside { offset, length, size }));
+        };
+        if let Some((from, to)) = part.taken.range(..end).next_back()
+            && *to > segment.offset
+        {
+            let Segment { offset, .. } = segment;
+            return Err(reject(PartFault::Taken { offset, from: *from, to: *to }));
+        }
+        if !self.is_plain {
+            return match segment.rows {
+                0 => Err(reject(PartFault::NoRows(segment.length))),
+                _ => Ok(()),
+            };
+        }
+        let mut last = [0];
+        part.file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => reject(PartFault::Cut),
+            _ => fatal("read", &path(), e),
+        })?;
+        if last != *b"\n" {
+            return Err(reject(PartFault::NoLineEnd));
+        }
+        if segment.rows == 0 || segment.rows > segment.length {
+            let Segment { rows, length, .. } = segment;
+            return Err(reject(PartFault::Rows { rows, length }));
+        }
+        Ok(())
+    }
+
+    /// The segment is going to be committed: no other may overlap it.
+    pub(super) fn take(&mut self, worker: WorkerId, segment: &Segment) {
+        let Some(part) = self.open.get_mut(&worker).filter(|_| segment.length > 0) else { return };
+        let (mut from, to) = (segment.offset, segment.offset.saturating_add(segment.length));
+        // As a rule they lie one behind the other, and are one.
+        if let Some((first, last)) = part.taken.range(..from).next_back()
+            && *last == from
+        {
+            from = *first;
+        }
+        part.taken.insert(from, to);
+    }
+
+    /// All rows of the worker that count so far are elsewhere: it may write over them.
+    pub(super) fn free(&mut self, worker: WorkerId) {
+        if let Some(part) = self.open.get_mut(&worker) {
+            part.taken.clear();
+        }
+    }
+
+    /// Puts the part files of workers on the disk. Those of one worker come together.
+    pub(super) fn sync(
+        &mut self,
+        workers: impl Iterator<Item = WorkerId>,
+    ) -> Result<(), CommitError> {
+        let mut last = None;
+        for worker in workers.filter(|worker| last.replace(*worker) != Some(*worker)) {
+            // Closed meanwhile, if many are open.
+            self.get(worker)?;
+            let Some(part) = self.open.get_mut(&worker) else { continue };
+            let path = self.places.part_file(worker);
+            let sync = || {
+                let length = part.file.metadata()?.len();
+                part.file.sync_data().map(|()| length)
+            };
+            part.synced = sync().map_err(|e| CommitError::disk("write to disk", &path, e))?;
+        }
+        Ok(())
+    }
+
+    /// The part file of a worker, for rows that are in the journal.
+    pub(super) fn get(&mut self, worker: WorkerId) -> Result<&File, CommitError> {
+        if self.open.len() >= OPEN {
+            self.close();
+        }
+        match self.open.entry(worker) {
+            Entry::Occupied(open) => Ok(&open.into_mut().file),
+            Entry::Vacant(place) => {
+                let path = self.places.part_file(worker);
+                let open = || -> std::io::Result<Part> {
+                    let file = self.places.open_part(worker)?;
+                    let synced = file.metadata()?.len();
+                    Ok(Part { file, length: synced, taken: [(0, synced)].into(), synced })
+                };
+                let part = open().map_err(|e| CommitError::disk("open", &path, e))?;
+                // Closed again as soon as possible: there may be many such workers.
+                self.gone.insert(worker);
+                Ok(&place.insert(part).file)
+            }
+        }
+    }
+
+    /// Whether the rows are there, whole. False too where that cannot be seen.
+    pub(super) fn holds(&mut self, worker: Option<WorkerId>, segment: &Segment) -> bool {
+        worker.is_some_and(|w| self.get(w).is_ok_and(|file| verify(file, segment).is_ok()))
+    }
+
+    /// A worker writes no more.
+    pub(super) fn leave(&mut self, worker: WorkerId) {
+        self.gone.insert(worker);
+    }
+
+    /// Closes the files of those who write no more; they are opened again where rows are held.
+    pub(super) fn close(&mut self) {
+        for worker in self.gone.drain() {
+            self.open.remove(&worker);
+        }
+    }
+
+    /// What a power loss could take.
+    pub(super) fn unsynced(&self) -> Vec<Unsynced> {
+        let unsynced =
+            |(worker, part): (&WorkerId, &Part)| (self.places.part_file(*worker), part.synced);
+        self.open.iter().map(unsynced).collect()
+    }
+}

@@ -1,0 +1,151 @@
+//! Where workers leave what is to be committed: rows in part files, files in staged folders. Whatever is read of them is
+//! reached through here.
+
+use super::disk::{open_part, sync_around};
+use super::error::CommitError;
+use crate::files::remove_tree;
+use crate::model::{JobDir, MiniBatchId, WorkerId};
+use rustix::io::Errno;
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where the part files and the staged files of a job's workers lie.
+#[derive(Clone, Debug)]
+pub(crate) enum Places {
+    /// On this machine, in the job directory.
+    Here(JobDir),
+}
+
+impl Places {
+    #[cfg(any(test, fuzzing, feature = "testing"))]
+    pub(super) fn job_dir(&self) -> &JobDir {
+        let Self::Here(job_dir) = self;
+        job_dir
+    }
+
+    /// The part file of a worker.
+    pub(super) fn part_file(&self, worker: WorkerId) -> PathBuf {
+        let Self::Here(job_dir) = self;
+        job_dir.part_file(worker)
+    }
+
+    /// Opens the part file of a worker.
+    pub(super) fn open_part(&self, worker: WorkerId) -> Result<File, Errno> {
+        open_part(&self.part_file(worker))
+    }
+
+    /// The folder with the files of an attempt.
+    pub(super) fn staged(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> PathBuf {
+        let Self::Here(job_dir) = self;
+        job_dir.staged(worker, id, attempt)
+    }
+
+    /// The folder with the files that a worker's `init` and `shutdown` left.
+    pub(super) fn left(&self, worker: WorkerId) -> PathBuf {
+        let Self::Here(job_dir) = self;
+        job_dir.worker_output(worker)
+    }
+
+    /// Waits until all files of workers are on the disk.
+    pub(super) fn sync_files(&self) -> Result<(), CommitError> {
+        let Self::Here(job_dir) = self;
+        sync_around(&job_dir.work())
+    }
+
+    /// The name of a folder in the journal: where it is below the job directory.
+    pub(super) fn name(&self, folder: &Path) -> String {
+        let Self::Here(job_dir) = self;
+        folder.strip_prefix(job_dir.root()).unwrap_or(folder).to_string_lossy().into_owned()
+    }
+
+    /// The folder that has this name in the journal.
+    pub(super) fn named(&self, name: &str) -> PathBuf {
+        let Self::Here(job_dir) = self;
+        job_dir.root().join(name)
+    }
+
+    /// All folders from which files are published.
+    pub(super) fn folders(&self) -> Result<HashSet<PathBuf>, CommitError> {
+        let Self::Here(job_dir) = self;
+        let mut all = HashSet::new();
+        for worker in list(&job_dir.work())? {
+            all.extend(list(&worker.join("staged"))?);
+            all.extend(Some(worker.join("output")).filter(|folder| folder.is_dir()));
+        }
+        Ok(all)
+    }
+
+    /// The highest number of a worker that has left anything.
+    pub(super) fn highest_worker(&self) -> Option<WorkerId> {
+        let Self::Here(job_dir) = self;
+        let folders = [job_dir.parts(), job_dir.work()];
+        folders.iter().filter_map(|folder| highest_worker(folder)).max()
+    }
+
+    /// Removes what workers of earlier runs left, but what these workers left to be published. Should some stay, nothing
+    /// refers to it.
+    pub(super) fn clean_up(&self, done: &BTreeSet<WorkerId>) {
+        let Self::Here(job_dir) = self;
+        for folder in [job_dir.models(), job_dir.links()] {
+            let _ = remove_tree(&folder);
+        }
+        for folder in list(&job_dir.work()).unwrap_or_default() {
+            let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if !worker_of(name).is_some_and(|worker| done.contains(&worker)) {
+                let _ = remove_tree(&folder);
+                continue;
+            }
+            for inner in list(&folder).unwrap_or_default() {
+                if inner.file_name().is_none_or(|name| name != "output") {
+                    let _ = remove_tree(&inner);
+                }
+            }
+        }
+    }
+}
+
+fn list(folder: &Path) -> Result<Vec<PathBuf>, CommitError> {
+    let read = match fs::read_dir(folder) {
+        Ok(read) => read,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(e) => return Err(CommitError::disk("look into", folder, e)),
+    };
+    let paths: Result<Vec<_>, _> = read.map(|entry| entry.map(|entry| entry.path())).collect();
+    paths.map_err(|e| CommitError::disk("look into", folder, e))
+}
+
+/// The highest number of a worker that something in the folder is named after.
+fn highest_worker(folder: &Path) -> Option<WorkerId> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    entries.filter_map(|entry| worker_of(entry.file_name().to_str()?)).max()
+}
+
+/// Numbers from this on are no worker's that ever was.
+const NO_WORKER: u32 = 1 << 31;
+
+/// The worker that a folder or part file is named after.
+pub(crate) fn worker_of(name: &str) -> Option<WorkerId> {
+    let name = name.strip_suffix(".part").unwrap_or(name);
+    let worker = WorkerId(name.strip_prefix("process")?.parse().ok()?);
+    (worker.0 < NO_WORKER && worker.to_string() == name).then_some(worker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_workers_name_one() {
+        for (name, worker) in [("process007", Some(7)), ("process1000.part", Some(1000))] {
+            assert_eq!(worker_of(name).map(|worker| worker.0), worker);
+        }
+        // With the last of these, no number would be left for the next worker.
+        for name in ["process7", "process+07", "process", "x007", "process4294967295.part"] {
+            assert_eq!(worker_of(name), None, "{name}");
+        }
+    }
+}

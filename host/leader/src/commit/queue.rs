@@ -1,0 +1,293 @@
+//! What waits for the committer. Made so that the thread is woken once for each group, not for
+//! each request.
+
+use super::message::CommitRequest;
+use crate::model::JobStatus;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Requests in a group, at most.
+const GROUP: usize = 512;
+
+/// Rows are copied ahead of their commit once there is this share of what makes a group full: the fewer are left at the
+/// job's end, the less is waited for.
+const AHEAD: u64 = 8;
+
+/// How much earlier than others a group is given out that is full of bytes.
+const EARLIER: Duration = Duration::from_millis(80);
+
+/// The queue between the leader and the committer. Never makes the leader wait, which would then see
+/// no time-out; how much is in it, the machine bounds (`Policy::UNWRITTEN`).
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// Bytes of rows that make a group full.
+    full: u64,
+    state: Mutex<State>,
+    /// Told to the committer.
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<CommitRequest>,
+    /// Of rows that the requests bring.
+    bytes: u64,
+    /// Requests that were given out to be copied, and not yet to be committed, and the same of them.
+    copied: (usize, u64),
+    flush: bool,
+    finish: Option<JobStatus>,
+    /// The leader's end is gone.
+    closed: bool,
+    /// The committer is gone.
+    stopped: bool,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq)]
+pub(super) enum Task {
+    /// Copy the rows of these, which have no files: they are committed with the next group.
+    Copy(Vec<CommitRequest>),
+    /// Commit these, and what was copied before.
+    Commit(Vec<CommitRequest>),
+    /// Nothing waits, and this is how the job ended.
+    Finish(JobStatus),
+}
+
+impl Queue {
+    /// `full`: bytes of rows that make a group full.
+    pub(super) fn new(full: u64) -> Self {
+        Self { full, state: Mutex::default(), work: Condvar::new() }
+    }
+
+    pub(super) fn submit(&self, request: CommitRequest) {
+        let mut state = self.lock();
+        if state.stopped {
+            return;
+        }
+        let before = self.awaits(&state);
+        state.bytes += bytes(&request);
+        state.requests.push_back(request);
+        // In between, the committer sleeps until it is time for the next group.
+        if state.requests.len() == 1 || before != self.awaits(&state) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether there are so many rows that they may be copied, and whether the group is full.
+    fn awaits(&self, state: &State) -> (bool, bool) {
+        let (requests, bytes) = state.copied;
+        let full = state.requests.len() + requests >= GROUP || state.bytes + bytes >= self.full;
+        (state.bytes >= self.full / AHEAD, full)
+    }
+
+    pub(super) fn flush(&self) {
+        self.lock().flush = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn finish(&self, status: JobStatus) {
+        self.lock().finish = Some(status);
+        self.work.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.requests.clear();
+        (state.bytes, state.copied) = (0, (0, 0));
+    }
+
+    /// Waits for the next task; `None` when the leader is gone and nothing waits. A group is given
+    /// out not before `earliest`, or not much before that if it is full of bytes, unless it is full of requests or
+    /// somebody is in a hurry; many rows are given out to be copied before.
+    pub(super) fn next(&self, earliest: Instant) -> Option<Task> {
+        let mut state = self.lock();
+        loop {
+            let (requests, copied) = state.copied;
+            if state.requests.is_empty() && requests == 0 {
+                state.flush = false;
+                if let Some(status) = state.finish.take() {
+                    return Some(Task::Finish(status));
+                }
+                if state.closed {
+                    return None;
+                }
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let hurry = state.flush || state.closed || state.finish.is_some();
+            let mut wait = earliest.saturating_duration_since(Instant::now());
+            if state.bytes + copied >= self.full {
+                wait = wait.saturating_sub(EARLIER);
+            }
+            if hurry || state.requests.len() + requests >= GROUP || wait.is_zero() {
+                state.copied = (0, 0);
+                return Some(Task::Commit(state.take(GROUP)));
+            }
+            if state.bytes >= self.full / AHEAD {
+                let ready = state.requests.iter().take_while(|request| may_be_copied(request));
+                let (count, before) = (ready.count(), state.bytes);
+                if count > 0 {
+                    let ready = state.take(count);
+                    state.copied = (requests + count, copied + before - state.bytes);
+                    return Some(Task::Copy(ready));
+                }
+            }
+            let woken = self.work.wait_timeout(state, wait);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is a single step, so a panic elsewhere leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes up to so many requests out.
+    fn take(&mut self, most: usize) -> Vec<CommitRequest> {
+        let count = self.requests.len().min(most);
+        let taken: Vec<_> = self.requests.drain(..count).collect();
+        self.bytes -= taken.iter().map(bytes).sum::<u64>();
+        taken
+    }
+}
+
+/// Whether the rows of a request may come into the output before anything else of it is done.
+pub(super) fn may_be_copied(request: &CommitRequest) -> bool {
+    matches!(request, CommitRequest::Success(success) if !success.has_files)
+}
+
+/// Of rows that a request brings.
+fn bytes(request: &CommitRequest) -> u64 {
+    match request {
+        CommitRequest::Success(success) => success.segment.length,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::Success;
+    use crate::model::{ItemCounts, MiniBatchId, Segment, WorkerId};
+    use std::time::Duration;
+
+    fn request(number: u32) -> CommitRequest {
+        CommitRequest::WorkerGone(WorkerId(number))
+    }
+
+    fn success(length: u64, has_files: bool) -> CommitRequest {
+        CommitRequest::Success(Success {
+            worker: WorkerId(0),
+            id: MiniBatchId(length),
+            attempt: 1,
+            items: ItemCounts::default(),
+            is_short: false,
+            segment: Segment { offset: 0, length, checksum: 0, rows: 1 },
+            header: None,
+            has_files,
+            stamp: 0,
+        })
+    }
+
+    fn sizes(queue: &Queue, earliest: Instant) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(Task::Commit(group)) = queue.next(earliest) {
+            sizes.push(group.len());
+        }
+        sizes
+    }
+
+    #[test]
+    fn the_first_goes_at_once_and_later_ones_in_groups() {
+        let queue = Queue::new(100);
+        queue.submit(request(0));
+        assert_eq!(queue.next(Instant::now()), Some(Task::Commit(vec![request(0)])));
+        let earliest = Instant::now() + Duration::from_millis(50);
+        queue.submit(request(1));
+        queue.submit(request(2));
+        assert_eq!(queue.next(earliest), Some(Task::Commit(vec![request(1), request(2)])));
+        assert!(Instant::now() >= earliest);
+    }
+
+    #[test]
+    fn full_groups_flush_finish_and_close_do_not_wait() {
+        let far = Instant::now() + Duration::from_secs(600);
+        let queue = Queue::new(100);
+        (0..GROUP as u32 + 1).for_each(|number| queue.submit(request(number)));
+        queue.flush();
+        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == GROUP));
+        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == 1));
+        queue.submit(request(1));
+        queue.finish(JobStatus::Failed);
+        assert!(matches!(queue.next(far), Some(Task::Commit(_))));
+        assert_eq!(queue.next(far), Some(Task::Finish(JobStatus::Failed)));
+        queue.submit(request(1));
+        queue.close();
+        assert_eq!(sizes(&queue, far), [1]);
+    }
+
+    #[test]
+    fn groups_of_many_bytes_wait_less() {
+        let queue = Queue::new(100);
+        for length in [60, 0, 40] {
+            queue.submit(success(length, true));
+        }
+        let later = Instant::now() + 2 * EARLIER;
+        assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 3));
+        assert!(Instant::now() >= later - EARLIER);
+        // What was given out counts no more.
+        queue.submit(success(99, true));
+        let soon = Instant::now() + Duration::from_millis(50);
+        assert!(matches!(queue.next(soon), Some(Task::Commit(group)) if group.len() == 1));
+        assert!(Instant::now() >= soon);
+    }
+
+    #[test]
+    fn many_rows_are_copied_ahead() {
+        let queue = Queue::new(100);
+        let later = Instant::now() + 2 * EARLIER;
+        [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
+        queue.submit(success(60, true));
+        // Up to the first one with files.
+        assert!(matches!(queue.next(later), Some(Task::Copy(group)) if group.len() == 3));
+        queue.submit(success(13, false));
+        assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 2));
+        assert!(Instant::now() >= later, "too little for a full group");
+    }
+
+    #[test]
+    fn what_was_copied_makes_a_group_full_and_is_committed() {
+        let queue = Queue::new(100);
+        let far = Instant::now() + 2 * EARLIER;
+        queue.submit(success(50, false));
+        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        queue.submit(success(50, false));
+        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        assert_eq!(queue.next(far), Some(Task::Commit(Vec::new())));
+        assert!((far - EARLIER..far).contains(&Instant::now()));
+        queue.submit(success(50, false));
+        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        queue.finish(JobStatus::Completed);
+        assert_eq!(queue.next(far), Some(Task::Commit(Vec::new())));
+        assert_eq!(queue.next(far), Some(Task::Finish(JobStatus::Completed)));
+    }
+
+    #[test]
+    fn a_leader_never_waits_and_nothing_is_kept_once_nobody_takes_it() {
+        let queue = Queue::new(100);
+        (0..10_000).for_each(|number| queue.submit(request(number)));
+        assert_eq!(queue.lock().requests.len(), 10_000);
+        queue.stop();
+        queue.submit(request(0));
+        assert!(queue.lock().requests.is_empty());
+    }
+}

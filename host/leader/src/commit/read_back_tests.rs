@@ -1,0 +1,172 @@
+//! The output is what was committed to it, and what is in it is not wanted in part files any more.
+
+use super::tests::Bench;
+use super::*;
+use crate::commit::error::Change;
+use crate::commit::message::Free;
+use crate::commit::recover::recover;
+use crate::model::{MiniBatchId, Segment, WorkerId};
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+
+/// A row of each of three workers, committed, and where the output is.
+fn three_rows() -> (Bench, PathBuf) {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let path = bench.job.default_output().join("rows.txt");
+    for id in 0..3 {
+        let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
+        bench.submit(&success);
+        bench.committer().flush();
+        bench.reply();
+    }
+    (bench, path)
+}
+
+/// Row 2 of what users ask for: nobody is told that rows are there which are not.
+#[test]
+fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
+    let ends = |tamper: &dyn Fn(&std::path::Path)| {
+        let (mut bench, path) = three_rows();
+        tamper(&path);
+        let (_, replies) = bench.finish();
+        let [CommitReply::Fatal(error)] = &replies[..] else { panic!("{replies:?}") };
+        let text = error.to_string();
+        let text = text.split_once(": ").unwrap().0.replace(path.to_str().unwrap(), "rows.txt");
+        let journal = bench.journal();
+        assert_eq!(journal.finished().unwrap(), None, "the job has not ended well");
+        let (_, restored) = recover(bench.target(), journal, false).unwrap();
+        assert_eq!(restored.succeeded, 3);
+        assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
+        text
+    };
+    let write = |at: u64| {
+        move |path: &std::path::Path| {
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"R", at).unwrap();
+        }
+    };
+    insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt holds other bytes from 6 up to 12 than the rows that process001 reported");
+    insta::assert_snapshot!(ends(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
+    // The same file, of other content and length.
+    insta::assert_snapshot!(ends(&|path| fs::write(path, "x\n").unwrap()), @"the output file rows.txt has 2 bytes, and 18 were written");
+    insta::assert_snapshot!(ends(&|path| fs::remove_file(path).unwrap()), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+    let replace = |path: &std::path::Path| {
+        fs::rename(path, path.with_extension("old")).unwrap();
+        fs::write(path, "row 0\nrow 1\nrow 2\n").unwrap();
+    };
+    insta::assert_snapshot!(ends(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+}
+
+/// Of a job that was cut short nobody has seen it in time.
+#[test]
+fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
+    let (mut bench, path) = three_rows();
+    let journal = bench.journal();
+    fs::write(&path, "row 0\nrow X\nrow 2\n").unwrap();
+    // One worker's part file is gone, too.
+    fs::remove_file(bench.job.part_file(WorkerId(2))).unwrap();
+    let (_, restored) = recover(bench.target(), journal, false).unwrap();
+    assert_eq!(
+        (restored.succeeded, bench.output("rows.txt").as_str()),
+        (3, "row 0\nrow 1\nrow 2\n")
+    );
+}
+
+/// Where the bytes come from that are wrong does not matter: the output is read back.
+#[test]
+fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let good = bench.success(0, 0, "good\n");
+    bench.submit(&good);
+    bench.reply();
+    let bad = bench.success(1, 1, "bad\n");
+    let segment = Segment { checksum: 1, ..bad.segment };
+    bench.submit(&Success { segment, ..bad });
+    let CommitReply::Fatal(error) = bench.reply() else { panic!("it was committed") };
+    let text = error.to_string();
+    let text = text.split_once(": ").unwrap().0.rsplit_once('/').unwrap().1;
+    insta::assert_snapshot!(text, @"rows.txt holds other bytes from 5 up to 9 than the rows that process001 reported");
+    assert_eq!(bench.output("rows.txt"), "good\n");
+    assert_eq!(bench.journal().counts().succeeded, 1);
+}
+
+/// Where no rows stay in part files, workers may write over what is in the output.
+#[test]
+fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let mut target = bench.target();
+    let mut frees = Vec::new();
+    for ordered in [false, true] {
+        target.ordered = ordered;
+        bench.restart_as(target.clone(), false).unwrap();
+        let first = 3 * u64::from(ordered);
+        for id in first..first + 3 {
+            let success = bench.success(id as u32 % 2, id, &format!("{id}\n"));
+            bench.submit(&success);
+        }
+        bench.committer().finish(JobStatus::Failed);
+        while let Some(reply) = bench.replies.blocking_recv() {
+            if let CommitReply::Free(more) = reply {
+                assert!(!ordered, "they may be wanted when the job goes on");
+                frees.extend(more);
+            }
+        }
+    }
+    let last = |worker| frees.iter().rfind(|free: &&Free| free.worker == WorkerId(worker)).copied();
+    let free = |worker, id| Free { worker: WorkerId(worker), id: MiniBatchId(id), attempt: 1 };
+    assert_eq!((last(0), last(1)), (Some(free(0, 2)), Some(free(1, 1))));
+}
+
+/// They are in the output, and nobody knows of them yet.
+#[test]
+fn rows_that_are_copied_ahead_count_once_they_are_committed() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let (target, journal) = (bench.target(), bench.journal());
+    let (mut store, _) = recover(target.clone(), journal, false).unwrap();
+    let row = |bench: &Bench, id: u64| {
+        vec![CommitRequest::Success(bench.success(id as u32 % 2, id, &format!("row {id}\n")))]
+    };
+    for id in [0, 1] {
+        assert!(store.copy(row(&bench, id)).unwrap().is_empty());
+    }
+    assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\n");
+    assert_eq!(store.journal.counts().rows, 0);
+    let done = store.commit(row(&bench, 2)).unwrap();
+    assert_eq!(done.committed, [0, 1, 2].map(MiniBatchId));
+    let free: Vec<_> = done.free.iter().map(|free| (free.worker.0, free.id.0)).collect();
+    assert_eq!(free, [(0, 2), (1, 1)]);
+    assert_eq!(store.journal.counts().rows, 3);
+    // Cut short, and then fatally wrong: what was copied alone is taken away.
+    store.copy(row(&bench, 3)).unwrap();
+    drop(store);
+    let journal = Journal::open(&bench.job.journal()).unwrap();
+    let (mut store, restored) = recover(target, journal, false).unwrap();
+    assert_eq!(restored.succeeded, 3);
+    assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
+    store.copy(row(&bench, 4)).unwrap();
+    store.give_up();
+    assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
+}
+
+/// Also if it happens between the copy and the commit.
+#[test]
+fn rows_that_are_changed_after_they_were_copied_are_not_committed() {
+    for at in [1, 7] {
+        let (mut bench, path) = three_rows();
+        let (mut store, _) = recover(bench.target(), bench.journal(), false).unwrap();
+        let ahead = bench.success(0, 3, "row 3\n");
+        store.copy(vec![CommitRequest::Success(ahead)]).unwrap();
+        // The clock of older kernels goes in steps.
+        std::thread::sleep(Duration::from_millis(20));
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"X", 12 + at).unwrap();
+        let error = store.commit(Vec::new()).unwrap_err();
+        assert!(
+            matches!(error, CommitError::OutputChanged { change: Change::Bytes { .. }, .. }),
+            "{error}"
+        );
+        store.give_up();
+        assert_eq!(bench.output("rows.txt").len(), 18);
+        assert_eq!(store.journal.counts().rows, 3);
+    }
+}

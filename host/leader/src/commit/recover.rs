@@ -1,0 +1,149 @@
+//! Making the store what the journal says, when a job is begun or taken up.
+//!
+//! The steps, each of which may be cut short and is then done again by the next start:
+//!
+//! 1. Renaming and removing that the journal has noted is finished (`replace`).
+//! 2. Files of committed mini-batches that are not published yet are published.
+//! 3. Rows that the journal puts into the output are looked for there and, where they are not whole,
+//!    in the part files. Mini-batches whose rows are in neither are taken out of the journal with
+//!    their files: they run again.
+//! 4. The output is put in order: in place where every row that is only there stays where it is, by
+//!    a new file else.
+//!    Where the output file is made at the job's end, and was, all that it was made of is gone: then
+//!    there is nothing to do.
+//! 5. What workers of earlier runs left behind, and nothing refers to, is removed.
+
+use super::error::CommitError;
+use super::files::{DONE, Files};
+use super::finish;
+use super::item::Item;
+use super::parts::Parts;
+use super::recover_files as files;
+use super::replace::carry_out;
+use super::rows::{Held, Rows};
+use super::settle::{Settled, settle};
+use super::settling::Settling;
+use super::store::{Group, Store};
+use super::target::CommitTarget;
+use crate::files::Appender;
+use crate::journal::{Changes, Committed, End, Journal, Order};
+use crate::model::{JobStatus, MiniBatchId, Restored, WorkerId};
+use std::collections::{BTreeSet, HashSet};
+
+/// Opens the store of a job; for one that has begun, with what the journal holds.
+pub(super) fn recover(
+    target: CommitTarget,
+    mut journal: Journal,
+    retry_failed: bool,
+) -> Result<(Store, Restored), CommitError> {
+    let mut parts = Parts::new(target.places.clone(), target.is_plain);
+    if journal.is_new() {
+        let rows = match (&target.output_file, &target.parts) {
+            (Some(name), None) => {
+                let appender = Appender::create(&target.output.join(name));
+                let held = target.ordered.then(Held::default);
+                Some(Rows::new(appender?, held))
+            }
+            _ => None,
+        };
+        let (header, files) = (None, Files::default());
+        let store = Store { target, journal, rows, header, parts, files, group: Group::default() };
+        return Ok((store, Restored::default()));
+    }
+    carry_out(&mut journal, &target.output)?;
+    let ended = journal.finished()?;
+    let has_output = target.output_file.is_some();
+    let target = finish::taken_up(target, ended == Some(JobStatus::Completed))?;
+    // Then what it was made of is gone: the job stays completed, and nothing of it runs again.
+    let is_made = has_output && target.output_file.is_none();
+    let items = read(&journal, target.ordered)?;
+    let mut files = Files::new(done(&journal)?);
+    files::publish(&target, &journal, &mut files, &items)?;
+    let unreadable = journal.unreadable()?.into_iter();
+    let again = unreadable.filter(|_| !is_made).map(|unreadable| unreadable.id).collect();
+    let settling = Settling { target: &target, items: &items, retry_failed, again: &again };
+    let Settled { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
+    files::read_lengths(&target, &journal, &mut files)?;
+    let mut restored = restored(&items, &gone);
+    let seen = target.places.highest_worker();
+    let seen = seen.into_iter().chain(files::workers(&journal)?).max();
+    restored.next_worker = restored.next_worker.max(seen.map_or(0, |w| w.0.saturating_add(1)));
+    restored.closed = is_closed(&journal, &files)?;
+    target.places.clean_up(&files.done);
+    if !is_made {
+        reopen(&mut journal)?;
+    }
+    Ok((Store { target, journal, rows, header, parts, files, group: Group::default() }, restored))
+}
+
+/// Whether a worker has ended in order, as far as it matters: what it left is there or published, or
+/// the job came to its end.
+fn is_closed(journal: &Journal, files: &Files) -> Result<bool, CommitError> {
+    if !files.done.is_empty() {
+        return Ok(true);
+    }
+    let completed = journal.finished()? == Some(JobStatus::Completed);
+    let published = || -> Result<bool, CommitError> {
+        Ok(journal.files()?.iter().any(|file| file.mini_batch.is_none()))
+    };
+    Ok(completed || published()?)
+}
+
+/// Forgets how the job ended: it goes on.
+fn reopen(journal: &mut Journal) -> Result<(), CommitError> {
+    if journal.finished()?.is_none() {
+        return Ok(());
+    }
+    let changes = Changes { reopened: true, ..Changes::default() };
+    Ok(journal.commit(&changes)?)
+}
+
+fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, CommitError> {
+    let order = if ordered { Order::Id } else { Order::Commit };
+    let mut items = Vec::new();
+    let visit = |Committed { entry, .. }: Committed| {
+        items.push(Item {
+            id: entry.id.0,
+            attempts: entry.attempts,
+            worker: entry.worker,
+            rows: entry.end.rows(),
+            lines: match entry.end {
+                End::Succeeded { segment, .. } => segment.rows,
+                End::Failed { .. } => 0,
+            },
+            items: entry.items,
+            is_short: matches!(entry.end, End::Succeeded { is_short: true, .. }),
+            failed: matches!(entry.end, End::Failed { .. }),
+            has_files: entry.end.has_files(),
+        });
+    };
+    journal.for_each(order, visit)?;
+    Ok(items)
+}
+
+fn done(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
+    let notes = journal.notes(DONE)?;
+    Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
+}
+
+/// What is in the journal, but for mini-batches that run again.
+fn restored(items: &[Item], gone: &HashSet<MiniBatchId>) -> Restored {
+    let mut restored = Restored::default();
+    for item in items {
+        let next = item.worker.map_or(0, |worker| worker.0.saturating_add(1));
+        restored.next_worker = restored.next_worker.max(next);
+        if gone.contains(&MiniBatchId(item.id)) {
+            continue;
+        }
+        restored.finished.insert(MiniBatchId(item.id));
+        restored.items += item.items;
+        restored.rows += item.lines;
+        if item.failed {
+            restored.failed += 1;
+        } else {
+            restored.succeeded += 1;
+            restored.short += u64::from(item.is_short);
+        }
+    }
+    restored
+}

@@ -1,0 +1,265 @@
+//! The output file: its order, its header, and how much of it the journal knows.
+
+use super::confirm::{Appended, in_place};
+use super::error::CommitError;
+use super::parts::Parts;
+use crate::fail_point::{self, Unsynced};
+use crate::files::{Appender, OutputError};
+use crate::journal::Entry;
+use crate::model::{MiniBatchId, Segment, WorkerId};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The journal's note of what [`mark`] says.
+pub(super) const SYNCED: &str = "store.synced";
+
+/// The journal's note of the header: see `Top::note`.
+pub(super) const HEADER: &str = "store.header";
+
+/// Where rows are: none for a mini-batch without any.
+pub(super) type Place = Option<(WorkerId, Segment)>;
+
+/// Where rows go.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) appender: Appender,
+    /// For rows that stand in the order of mini-batches.
+    pub(super) held: Option<Held>,
+    /// Bytes of it that the journal knows.
+    known: u64,
+    /// What is behind these.
+    appended: Appended,
+    /// When the file was last written to, by the file system's clock.
+    written: Option<SystemTime>,
+    /// Whether the file's time has changed while it was put on the disk: by somebody who wrote to it meanwhile, or
+    /// by the file system.
+    doubtful: bool,
+}
+
+/// What waits for mini-batches with lower ids.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// The lowest id that has not ended.
+    pub(super) next: u64,
+    /// What has ended above it.
+    pub(super) waiting: BTreeMap<u64, Place>,
+}
+
+impl Rows {
+    pub(super) fn new(appender: Appender, held: Option<Held>) -> Self {
+        let (known, appended) = (appender.len(), Appended::default());
+        let mut rows = Self { appender, held, known, appended, written: None, doubtful: false };
+        rows.note_time();
+        rows
+    }
+
+    /// Whether nobody else has written to the file since it was last written to. Fails if it is not the file
+    /// of that name any more, or not as long as it should be.
+    pub(super) fn is_untouched(&self) -> Result<bool, CommitError> {
+        Ok(in_place(&self.appender)?.modified().ok() == self.written)
+    }
+
+    /// What was written so far was written by us.
+    pub(super) fn note_time(&mut self) {
+        self.written = self.appender.file().metadata().and_then(|found| found.modified()).ok();
+    }
+
+    /// Somebody else has written to the file: what the journal does not know yet is read back again.
+    pub(super) fn doubt(&mut self) {
+        self.note_time();
+        self.appended.doubt();
+    }
+
+    /// Whether rows are appended as they come: none stay in the part files.
+    pub(super) fn takes_all(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// Whether rows of a mini-batch wait in a part file for those with lower ids.
+    pub(super) fn holds_back(&self, id: MiniBatchId) -> bool {
+        self.held.as_ref().is_some_and(|held| held.waiting.contains_key(&id.0))
+    }
+
+    /// Puts what the output begins with into the empty file.
+    pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), CommitError> {
+        self.appended.add_header(bytes);
+        Ok(self.appender.put(bytes, 0)?)
+    }
+
+    /// Appends what of the entries, sorted by worker, may be appended now.
+    pub(super) fn append(
+        &mut self,
+        entries: &[Entry],
+        parts: &mut Parts,
+    ) -> Result<(), CommitError> {
+        let places = entries.iter().map(|entry| (entry.id.0, place(entry)));
+        let ready: Vec<_> = match &mut self.held {
+            None => places.filter_map(|(_, place)| place).collect(),
+            Some(held) => {
+                held.waiting.extend(places);
+                held.ready().collect()
+            }
+        };
+        self.append_all(&ready, parts)
+    }
+
+    /// Appends rows ahead of their commit, and reads them back.
+    pub(super) fn copy(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), CommitError> {
+        self.append(entries, parts)?;
+        self.note_time();
+        self.appended.confirm(&self.appender)
+    }
+
+    /// Appends what is held: what it waits for does not come any more.
+    pub(super) fn append_held(&mut self, parts: &mut Parts) -> Result<(), CommitError> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let held: Vec<_> = std::mem::take(&mut held.waiting).into_values().flatten().collect();
+        self.append_all(&held, parts)
+    }
+
+    fn append_all(
+        &mut self,
+        places: &[(WorkerId, Segment)],
+        parts: &mut Parts,
+    ) -> Result<(), CommitError> {
+        for same in places.chunk_by(|a, b| a.0 == b.0) {
+            let segments: Vec<_> = same.iter().map(|(_, segment)| *segment).collect();
+            let part = parts.get(same[0].0)?;
+            self.appender.append_all(part, &segments)?;
+            self.appended.add(same[0].0, &segments);
+            fail_point::pass_with("rows-appending", || self.unsynced(parts));
+        }
+        Ok(())
+    }
+
+    /// Whether anything is in the output that the journal does not know.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.appender.len() > self.known
+    }
+
+    /// Whether anything is in the output that is perhaps not on the disk.
+    pub(super) fn has_grown(&self) -> bool {
+        self.appender.len() > self.appender.synced()
+    }
+
+    /// All that was appended is in the journal; or it will never be, and is taken away again. Should that
+    /// fail, the next start does it.
+    pub(super) fn journaled(&mut self, is_known: bool) {
+        self.appended.clear();
+        if is_known {
+            self.known = self.appender.len();
+        } else {
+            let _ = self.appender.truncate(self.known);
+        }
+    }
+
+    /// Whether all of it has to be read back before the job can have ended well.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
+    /// Reads back what was appended, puts the output on the disk and returns what to note of that.
+    pub(super) fn sync(&mut self) -> Result<(String, Option<String>), CommitError> {
+        self.sync_by(Appender::sync)
+    }
+
+    fn sync_by(
+        &mut self,
+        sync: impl FnOnce(&mut Appender) -> Result<(), OutputError>,
+    ) -> Result<(String, Option<String>), CommitError> {
+        self.note_time();
+        let read_back = self.written;
+        self.appended.confirm(&self.appender)?;
+        sync(&mut self.appender)?;
+        // There are file systems that set it now.
+        self.note_time();
+        self.doubtful |= self.written != read_back;
+        let vouched = if self.doubtful { 0 } else { self.appender.len() };
+        let mark = mark(self.appender.file(), vouched);
+        let mark = mark.map_err(|e| CommitError::disk("look at", self.path(), e))?;
+        Ok((SYNCED.to_owned(), Some(mark)))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.appender.path()
+    }
+
+    /// What a power loss could take.
+    pub(super) fn unsynced(&self, parts: &Parts) -> Vec<Unsynced> {
+        let mut unsynced = parts.unsynced();
+        unsynced.push((self.path().to_owned(), self.appender.synced()));
+        unsynced
+    }
+}
+
+impl Held {
+    /// Takes out what need not wait any more.
+    fn ready(&mut self) -> impl Iterator<Item = (WorkerId, Segment)> {
+        let from = self.next;
+        while self.waiting.contains_key(&self.next) {
+            self.next += 1;
+        }
+        let later = self.waiting.split_off(&self.next);
+        let ready = std::mem::replace(&mut self.waiting, later);
+        debug_assert!(ready.keys().next().is_none_or(|first| *first == from));
+        ready.into_values().flatten()
+    }
+}
+
+/// Says of a file that, up to a place, it is what it should be, as long as nobody writes to it.
+pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
+    let found = file.metadata()?;
+    Ok(format!("{length} {} {}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()))
+}
+
+/// How much of the file a mark vouches for: nothing where somebody may have written to it since, be it this
+/// program, which was killed before it could note that.
+pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
+    let length: Option<u64> = mark.and_then(|mark| mark.split(' ').next()?.parse().ok());
+    let vouched = length
+        .filter(|length| self::mark(file, *length).is_ok_and(|now| Some(now.as_str()) == mark));
+    vouched.map_or(0, |length| length.min(file.metadata().map_or(0, |found| found.len())))
+}
+
+fn place(entry: &Entry) -> Place {
+    entry.worker.zip(entry.end.rows())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    /// Somebody writes to the output after it was read back: the time that is noted then is not ours.
+    #[test]
+    fn a_change_while_it_is_put_on_the_disk_is_doubted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.txt");
+        let mut rows = Rows::new(Appender::create(&path).unwrap(), None);
+        let appended = |rows: &mut Rows, tampers: bool| {
+            // The clock of older kernels goes in steps.
+            sleep(Duration::from_millis(20));
+            rows.put_header(b"header\n").unwrap();
+            sleep(Duration::from_millis(20));
+            let (_, mark) = rows
+                .sync_by(|appender| {
+                    if tampers {
+                        let file = OpenOptions::new().write(true).open(&path).unwrap();
+                        file.write_all_at(b"H", 0).unwrap();
+                    }
+                    appender.sync()
+                })
+                .unwrap();
+            (rows.is_doubtful(), mark.unwrap().split(' ').next().unwrap().to_owned())
+        };
+        assert_eq!(appended(&mut rows, false), (false, "7".to_owned()));
+        assert_eq!(appended(&mut rows, true), (true, "0".to_owned()));
+        assert_eq!(appended(&mut rows, false), (true, "0".to_owned()), "until the end");
+    }
+}

@@ -1,0 +1,242 @@
+//! The output file, when a job is taken up: what of it is good, and how it is made whole.
+
+use super::confirm::hold;
+use super::disk::{begins_with, sync_folder};
+use super::error::CommitError;
+use super::header::Top;
+use super::item::Item;
+use super::parts::Parts;
+use super::recover_files as files;
+use super::replace::Replacement;
+use super::rows::{HEADER, Held, Rows, SYNCED, vouched};
+use super::settling::Settling;
+use super::split;
+use super::target::CommitTarget;
+use crate::fail_point;
+use crate::files::{Appender, Checker};
+use crate::journal::{Changes, Journal};
+use crate::model::{MiniBatchId, Segment, WorkerId};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Rows that stay in the output.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    segment: Segment,
+    worker: WorkerId,
+    /// Where the journal had them.
+    old: u64,
+    /// Where they are from now on.
+    new: u64,
+    /// Whether they are whole where the journal had them; else they are in the part file.
+    there: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Finding {
+    stay: Vec<Stay>,
+    held: Held,
+    /// Mini-batches that run again.
+    gone: HashSet<MiniBatchId>,
+    /// Bytes of the output when it is whole.
+    total: u64,
+}
+
+/// What there is after that.
+#[derive(Debug)]
+pub(super) struct Settled {
+    /// The output file, if there is one.
+    pub(super) rows: Option<Rows>,
+    /// What it, or each part, begins with.
+    pub(super) header: Option<Top>,
+    /// Mini-batches that run again.
+    pub(super) gone: HashSet<MiniBatchId>,
+}
+
+/// Settles rows and journal.
+pub(super) fn settle(
+    settling: Settling<'_>,
+    journal: &mut Journal,
+    parts: &mut Parts,
+) -> Result<Settled, CommitError> {
+    let target = settling.target;
+    let header =
+        journal.noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
+    if target.parts.is_some() {
+        let gone = split::settle(settling, journal, parts)?;
+        return Ok(Settled { rows: None, header, gone });
+    }
+    let Some(name) = &target.output_file else {
+        let gone: HashSet<_> = settling.failed().collect();
+        let changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
+        if !changes.is_empty() {
+            journal.commit(&changes)?;
+        }
+        return Ok(Settled { rows: None, header, gone });
+    };
+    let path = target.output.join(name);
+    let mut appender = Appender::open(&path)?;
+    let trusted = vouched(journal.noted(SYNCED)?.as_deref(), appender.file());
+    let start = header.as_ref().map_or(0, |top| top.bytes.len() as u64);
+    let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
+    let header_there = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));
+    let whole = header_there && stay.iter().all(|rows| rows.there && rows.old == rows.new);
+    let mut changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
+    let mut replacement = Replacement::default();
+    files::take_out(target, journal, &gone, &mut replacement, &mut changes)?;
+    let anew = stay.iter().any(|rows| rows.there && rows.old != rows.new);
+    if anew {
+        let new = replacement.place(&target.output, name);
+        write_anew(&new, header.as_ref(), &stay, &appender, parts)?;
+    }
+    if !whole || appender.len() != total || trusted > total {
+        changes.notes.push((SYNCED.to_owned(), None));
+    }
+    replacement.commit(changes, journal, &target.output)?;
+    if anew {
+        appender = Appender::open(&path)?;
+    } else {
+        mend(&mut appender, header.as_ref(), &stay, parts)?;
+    }
+    confirm(&appender, stay.iter().filter(|rows| anew || !rows.there))?;
+    let held = target.ordered.then_some(held);
+    let mut rows = Rows::new(appender, held);
+    close(&mut rows, total, trusted, journal, target)?;
+    Ok(Settled { rows: Some(rows), header, gone })
+}
+
+impl Settling<'_> {
+    /// Looks for all rows. Those before `trusted` need not be looked at.
+    fn find(
+        &self,
+        appender: &Appender,
+        start: u64,
+        trusted: u64,
+        parts: &mut Parts,
+    ) -> Result<Finding, CommitError> {
+        let failed = |e| CommitError::disk("read", appender.path(), e);
+        let mut checker = Checker::new(appender.file()).map_err(failed)?;
+        let mut finding =
+            Finding { gone: self.failed().collect(), total: start, ..Finding::default() };
+        let ordered = self.target.ordered;
+        let mut old = start;
+        for item in self.items {
+            let id = MiniBatchId(item.id);
+            if finding.gone.contains(&id) {
+                continue;
+            }
+            if ordered && item.id != finding.held.next {
+                self.hold(item, &mut finding, parts);
+                continue;
+            }
+            if let Some((segment, worker)) = item.rows.zip(item.worker) {
+                let place = old;
+                old += segment.length;
+                let there = old <= trusted || checker.holds(place, &segment).map_err(failed)?;
+                if !there && !parts.holds(item.worker, &segment) {
+                    finding.gone.insert(id);
+                    continue;
+                }
+                let new = finding.total;
+                finding.total += segment.length;
+                finding.stay.push(Stay { segment, worker, old: place, new, there });
+            }
+            finding.held.next += u64::from(ordered);
+        }
+        Ok(finding)
+    }
+
+    /// Keeps rows back that wait for a lower id. They are in the part file or nowhere.
+    fn hold(&self, item: &Item, finding: &mut Finding, parts: &mut Parts) {
+        let whole = item.rows.is_none_or(|segment| parts.holds(item.worker, &segment));
+        if whole {
+            finding.held.waiting.insert(item.id, item.worker.zip(item.rows));
+        } else {
+            finding.gone.insert(MiniBatchId(item.id));
+        }
+    }
+}
+
+/// Writes the rows that stay to a new file, which is on the disk then.
+fn write_anew(
+    path: &Path,
+    header: Option<&Top>,
+    stay: &[Stay],
+    old: &Appender,
+    parts: &mut Parts,
+) -> Result<(), CommitError> {
+    let mut new = Appender::create(path)?;
+    if let Some(header) = header {
+        new.put(&header.bytes, 0)?;
+    }
+    let origin = |rows: &Stay| (!rows.there).then_some(rows.worker);
+    for same in stay.chunk_by(|a, b| origin(a) == origin(b)) {
+        let place = |rows: &Stay| match rows.there {
+            true => Segment { offset: rows.old, ..rows.segment },
+            false => rows.segment,
+        };
+        let segments: Vec<_> = same.iter().map(place).collect();
+        let from = match origin(&same[0]) {
+            None => old.file(),
+            Some(worker) => parts.get(worker)?,
+        };
+        new.append_all(from, &segments)?;
+    }
+    Ok(new.sync()?)
+}
+
+/// Writes what is missing to where it belongs.
+fn mend(
+    appender: &mut Appender,
+    header: Option<&Top>,
+    stay: &[Stay],
+    parts: &mut Parts,
+) -> Result<(), CommitError> {
+    if let Some(header) = header.filter(|top| !begins_with(appender.file(), &top.bytes)) {
+        appender.put(&header.bytes, 0)?;
+    }
+    for rows in stay.iter().filter(|rows| !rows.there) {
+        let part = parts.get(rows.worker)?;
+        appender.patch(part, &rows.segment, rows.new)?;
+        fail_point::pass("rows-mended");
+    }
+    Ok(())
+}
+
+/// Reads back what was written.
+fn confirm<'a>(
+    appender: &Appender,
+    written: impl Iterator<Item = &'a Stay>,
+) -> Result<(), CommitError> {
+    let checker = Checker::new(appender.file());
+    let mut checker = checker.map_err(|e| CommitError::disk("read", appender.path(), e))?;
+    let mut written = written;
+    written.try_for_each(|rows| {
+        hold(&mut checker, appender, rows.new, Some(rows.worker), &rows.segment)
+    })
+}
+
+/// Cuts off what does not belong to the output, and notes that the rest is on the disk.
+fn close(
+    rows: &mut Rows,
+    total: u64,
+    trusted: u64,
+    journal: &mut Journal,
+    target: &CommitTarget,
+) -> Result<(), CommitError> {
+    if rows.appender.len() != total {
+        rows.appender.truncate(total)?;
+        rows.journaled(true);
+        rows.note_time();
+        fail_point::pass("output-cut");
+    } else if trusted == total {
+        rows.appender.trust(total);
+        return Ok(());
+    }
+    let mark = rows.sync()?;
+    sync_folder(&target.output)?;
+    fail_point::pass("recovered-output-synced");
+    let changes = Changes { notes: vec![mark], ..Changes::default() };
+    Ok(journal.commit(&changes)?)
+}

@@ -1,0 +1,268 @@
+//! An output of one file for each worker. While the job runs, rows stay where the workers wrote them. When it
+//! ends, and no worker is left that could change anything, a folder is made under another name: of each part
+//! file with rows that count a second name for it, or, where something else is in it as well, a copy without
+//! that; what has types is finished. Each is read back and held against the checksums of its rows if the job
+//! has completed, and the folder is renamed as a whole. Cut short anywhere, it is made anew by the next start: until the journal has
+//! the end of a completed job, the part files have all rows.
+
+use super::confirm::Appended;
+use super::disk::{begins_with, sync_folder};
+use super::error::CommitError;
+use super::header::all_open_columns;
+use super::making::{Making, write};
+use super::parts::Parts;
+use super::recover_files as files;
+use super::replace::{NEW, Replacement};
+use super::rows::{mark, vouched};
+use super::settling::Settling;
+use super::store::Store;
+use super::target::CommitTarget;
+use crate::fail_point;
+use crate::files::{Appender, OutputError, remove_tree};
+use crate::journal::{Changes, Committed, Journal, Order};
+use crate::model::{JobStatus, MiniBatchId, Segment, WorkerId, unfinished};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Before a worker's number in the journal's note of how much of its part file was verified: see [`mark`].
+const VERIFIED: &str = "store.verified.";
+
+/// Rows of so many mini-batches are copied before it is told that something moves.
+const AT_ONCE: usize = 64;
+
+/// The output folder of parts, and how their names end; none if the job makes no parts.
+fn folder(target: &CommitTarget) -> Option<(PathBuf, &str)> {
+    let (name, ending) = target.output_file.as_ref().zip(target.parts.as_deref())?;
+    Some((target.output.join(name), ending))
+}
+
+/// Makes the folder, if the job has such an output.
+pub(super) fn make(
+    store: &mut Store,
+    status: JobStatus,
+    told: &mut dyn FnMut(u64),
+) -> Result<(), CommitError> {
+    let Some((folder, ending)) = folder(&store.target) else { return Ok(()) };
+    let completed = status == JobStatus::Completed;
+    if !completed && store.target.finish.is_some() {
+        // Lines can be shown of a job that may go on; what has types gets its name when it is whole.
+        return Ok(());
+    }
+    let new = store.target.output.join(format!("{NEW}parts"));
+    let failed = |e| CommitError::disk("make the folder", &new, e);
+    // Left over from another end, which failed.
+    remove_tree(&new).and_then(|()| fs::create_dir(&new)).map_err(failed)?;
+    let header = match &store.header {
+        Some(top) if !top.bytes.is_empty() => top.bytes.clone(),
+        _ => all_open_columns(&store.journal)?,
+    };
+    let parts =
+        Split { store, header, completed, folder: &folder, new: &new, ending, told, done: 0 };
+    if let Err(why) = parts.all() {
+        // Should it stay, the next start removes it.
+        let _ = remove_tree(&new);
+        forget_verified(&mut store.journal)?;
+        return Err(why.renamed(&new, &folder));
+    }
+    sync_folder(&new)?;
+    fail_point::pass("output-made");
+    fs::rename(&new, &folder)
+        .map_err(|e| CommitError::disk("rename a new folder to", &folder, e))?;
+    fail_point::pass("output-named");
+    sync_folder(&store.target.output)
+}
+
+/// Something may have changed since: the next start looks at all rows.
+fn forget_verified(journal: &mut Journal) -> Result<(), CommitError> {
+    let known = journal.notes(VERIFIED)?;
+    let notes = known.into_iter().map(|(worker, _)| (format!("{VERIFIED}{worker}"), None));
+    let changes = Changes { notes: notes.collect(), ..Changes::default() };
+    Ok(journal.commit(&changes)?)
+}
+
+/// The folder while it is made.
+struct Split<'a> {
+    store: &'a Store,
+    /// What each file begins with.
+    header: Vec<u8>,
+    /// Whether the job has completed. Else nobody waits until all is read back: that is done before it goes on.
+    completed: bool,
+    /// What it will be called.
+    folder: &'a Path,
+    new: &'a Path,
+    ending: &'a str,
+    told: &'a mut dyn FnMut(u64),
+    /// Bytes of parts that are made.
+    done: u64,
+}
+
+impl Split<'_> {
+    fn all(mut self) -> Result<(), CommitError> {
+        let (store, mut result) = (self.store, Ok(()));
+        let mut rows: Option<(WorkerId, Vec<Segment>)> = None;
+        let visit = |Committed { entry, .. }: Committed| {
+            let Some((worker, segment)) = entry.worker.zip(entry.end.rows()) else { return };
+            match &mut rows {
+                Some((same, segments)) if *same == worker => segments.push(segment),
+                _ => {
+                    if let Some((last, segments)) = rows.replace((worker, vec![segment]))
+                        && result.is_ok()
+                    {
+                        result = self.part(last, &segments);
+                    }
+                }
+            }
+        };
+        store.journal.for_each(Order::Place, visit)?;
+        result?;
+        rows.map_or(Ok(()), |(worker, segments)| self.part(worker, &segments))
+    }
+
+    /// Makes the file of a worker's rows, which come in the order of their places.
+    fn part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), CommitError> {
+        let name = format!("part-{worker}{}", self.ending);
+        let made = self.new.join(&name);
+        let Some(finish) = &self.store.target.finish else {
+            self.done += self.gather(worker, segments, &made)?;
+            return self.is_made();
+        };
+        let appended = self.new.join(unfinished(&name));
+        let bytes = self.gather(worker, segments, &appended)?;
+        let making = Making {
+            appended: &appended,
+            new: &made,
+            path: &self.folder.join(&name),
+            kept: &self.store.target.places.part_file(worker),
+            rows: segments.iter().map(|segment| segment.rows).sum(),
+        };
+        let done = self.done;
+        write(finish, &making, &mut |read| (self.told)(done + read))?;
+        fs::remove_file(&appended).map_err(|e| CommitError::disk("remove", &appended, e))?;
+        self.done += bytes;
+        self.is_made()
+    }
+
+    fn is_made(&mut self) -> Result<(), CommitError> {
+        (self.told)(self.done);
+        fail_point::pass("part-made");
+        Ok(())
+    }
+
+    /// Makes a file of what the output begins with and a worker's rows, and nothing else; it is on the disk
+    /// then, and of a job that has completed was read back. Returns its length.
+    fn gather(
+        &mut self,
+        worker: WorkerId,
+        segments: &[Segment],
+        path: &Path,
+    ) -> Result<u64, CommitError> {
+        let header = self.header.as_slice();
+        let places = &self.store.target.places;
+        let part = places.part_file(worker);
+        let source = places.open_part(worker);
+        let source = source.map_err(|e| CommitError::disk("open", &part, e.into()))?;
+        let mut gathered = || -> Result<Appender, OutputError> {
+            if is_whole(&source, header, segments) && link(&part, path) {
+                return Appender::open(path);
+            }
+            let mut file = Appender::create(path)?;
+            file.put(header, 0)?;
+            for some in segments.chunks(AT_ONCE) {
+                file.append_all(&source, some)?;
+                (self.told)(self.done + file.len());
+            }
+            Ok(file)
+        };
+        let mut file = gathered()?;
+        let mut written = Appended::default();
+        written.add_header(header);
+        written.add(worker, segments);
+        let rows: u64 = segments.iter().map(|segment| segment.length).sum();
+        let length = header.len() as u64 + rows;
+        if file.len() > length {
+            // Of attempts that came to nothing, the last ones of their worker.
+            file.truncate(length)?;
+        }
+        file.sync()?;
+        if self.completed {
+            written.confirm(&file)?;
+        }
+        Ok(length)
+    }
+}
+
+/// Whether the rows stand in the file one behind the other, from its header on.
+fn is_whole(part: &File, header: &[u8], segments: &[Segment]) -> bool {
+    let mut end = header.len() as u64;
+    let mut follows = |segment: &Segment| {
+        let place = std::mem::replace(&mut end, segment.offset.saturating_add(segment.length));
+        place == segment.offset
+    };
+    segments.iter().all(&mut follows) && begins_with(part, header)
+}
+
+/// Gives a part file a second name, if then it is a file as any other: a worker may have been taken over.
+fn link(part: &Path, path: &Path) -> bool {
+    let is_plain = |found: fs::Metadata| {
+        let special = found.permissions().mode() & 0o7111;
+        found.is_file() && found.nlink() == 1 && special == 0
+    };
+    // Where the output lies on another file system, or on one without such names, it is copied.
+    part.symlink_metadata().is_ok_and(is_plain) && fs::hard_link(part, path).is_ok()
+}
+
+/// The target for a job that is taken up. Of one whose folder is made nothing is left to care for; of one that
+/// is not done, it is removed: the part files have the rows.
+pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
+    let Some((folder, _)) = folder(&target) else { return Ok(target) };
+    if completed && folder.is_dir() {
+        return Ok(CommitTarget { output_file: None, parts: None, finish: None, ..target });
+    }
+    remove_tree(&folder).map_err(|e| CommitError::disk("remove", &folder, e))?;
+    Ok(target)
+}
+
+/// Looks for all rows in the part files, but for those that were verified when the job was taken up before.
+/// Mini-batches whose rows are not whole are taken out of the journal, and returned: they run again.
+pub(super) fn settle(
+    settling: Settling<'_>,
+    journal: &mut Journal,
+    parts: &mut Parts,
+) -> Result<HashSet<MiniBatchId>, CommitError> {
+    let noted = journal.notes(VERIFIED)?;
+    let noted: HashMap<String, String> = noted.into_iter().collect();
+    let mut gone: HashSet<_> = settling.failed().collect();
+    // How much of each part file is verified, and what was known before.
+    let mut verified: BTreeMap<WorkerId, (u64, u64)> = BTreeMap::new();
+    for item in settling.items {
+        let Some((segment, worker)) = item.rows.zip(item.worker) else { continue };
+        let (length, known) = verified.entry(worker).or_insert_with(|| {
+            let mark = noted.get(&worker.0.to_string()).map(String::as_str);
+            let known = parts.get(worker).map_or(0, |file| vouched(mark, file));
+            (known, known)
+        });
+        let end = segment.offset.saturating_add(segment.length);
+        if end <= *known || parts.holds(item.worker, &segment) {
+            *length = end.max(*length);
+        } else {
+            gone.insert(MiniBatchId(item.id));
+        }
+    }
+    let mut notes = Vec::new();
+    for (worker, (length, known)) in verified {
+        if length > known {
+            let path = || settling.target.places.part_file(worker);
+            let mark = mark(parts.get(worker)?, length);
+            let mark = mark.map_err(|source| CommitError::Read { path: path(), source })?;
+            notes.push((format!("{VERIFIED}{}", worker.0), Some(mark)));
+        }
+    }
+    let removed = gone.iter().copied().collect();
+    let mut changes = Changes { removed, notes, ..Changes::default() };
+    let mut replacement = Replacement::default();
+    files::take_out(settling.target, journal, &gone, &mut replacement, &mut changes)?;
+    replacement.commit(changes, journal, &settling.target.output)?;
+    Ok(gone)
+}

@@ -1,0 +1,177 @@
+//! Parts, as the leader makes them of what workers left.
+
+use super::tests::Bench;
+use super::*;
+use crate::commit::target::Finish;
+use crate::files::remove_tree;
+use crate::model::{MiniBatchId, WorkerId};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+fn parts(bench: &Bench) -> CommitTarget {
+    CommitTarget {
+        output_file: Some("rows".into()),
+        parts: Some(".csv".into()),
+        header_wanted: true,
+        ..bench.target()
+    }
+}
+
+/// A job in parts, of which two workers have committed rows; the first one began with the header.
+fn bench() -> Bench {
+    let mut bench = Bench::new(None);
+    bench.restart_as(parts(&bench), false).unwrap();
+    fs::write(bench.job.part_file(WorkerId(0)), "h\n").unwrap();
+    for (worker, id, rows) in [(0, 0, "a\n"), (0, 1, "b\n"), (1, 2, "c\n")] {
+        let success = bench.success(worker, id, rows);
+        bench.submit(&Success { header: Some("h".into()), ..success });
+    }
+    bench.committer().flush();
+    let mut committed = 0;
+    while committed < 3 {
+        let CommitReply::Committed(ids) = bench.reply() else { panic!() };
+        committed += ids.len();
+    }
+    bench
+}
+
+/// The names in the folder of parts.
+fn names(bench: &Bench) -> Vec<String> {
+    let entries = fs::read_dir(bench.job.default_output().join("rows")).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn inode(path: PathBuf) -> u64 {
+    fs::metadata(path).unwrap().ino()
+}
+
+/// Changes the last row of a part file, and not its length.
+fn spoil(bench: &Bench, worker: u32) {
+    let path = bench.job.part_file(WorkerId(worker));
+    let text = fs::read_to_string(&path).unwrap();
+    let cut = text.len() - 2;
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"X", cut as u64).unwrap();
+}
+
+#[test]
+fn a_part_is_its_workers_file_or_a_copy_of_what_counts() {
+    let mut bench = bench();
+    // Of an attempt that comes to nothing.
+    bench.success(0, 9, "half");
+    assert!(!bench.job.default_output().join("rows").exists());
+    bench.finish();
+    assert_eq!(names(&bench), ["part-process000.csv", "part-process001.csv"]);
+    assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
+    assert_eq!(bench.output("rows/part-process001.csv"), "h\nc\n");
+    let is_same = |worker: u32| {
+        let worker = WorkerId(worker);
+        let part = bench.job.default_output().join(format!("rows/part-{worker}.csv"));
+        inode(part) == inode(bench.job.part_file(worker))
+    };
+    assert!(is_same(0), "it was copied");
+    assert!(!is_same(1), "what a worker wrote without a header was changed");
+    // Taken up once more, and again when that was cut short, it stays.
+    remove_tree(&bench.job.parts()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
+    }
+    bench.finish();
+    assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
+}
+
+/// A worker that was taken over may have put anything in the place of its file.
+#[test]
+fn a_file_that_may_do_more_than_others_is_copied() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut bench = bench();
+    let part = bench.job.part_file(WorkerId(0));
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o4755)).unwrap();
+    bench.finish();
+    let made = bench.job.default_output().join("rows/part-process000.csv");
+    assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o7111, 0);
+    assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
+    let mut bench = self::bench();
+    let part = bench.job.part_file(WorkerId(0));
+    fs::hard_link(&part, bench.dir.path().join("another")).unwrap();
+    bench.finish();
+    let made = bench.job.default_output().join("rows/part-process000.csv");
+    assert_ne!(inode(made), inode(part));
+}
+
+#[test]
+fn no_rows_make_an_empty_folder() {
+    let mut bench = Bench::new(None);
+    bench.restart_as(parts(&bench), false).unwrap();
+    let success = bench.success(0, 0, "");
+    bench.submit(&success);
+    bench.finish();
+    assert!(names(&bench).is_empty());
+}
+
+/// Rows that are not what was committed fail the job; when it is taken up, they are made again.
+#[test]
+fn a_part_that_changed_fails_the_job() {
+    for verified_before in [false, true] {
+        let mut bench = bench();
+        if verified_before {
+            assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
+            let journal = bench.journal();
+            assert_eq!(journal.notes("store.verified.").unwrap().len(), 2);
+            drop(journal);
+            assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
+        }
+        spoil(&bench, 1);
+        let (_, replies) = bench.finish();
+        let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
+        let told = "output/rows/part-process001.csv holds other bytes from 2 up to 4 than the rows that \
+                    process001 reported";
+        assert!(error.to_string().contains(told), "{error}");
+        assert_eq!(fs::read_dir(bench.job.default_output()).unwrap().count(), 0);
+        assert_eq!(bench.journal().finished().unwrap(), None);
+        let restored = bench.restart_as(parts(&bench), false).unwrap();
+        assert_eq!(restored.succeeded, 2);
+        assert!(!restored.finished.contains(MiniBatchId(2)));
+        let success = bench.success(2, 2, "c\n");
+        bench.submit(&Success { header: Some("h".into()), ..success });
+        bench.finish();
+        assert_eq!(names(&bench), ["part-process000.csv", "part-process002.csv"]);
+        assert_eq!(bench.output("rows/part-process002.csv"), "h\nc\n");
+    }
+}
+
+/// What has types is made of each worker's rows, and only when the job has completed.
+#[test]
+fn parts_with_types_are_made_at_the_end() {
+    let mut bench = bench();
+    let with_types = |bench: &Bench, fails: bool| {
+        let make = move |mut source: &File, mut target: &File, rows, told: &mut dyn FnMut(u64)| {
+            let mut text = String::new();
+            io::Read::read_to_string(&mut source, &mut text).unwrap();
+            told(text.len() as u64);
+            io::Write::write_all(&mut target, format!("{rows} {text}").as_bytes()).unwrap();
+            if fails { Err("it is odd".into()) } else { Ok(()) }
+        };
+        let finish = Some(Finish { name: "rows".into(), make: Arc::new(make) });
+        CommitTarget { finish, ..parts(bench) }
+    };
+    bench.restart_as(with_types(&bench, false), false).unwrap();
+    bench.committer().finish(JobStatus::Failed);
+    while bench.replies.blocking_recv().is_some() {}
+    assert!(!bench.job.default_output().join("rows").exists());
+    bench.restart_as(with_types(&bench, true), false).unwrap();
+    let (_, replies) = bench.finish();
+    let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
+    let text = error.to_string().replace(&bench.dir.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(text, @"the output file DIR/output/rows/part-process000.csv could not be made: it is odd. The rows are kept in DIR/parts/process000.part: see to that, then take the job up again");
+    bench.restart_as(with_types(&bench, false), false).unwrap();
+    bench.finish();
+    assert_eq!(names(&bench), ["part-process000.csv", "part-process001.csv"]);
+    assert_eq!(bench.output("rows/part-process000.csv"), "2 h\na\nb\n");
+    assert_eq!(bench.output("rows/part-process001.csv"), "1 h\nc\n");
+}

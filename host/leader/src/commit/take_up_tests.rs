@@ -1,0 +1,276 @@
+//! Jobs that are taken up, order, header and files, as seen by the leader.
+
+use super::tests::Bench;
+use super::*;
+use crate::commit::message::FinalFailure;
+use crate::model::{FailureKind, ItemCounts, MiniBatchId, OnConflict, WorkerId};
+use std::fs;
+
+impl Bench {
+    /// Ends the committer, and starts another one over what it left.
+    fn restart(&mut self, retry_failed: bool) -> Restored {
+        self.restart_as(self.target(), retry_failed).unwrap()
+    }
+
+    pub(super) fn restart_as(
+        &mut self,
+        target: CommitTarget,
+        retry_failed: bool,
+    ) -> Result<Restored, CommitError> {
+        let journal = self.journal();
+        let (sender, replies) = mpsc::unbounded_channel();
+        let (committer, restored) = Committer::start(target, journal, retry_failed, sender)?;
+        (self.committer, self.replies) = (Some(committer), replies);
+        Ok(restored)
+    }
+
+    fn failure(&self, id: u64) -> CommitRequest {
+        CommitRequest::Failure(FinalFailure {
+            stamp: 0,
+            id: MiniBatchId(id),
+            attempts: 3,
+            worker: None,
+            items: ItemCounts::from_returned(2, 0),
+            failure: Failure::new(FailureKind::Trap, "unreachable"),
+        })
+    }
+
+    /// What a worker that ends in order leaves behind.
+    fn leave(&self, worker: u32, name: &str, text: &str) {
+        let worker = WorkerId(worker);
+        let path = self.job.worker_output(worker).join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self.committer().submit(CommitRequest::WorkerDone(worker));
+    }
+
+    /// What `finish` replies last.
+    fn end(&mut self) -> CommitReply {
+        self.committer().finish(JobStatus::Completed);
+        let mut last = None;
+        while let Some(reply) = self.replies.blocking_recv() {
+            last = Some(reply);
+        }
+        last.expect("the committer ended without a word")
+    }
+}
+
+fn rejections(replies: &[CommitReply]) -> Vec<String> {
+    let text = |reply: &CommitReply| match reply {
+        CommitReply::Rejected { id, failure } => format!("{id}: {failure}"),
+        reply => panic!("{reply:?}"),
+    };
+    replies.iter().map(text).collect()
+}
+
+/// W15.
+#[test]
+fn failed_mini_batches_run_again_only_if_that_is_wanted() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let success = bench.success(4, 0, "a\n");
+    bench.submit(&success);
+    // W4: of its two items one could not be read, and was not given to run.
+    let success = bench.success(4, 2, "c\n");
+    bench.submit(&Success { is_short: false, ..success });
+    bench.committer().submit(bench.failure(1));
+    let restored = bench.restart(false);
+    assert_eq!((restored.succeeded, restored.failed, restored.short), (2, 1, 1));
+    assert_eq!((restored.rows, restored.next_worker), (2, 5));
+    assert!(restored.finished.contains(MiniBatchId(1)));
+    let restored = bench.restart(true);
+    assert_eq!((restored.succeeded, restored.failed), (2, 0));
+    assert!(!restored.finished.contains(MiniBatchId(1)));
+    let success = bench.success(5, 1, "b\n");
+    bench.submit(&success);
+    assert_eq!(bench.finish(), (vec![1], vec![]));
+    assert_eq!(bench.output("rows.txt"), "a\nc\nb\n");
+}
+
+#[test]
+fn ordered_rows_wait_for_those_before_them() {
+    let mut bench = Bench::new(None);
+    let ordered = |bench: &Bench| CommitTarget {
+        output_file: Some("rows.txt".into()),
+        ordered: true,
+        ..bench.target()
+    };
+    let target = ordered(&bench);
+    bench.restart_as(target, false).unwrap();
+    for (id, rows) in [(3, "3\n"), (1, "1\n"), (5, "5\n")] {
+        let success = bench.success(0, id, rows);
+        bench.submit(&success);
+        bench.committer().flush();
+        bench.reply();
+    }
+    assert_eq!(bench.output("rows.txt"), "");
+    let success = bench.success(1, 0, "0\n");
+    bench.submit(&success);
+    bench.committer().flush();
+    bench.reply();
+    assert_eq!(bench.output("rows.txt"), "0\n1\n");
+    // A job that ends with a gap shows what there is, and takes it back when it goes on.
+    bench.committer().finish(JobStatus::Failed);
+    while bench.replies.blocking_recv().is_some() {}
+    assert_eq!(bench.output("rows.txt"), "0\n1\n3\n5\n");
+    let target = ordered(&bench);
+    let restored = bench.restart_as(target, false).unwrap();
+    assert_eq!(restored.succeeded, 4);
+    assert_eq!(bench.output("rows.txt"), "0\n1\n");
+    bench.committer().submit(bench.failure(2));
+    let success = bench.success(2, 4, "4\n");
+    bench.submit(&success);
+    bench.finish();
+    assert_eq!(bench.output("rows.txt"), "0\n1\n3\n4\n5\n");
+    // Failed ones that run again make room for their rows.
+    let target = ordered(&bench);
+    assert_eq!(bench.restart_as(target, true).unwrap().ended(), 5);
+    assert_eq!(bench.output("rows.txt"), "0\n1\n");
+    let success = bench.success(3, 2, "2\n");
+    bench.submit(&success);
+    bench.finish();
+    assert_eq!(bench.output("rows.txt"), "0\n1\n2\n3\n4\n5\n");
+}
+
+/// A9.
+#[test]
+fn the_first_header_is_the_first_line_and_another_one_is_refused() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let target = CommitTarget { header_wanted: true, ..bench.target() };
+    bench.restart_as(target, false).unwrap();
+    for (id, header) in [(0, None), (1, Some("")), (2, Some("a b")), (3, Some("a b\n"))] {
+        let success = bench.success(0, id, &format!("{id}\n"));
+        bench.submit(&Success { header: header.map(Into::into), ..success });
+        bench.committer().flush();
+        bench.reply();
+    }
+    let success = bench.success(0, 4, "4\n");
+    bench.submit(&Success { header: Some("a c".into()), ..success });
+    let (_, rejected) = bench.finish();
+    insta::assert_snapshot!(rejections(&rejected).join("\n"), @r#"4: the mini-batch's table has the columns "a c", but the output file begins with "a b": return the same columns, in the same order, from every call of run, or do without the header line"#);
+    assert_eq!(bench.output("rows.txt"), "a b\n0\n1\n2\n3\n");
+    assert_eq!(bench.journal().counts().rows, 4);
+    assert_eq!(bench.restart(false).rows, 4);
+    assert_eq!(bench.output("rows.txt"), "a b\n0\n1\n2\n3\n");
+}
+
+#[test]
+fn files_are_appended_or_replaced_where_the_job_says_so() {
+    for (on_conflict, wanted) in
+        [(OnConflict::Append, "of 0of 1of 2"), (OnConflict::Overwrite, "of 2")]
+    {
+        let mut bench = Bench::new(Some("rows.txt"));
+        let target = CommitTarget { on_conflict, ..bench.target() };
+        bench.restart_as(target, false).unwrap();
+        let names = [(0, "same"), (1, "same"), (2, "same"), (3, "same/below"), (4, "rows.txt")];
+        for (id, name) in names {
+            let success = bench.with_file(bench.success(0, id, ""), name);
+            bench.submit(&success);
+        }
+        let (ids, rejected) = bench.finish();
+        assert_eq!(ids, [0, 1, 2]);
+        let texts = rejections(&rejected).join("\n");
+        let texts = texts.replace(&bench.dir.path().display().to_string(), "DIR");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(texts, @r#"
+            3: the output "same" cannot join what has that name in DIR/output: one of them is a folder and the other a file; give them different names
+            4: the output "rows.txt" cannot be published because the file of that name in the output folder is not one that mini-batches write: choose another name
+            "#);
+        }
+        assert_eq!(bench.output("same"), wanted);
+    }
+}
+
+#[test]
+fn an_appended_file_that_lost_bytes_is_named() {
+    let mut bench = Bench::new(None);
+    let target = CommitTarget { on_conflict: OnConflict::Append, ..bench.target() };
+    bench.restart_as(target.clone(), false).unwrap();
+    let success = bench.with_file(bench.success(0, 0, ""), "log");
+    bench.submit(&success);
+    bench.finish();
+    let path = bench.job.default_output().join("log");
+    fs::write(&path, "of 0, and what nobody wrote").unwrap();
+    bench.restart_as(target.clone(), false).unwrap();
+    assert_eq!(bench.output("log"), "of 0");
+    fs::write(&path, "of").unwrap();
+    let error = bench.restart_as(target, false).unwrap_err().to_string();
+    let error = error.replace(&bench.dir.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(error, @"DIR/output/log has 2 bytes, and mini-batches of this job have written 4 to it: put it back, or run the job anew with --overwrite");
+}
+
+#[test]
+fn what_init_and_shutdown_wrote_is_published_when_the_job_completes() {
+    let mut bench = Bench::new(None);
+    bench.leave(0, "labels", "same");
+    bench.leave(0, "of/0", "zero");
+    bench.leave(1, "labels", "same");
+    bench.committer().flush();
+    let success = bench.success(0, 0, "");
+    bench.submit(&success);
+    bench.reply();
+    assert!(!bench.job.default_output().join("labels").exists());
+    // An interruption does not lose it; what a worker left that did not end in order goes.
+    let stray = bench.job.worker_output(WorkerId(3));
+    fs::create_dir_all(&stray).unwrap();
+    fs::write(stray.join("stray"), "").unwrap();
+    assert_eq!(bench.restart(false).next_worker, 4);
+    assert!(!stray.exists());
+    assert_eq!(bench.end(), CommitReply::Finished);
+    assert_eq!((bench.output("labels"), bench.output("of/0")), ("same".into(), "zero".into()));
+    assert!(!bench.job.default_output().join("stray").exists());
+}
+
+#[test]
+fn workers_that_disagree_about_a_file_are_named() {
+    let mut texts = Vec::new();
+    let mut case = |leave: &dyn Fn(&mut Bench)| {
+        let mut bench = Bench::new(Some("rows.txt"));
+        leave(&mut bench);
+        let CommitReply::Fatal(error) = bench.end() else { panic!("it was published") };
+        texts.push(error.to_string().replace(&bench.dir.path().display().to_string(), "DIR"));
+        assert_eq!(bench.journal().finished().unwrap(), Some(JobStatus::Failed));
+    };
+    case(&|bench| {
+        bench.leave(0, "sums", "1");
+        bench.leave(2, "sums", "2");
+    });
+    case(&|bench| {
+        let success = bench.with_file(bench.success(0, 0, ""), "sums");
+        bench.submit(&success);
+        bench.leave(1, "sums", "1");
+    });
+    case(&|bench| {
+        bench.leave(0, "sums", "1");
+        bench.leave(1, "sums/1", "1");
+    });
+    case(&|bench| bench.leave(0, "rows.txt", "1"));
+    case(&|bench| {
+        bench.leave(0, "a", "1");
+        let link = bench.job.worker_output(WorkerId(0)).join("link");
+        std::os::unix::fs::symlink("/etc/passwd", link).unwrap();
+    });
+    insta::assert_snapshot!(texts.join("\n"), @r#"
+    the workers process000 and process002 both wrote the output "sums" in init or shutdown, with different content: put the agent name into the name of a file that each worker writes, or set output_files to append or overwrite
+    process001 wrote the output "sums" in init or shutdown, and a mini-batch wrote one of that name, with different content: put the agent name into the name of a file that each worker writes, or set output_files to append or overwrite
+    the output "sums" is a file of one of the workers process000 and process001 and a folder of the other, made in init or shutdown: give them different names
+    what process000 wrote in init or shutdown cannot be published: the output "rows.txt" cannot be published because the file of that name in the output folder is not one that mini-batches write: choose another name
+    what process000 wrote in init or shutdown cannot be published: the output "link" is a symbolic link: only ordinary files and folders are published, so write the data itself
+    "#);
+}
+
+#[test]
+fn later_workers_files_are_appended_or_replace_where_the_job_says_so() {
+    for (on_conflict, wanted) in [(OnConflict::Append, "of 0ab"), (OnConflict::Overwrite, "b")] {
+        let mut bench = Bench::new(None);
+        let target = CommitTarget { on_conflict, ..bench.target() };
+        bench.restart_as(target, false).unwrap();
+        let success = bench.with_file(bench.success(0, 0, ""), "log");
+        bench.submit(&success);
+        bench.leave(1, "log", "a");
+        bench.leave(2, "log", "b");
+        bench.leave(1, "labels", "x");
+        bench.leave(2, "labels", "x");
+        assert_eq!(bench.end(), CommitReply::Finished);
+        assert_eq!((bench.output("log").as_str(), bench.output("labels").as_str()), (wanted, "x"));
+    }
+}

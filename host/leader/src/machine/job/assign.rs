@@ -1,0 +1,118 @@
+//! Which node gets the next mini-batch.
+
+use super::JobMachine;
+use super::node::{Granted, Node};
+use super::performer::Performer;
+use super::queue::Pending;
+use crate::machine::Policy;
+use crate::model::NodeId;
+use crate::protocol::{Ahead, Assignment, Grant, Order};
+use std::collections::BTreeMap;
+
+impl JobMachine {
+    /// Grants mini-batches: one to every worker that has none, retries first; then, while plenty
+    /// wait, further ones, so that a worker need not wait for the leader between two. Near the end no worker
+    /// gets a further one: it would wait behind a slow mini-batch while others idle. Nor does any
+    /// while a retry waits, which the next worker without a mini-batch gets.
+    pub(super) fn assign(&mut self) {
+        let unwritten = self.committing.len() >= Policy::UNWRITTEN;
+        let holds_back = unwritten || self.commits_would_end_it();
+        if self.ending.is_none() && !self.queue.is_empty() && !holds_back {
+            self.grant_to_free();
+            if !self.queue.has_retries() {
+                self.grant_ahead();
+            }
+        }
+        self.let_go_on();
+    }
+
+    fn grant_to_free(&mut self) {
+        let mut grants: BTreeMap<NodeId, Vec<Grant>> = BTreeMap::new();
+        loop {
+            let turns = self.turns();
+            let retry = self.queue.due_retry(turns).map(|retry| retry.failed_on);
+            let found = match retry {
+                Some(failed_on) => self.node_for_retry(failed_on),
+                None => self.node_with(|node| node.standing.idle > 0),
+            };
+            let Some(id) = found else { break };
+            let next = match retry {
+                Some(_) => self.queue.pop_retry(turns),
+                None => self.queue.pop_first(),
+            };
+            let Some(pending) = next else { break };
+            let failed_on = pending.failed_on.filter(|by| by.node == id).map(|by| by.worker);
+            let assignment = self.grant(id, pending);
+            grants.entry(id).or_default().push(Grant { assignment, failed_on });
+            if let Some(node) = self.nodes.get_mut(&id) {
+                node.standing.loads_one();
+            }
+            // Which worker takes a retry is the node's choice: it says whether one still waits for a word.
+            if retry.is_some() {
+                break;
+            }
+        }
+        for (id, grants) in grants {
+            self.order(id, Order::Grant(grants));
+        }
+    }
+
+    /// A node with a worker that has no mini-batch, on which this one has not just failed if there is another; else one
+    /// with a worker that waits for a word.
+    fn node_for_retry(&self, failed_on: Option<Performer>) -> Option<NodeId> {
+        let is_other = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
+        let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
+        let mut free = open.filter(|(_, node)| node.standing.idle > 0).map(|(id, _)| *id);
+        let first = free.next();
+        let has_two = |id: NodeId| self.nodes[&id].standing.idle > 1;
+        let better = first.filter(|id| is_other(*id) || has_two(*id));
+        better
+            .or_else(|| free.next())
+            .or(first)
+            .or_else(|| self.node_with(|node| node.standing.awaits_word == Some(true)))
+    }
+
+    /// The first node of which this holds, and that has said how it stands.
+    fn node_with(&self, holds: impl Fn(&Node) -> bool) -> Option<NodeId> {
+        let found = self.nodes.iter().find(|(_, node)| node.has_answered() && holds(node));
+        found.map(|(id, _)| *id)
+    }
+
+    /// Gives one more to each of those who have least.
+    fn grant_ahead(&mut self) {
+        let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
+        let ahead = open.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
+        let Some((id, Ahead { depth, takers })) = ahead.min_by_key(|(_, ahead)| ahead.depth) else {
+            return;
+        };
+        if self.queue.first_attempts() <= depth as usize * self.workers() as usize {
+            return;
+        }
+        let mut assignments = Vec::new();
+        for _ in 0..takers {
+            let Some(pending) = self.queue.pop_first() else { break };
+            assignments.push(self.grant(id, pending));
+        }
+        self.order(id, Order::GrantAhead(assignments));
+    }
+
+    fn grant(&mut self, node: NodeId, pending: Pending) -> Assignment {
+        let assignment = self.assignment(&pending);
+        self.granted.insert(pending.mini_batch.id, Granted { node, runs_on: None, pending });
+        assignment
+    }
+
+    /// A worker that waits after a failed attempt got no retry.
+    fn let_go_on(&mut self) {
+        let waits = |node: &Node| node.has_answered() && node.standing.awaits_word.is_some();
+        let nodes = self.nodes.iter().filter(|(_, node)| waits(node));
+        for node in nodes.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.order(node, Order::GoOn);
+        }
+    }
+
+    /// Whether no worker is likely to wait for the leader's word if it looks away.
+    pub fn is_smooth(&self) -> bool {
+        self.now >= self.rough_until && !self.queue.has_retries()
+    }
+}

@@ -1,0 +1,249 @@
+//! Attempts: their end, the next try, the commit, and what counts as failed.
+
+use super::performer::{Performer, Spent};
+use super::queue::Pending;
+use super::types::{Committing, Settled};
+use super::{JobAction, JobMachine};
+use crate::event::EventKind;
+use crate::machine::Policy;
+use crate::model::{
+    AttemptReport, CallStats, EndedBy, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
+    MiniBatch, MiniBatchId, Place, Work, WorkerId, counted,
+};
+use crate::protocol::Assignment;
+use std::time::Duration;
+
+impl JobMachine {
+    /// What a worker is told of an attempt.
+    pub(super) fn assignment(&self, pending: &Pending) -> Assignment {
+        let mini_batch = pending.mini_batch.clone();
+        let attempt = pending.attempt;
+        let is_last = attempt >= self.policy.max_try || is_beyond_help(&mini_batch);
+        Assignment { mini_batch, attempt, is_last }
+    }
+
+    /// An attempt that no worker can report on: its worker is gone.
+    pub(super) fn attempt_lost(
+        &mut self,
+        by: Performer,
+        pending: Pending,
+        Spent { age, run, process_seconds }: Spent,
+        failure: Failure,
+    ) {
+        let total = pending.mini_batch.planned_items();
+        let report = AttemptReport {
+            id: pending.mini_batch.id,
+            attempt: pending.attempt,
+            stamp: pending.mini_batch.stamp,
+            items: ItemCounts::from_returned(total, 0),
+            outcome: Err(failure),
+            failed_items: Vec::new(),
+            is_short: false,
+            surplus_rows: 0,
+            null_numbers: 0,
+            unknown_keys: None,
+            header: None,
+            has_files: false,
+            elapsed_seconds: age.as_secs_f64(),
+            process_seconds,
+            run: CallStats { seconds: run.map_or(0.0, |run| run.as_secs_f64()), fuel: None },
+            inference: crate::model::InferenceStats::default(),
+        };
+        let started = self.now.saturating_sub(age);
+        self.settle(by, pending, started, Box::new(report));
+    }
+
+    /// A success goes to the journal; a failure is tried again, or goes there too.
+    pub(super) fn settle(
+        &mut self,
+        by: Performer,
+        pending: Pending,
+        started: Duration,
+        report: Box<AttemptReport>,
+    ) {
+        self.progressed();
+        if let Err(failure) = &report.outcome
+            && failure.kind == FailureKind::NoSpace
+        {
+            // Left undone: once there is room, it is no failure.
+            return self.fail(EndedBy::Commit, failure.message.clone());
+        }
+        let can_mend = |kind: FailureKind| {
+            kind.can_mend()
+                && pending.attempt < self.policy.max_try
+                && pending.losses < Policy::NODE_LOSSES
+                && !is_beyond_help(&pending.mini_batch)
+        };
+        let kind = report.outcome.as_ref().err().map(|failure| failure.kind);
+        let again = kind.filter(|kind| can_mend(*kind));
+        if report.outcome.is_err() {
+            self.rough_until = self.now + Policy::SMOOTH;
+            let will_retry = again.is_some() && self.ending.is_none();
+            self.emit_attempt(by.worker, &pending, started, report.clone(), will_retry);
+        }
+        if let Some(kind) = again {
+            // After the job's end is decided, a failed attempt is simply left undone.
+            if self.ending.is_none() {
+                self.queue.push_back(pending.retry(by, kind, self.turns()));
+            }
+            return;
+        }
+        self.act(JobAction::Commit(Settled { worker: by.worker, report: report.clone() }));
+        let id = pending.mini_batch.id;
+        let failed = report.outcome.is_err();
+        let items = report.items;
+        self.note_first_failure(by.worker, &report);
+        let is_short = report.is_short;
+        self.committing.insert(id, Committing { pending, by, report, started });
+        if failed {
+            self.failed += 1;
+            self.items += items;
+        } else {
+            self.unwritten_failures += items.failed;
+            self.unwritten_short += u64::from(is_short);
+        }
+    }
+
+    /// The answer of the committer to an attempt that ended well.
+    fn is_answered(&mut self, report: &AttemptReport) {
+        self.unwritten_failures -= report.items.failed;
+        self.unwritten_short -= u64::from(report.is_short);
+    }
+
+    pub(super) fn on_committed(&mut self, id: MiniBatchId) {
+        let Some(done) = self.committing.remove(&id) else { return };
+        self.progressed();
+        let Ok(segment) = &done.report.outcome else { return }; // Counted when it failed.
+        self.is_answered(&done.report);
+        self.succeeded += 1;
+        self.rows += segment.rows;
+        let surplus = done.report.surplus_rows;
+        self.items += done.report.items;
+        self.short += u64::from(done.report.is_short); // W4.
+        self.null_numbers = self.null_numbers.saturating_add(done.report.null_numbers);
+        self.warn_of_surplus(id, surplus);
+        self.count_unknown_keys(&done.pending.mini_batch, done.report.unknown_keys.as_ref());
+        self.emit_attempt(done.by.worker, &done.pending, done.started, done.report, false);
+    }
+
+    /// The mini-batch's own files cannot be published: its attempt has failed after all.
+    pub(super) fn on_rejected(&mut self, id: MiniBatchId, failure: Failure) {
+        let Some(mut done) = self.committing.remove(&id) else { return };
+        if done.report.outcome.is_ok() {
+            self.is_answered(&done.report);
+        }
+        let total = done.report.items.total;
+        done.report.items = ItemCounts::from_returned(total, 0);
+        done.report.outcome = Err(failure);
+        done.report.has_files = false;
+        done.report.is_short = false;
+        done.report.unknown_keys = None;
+        done.report.failed_items.clear();
+        self.settle(done.by, done.pending, done.started, done.report);
+    }
+
+    fn emit_attempt(
+        &mut self,
+        worker: WorkerId,
+        pending: &Pending,
+        started: Duration,
+        mut report: Box<AttemptReport>,
+        will_retry: bool,
+    ) {
+        // The journal has the report as it came, and each attempt is told once.
+        self.tell_in_short(&mut report);
+        if let Err(failure) = &report.outcome {
+            report.failed_items = match will_retry {
+                true => Vec::new(),
+                false => self.items_of(&pending.mini_batch, failure.kind),
+            };
+        }
+        self.warn_of_fallback(worker, report.inference.fell_back);
+        self.inference += report.inference;
+        self.emit(EventKind::AttemptFinished {
+            worker: worker.to_string(),
+            report,
+            location: pending.mini_batch.location(&self.sources),
+            started: self.timestamp(started),
+            will_retry,
+        });
+    }
+
+    /// The files of a mini-batch that failed as a whole, as many as a report names; of rows, where they begin.
+    fn items_of(&self, batch: &MiniBatch, kind: FailureKind) -> Vec<FailedItem> {
+        let name = |(at, Place { source, file, line, row }): (u32, Place<'_>)| {
+            let source = self.sources.get(source as usize);
+            let folder = source.map_or("", |source| source.guest.as_str());
+            let reason = batch.why_unfetched(at).unwrap_or_default().to_owned();
+            FailedItem { item: format!("{folder}/{file}"), line, row, reason, kind }
+        };
+        (0..).zip(batch.places()).take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
+    }
+
+    /// A model that is meant for a GPU may run on the CPU if the job allows it, and never in silence.
+    fn warn_of_fallback(&mut self, worker: WorkerId, fell_back: bool) {
+        if fell_back && !self.inference.fell_back {
+            self.notice(format!(
+                "a model that is meant for a GPU ran on the CPU in {worker}, which has no GPU that \
+                 a backend can use; the job allows that with fallback: cpu (told once per job)"
+            ));
+        }
+    }
+
+    /// E8: more rows than items is accepted, and told once.
+    fn warn_of_surplus(&mut self, id: MiniBatchId, surplus: u64) {
+        if surplus > 0 && !self.warned_of_surplus {
+            self.warned_of_surplus = true;
+            self.emit(EventKind::Notice {
+                message: format!(
+                    "mini-batch {id} returned {surplus} more rows than it has items; the rows are \
+                     kept, and items are never counted above their number (told once per job)"
+                ),
+            });
+        }
+    }
+
+    /// JSON has no numbers for what is none: told once, when all are counted.
+    pub(super) fn tell_of_null_numbers(&mut self) {
+        let (values, are) = match self.null_numbers {
+            0 => return,
+            1 => ("1 value".to_owned(), "is"),
+            count => (format!("{count} values"), "are"),
+        };
+        self.notice(format!(
+            "{values} of the rows {are} null in the output: nan and infinite numbers, which JSON does not have \
+             (output_format.type parquet or arrow keeps them)"
+        ));
+    }
+
+    fn note_first_failure(&mut self, worker: WorkerId, report: &AttemptReport) {
+        if self.first_failure.is_some() || report.items.failed == 0 && report.outcome.is_ok() {
+            return;
+        }
+        let item = report.failed_items.first().cloned();
+        let failure = match (&report.outcome, &item) {
+            (Err(failure), _) => failure.clone(),
+            (Ok(_), Some(item)) => Failure::new(item.kind, item.reason.clone()),
+            (Ok(_), None) => {
+                let ItemCounts { succeeded: rows, total, .. } = report.items;
+                let rows = if rows == 0 { "no row".to_owned() } else { counted(rows, "row") };
+                let message = format!(
+                    "run returned {rows} for {}: an item without a row counts as failed",
+                    counted(total, "item")
+                );
+                Failure::new(FailureKind::ShortResults, message)
+            }
+        };
+        self.first_failure = Some(FirstFailure {
+            mini_batch: Some(report.id),
+            worker: Some(worker.to_string()),
+            item,
+            failure,
+        });
+    }
+}
+
+/// A file that could not be read while planning cannot be read by a worker, nor what did not come.
+fn is_beyond_help(batch: &MiniBatch) -> bool {
+    matches!(batch.work, Work::Unreadable(_)) || batch.is_unfetched()
+}

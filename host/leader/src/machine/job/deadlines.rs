@@ -1,0 +1,177 @@
+//! Time-outs: every stage of a job has one, so that no job waits for ever. Each message names the
+//! stage, the setting and its value.
+//!
+//! | stage | watched by |
+//! |---|---|
+//! | no mini-batch yet | `first_task_creation_timeout` (prs-semantics A3) |
+//! | a worker in `init` | 3 x `run_invocation_timeout` + 30 s (I3) |
+//! | loading a mini-batch | `task_overhead_timeout` (A1) |
+//! | `run`, `shutdown` | `run_invocation_timeout` (C16) |
+//! | planning, waiting, writing results: anything | `progress_update_timeout` (A2) |
+//! | the whole job | `limits.job_time` |
+//! | winding down | [`Policy::CANCEL_GRACE`](crate::machine::Policy::CANCEL_GRACE), then a kill |
+//! | a killed process | [`NodePolicy::KILL_GRACE`](crate::protocol::NodePolicy::KILL_GRACE) |
+
+use super::JobMachine;
+use crate::model::{EndedBy, Failure, FailureKind, FirstFailure};
+use crate::protocol::{End, Standing};
+use std::time::Duration;
+
+impl JobMachine {
+    /// When [`Tick`](super::JobMessage::Tick) is due at the latest, if nothing else happens. With the deadlines of its
+    /// nodes, always known while the job is not over.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        if self.finished {
+            return None;
+        }
+        let has_live = self.nodes.values().any(|node| node.standing.live() > 0);
+        let kill = self.ending.as_ref().filter(|_| has_live).map(|ending| ending.kill_at);
+        self.stuck_at()
+            .into_iter()
+            .chain(kill)
+            .chain(self.first_task_deadline())
+            .chain(self.job_deadline())
+            .chain(self.progress_deadline())
+            .chain(self.init_rules_deadline())
+            .chain(self.queue.next_due(self.now))
+            .min()
+    }
+
+    /// I3: every worker is inside `init`; when the last of them has been for too long.
+    fn stuck_at(&self) -> Option<Duration> {
+        if self.ending.is_some() || self.is_one_past_init() {
+            return None;
+        }
+        let last = self.nodes.values().filter_map(|node| node.last_start).max();
+        last.map(|since| since.saturating_add(self.policy.of_node().init_timeout()))
+    }
+
+    fn first_task_deadline(&self) -> Option<Duration> {
+        let waits = self.planned == 0 && !self.plan_finished && self.ending.is_none();
+        waits.then(|| self.arrived.saturating_add(self.policy.first_task_timeout))
+    }
+
+    /// A job that winds down has other deadlines, but for the writing of results.
+    fn progress_deadline(&self) -> Option<Duration> {
+        let watched = self.ending.is_none() || !self.committing.is_empty();
+        watched.then(|| self.moved.saturating_add(self.policy.progress_timeout))
+    }
+
+    /// That nothing has moved is looked at with the next decision: a node's time-out at the same moment moves something.
+    pub(super) fn check_deadlines(&mut self) {
+        let now = self.now;
+        let past = |at: Option<Duration>| at.is_some_and(|at| now >= at);
+        if past(self.job_deadline()) {
+            self.end_in_time();
+        }
+        // None of these returns: a killed process may be late at the same moment.
+        if past(self.stuck_at()) {
+            self.end_stuck();
+        } else if past(self.first_task_deadline()) {
+            self.end_without_task();
+        }
+        if self.ending.as_ref().is_some_and(|ending| now >= ending.kill_at) {
+            self.order_end(End::AtOnce);
+        }
+        self.ticked = true;
+    }
+
+    pub(super) fn check_progress(&mut self) {
+        if self.progress_deadline().is_some_and(|at| self.now >= at) {
+            self.end_without_progress();
+        }
+    }
+
+    fn end_stuck(&mut self) {
+        let limit = self.policy.of_node().init_timeout().as_secs_f64();
+        let starting = self.nodes.values().find_map(|node| node.standing.first_starting);
+        let worker = starting.map(|id| id.to_string());
+        let message = format!("init had not ended after {limit} s");
+        self.init_failure.get_or_insert(FirstFailure {
+            mini_batch: None,
+            worker,
+            item: None,
+            failure: Failure::new(FailureKind::Timeout, message),
+        });
+        self.fail(
+            EndedBy::StuckInInit,
+            format!(
+                "no progress: every worker has been inside init for more than {limit} s (3 x \
+                 run_invocation_timeout + 30 s); see what init waits for, do less in it, or raise \
+                 run_invocation_timeout"
+            ),
+        );
+    }
+
+    fn end_without_task(&mut self) {
+        self.fail(
+            EndedBy::FirstTaskTimeout,
+            format!(
+                "no mini-batch existed {} s after the job's start{}, longer than \
+                 first_task_creation_timeout allows ({} s): the inputs take too long to list or to \
+                 read. Raise it, or make the inputs smaller: fewer files in a folder, a list of \
+                 files, faster storage",
+                (self.now - self.arrived).as_secs_f64().floor(),
+                if self.arrived.is_zero() { "" } else { ", or after the last object came" },
+                self.policy.first_task_timeout.as_secs_f64()
+            ),
+        );
+    }
+
+    fn end_without_progress(&mut self) {
+        let still = self.now.saturating_sub(self.moved).as_secs_f64().floor();
+        let limit = self.policy.progress_timeout.as_secs_f64();
+        let unwritten = self.committing.len();
+        if self.ending.is_none() {
+            let stage = self.stage();
+            self.fail(
+                EndedBy::ProgressTimeout,
+                format!(
+                    "no progress for {still} s, longer than progress_update_timeout allows ({limit} \
+                     s); at that time {stage}. See logs/sys/error, then a profile \
+                     (profiling_module); raise progress_update_timeout if that was only slow"
+                ),
+            );
+        }
+        if unwritten > 0 {
+            // Nothing else would end a job whose disk has stopped to answer.
+            self.committing.clear();
+            self.notice(format!(
+                "{unwritten} finished mini-batches could not be written within {limit} s \
+                 (progress_update_timeout); a resumed job does them again"
+            ));
+        }
+    }
+
+    /// What everybody is at, for people.
+    fn stage(&self) -> String {
+        let sum = |count: fn(&Standing) -> u32| {
+            self.nodes.values().map(|node| count(&node.standing)).sum::<u32>()
+        };
+        let counts = [
+            (sum(|at| at.starting), "inside init"),
+            (sum(|at| at.idle), "idle"),
+            (sum(|at| at.loading), "loading a mini-batch"),
+            (sum(|at| at.running), "inside run"),
+            (sum(|at| at.closing), "inside shutdown"),
+            (sum(|at| at.doomed), "being killed"),
+        ];
+        let workers = counts.into_iter().filter(|(count, _)| *count > 0);
+        let mut parts: Vec<String> = workers
+            .map(|(count, what)| {
+                format!("{count} {} {what}", if count == 1 { "worker was" } else { "workers were" })
+            })
+            .collect();
+        if parts.is_empty() {
+            parts.push("no worker ran".to_owned());
+        }
+        parts.push(match self.plan_finished {
+            true => format!("{} mini-batches waited for a worker", self.queue.len()),
+            false => "the inputs were still being cut into mini-batches".to_owned(),
+        });
+        if !self.committing.is_empty() {
+            parts.push(format!("{} mini-batches waited to be written", self.committing.len()));
+        }
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,145 @@
+//! How a job ends: completed, failed or cancelled.
+
+use super::node::Node;
+use super::types::Ending;
+use super::{JobAction, JobMachine};
+use crate::event::EventKind;
+use crate::machine::Policy;
+use crate::model::{EndedBy, JobResult, JobStatus, OutputAction};
+use crate::protocol::{End, Order};
+
+impl JobMachine {
+    /// The job has failed: running mini-batches are killed, what is committed stays.
+    pub(super) fn fail(&mut self, by: EndedBy, reason: String) {
+        self.end(JobStatus::Failed, by, reason);
+        self.order_end(End::AtOnce);
+    }
+
+    pub(super) fn on_commit_failed(&mut self, text: String) {
+        self.committing.clear();
+        // A job that seemed to end well has not, if that could not be written down. What ended it
+        // before stays the reason.
+        self.ending.take_if(|ending| ending.status == JobStatus::Completed);
+        self.fail(EndedBy::Commit, text);
+    }
+
+    pub(super) fn on_cancel(&mut self, reason: String, at_once: bool) {
+        self.end(JobStatus::Cancelled, EndedBy::Cancelled, reason);
+        self.order_end(if at_once { End::AtOnce } else { End::Orderly });
+    }
+
+    /// Decides the end, once: a job only winds down from here.
+    fn end(&mut self, status: JobStatus, by: EndedBy, reason: String) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.queue.clear();
+        // From here the writing of results has its full time (see `progress_deadline`).
+        self.progressed();
+        self.emit(EventKind::WindingDown { reason: reason.clone() });
+        let kill_at = self.now + Policy::CANCEL_GRACE;
+        self.ending = Some(Ending { status, by: Some(by), reason, kill_at });
+    }
+
+    /// Ends the job once nothing is left to do or to wait for.
+    pub(super) fn check_end(&mut self) {
+        let busy =
+            !self.queue.is_empty() || !self.committing.is_empty() || !self.granted.is_empty();
+        if self.ending.is_none() {
+            if busy || !self.plan_finished || self.lacks_closer() {
+                return self.retire();
+            }
+            self.all_done();
+        }
+        if self.nodes.values().all(Node::has_ended) && self.committing.is_empty() {
+            self.finish();
+        }
+    }
+
+    /// Asks workers to end while the last results are written. Not if there are files among these, which may be
+    /// refused: then they are made again. Should other results be, a new worker is started for them.
+    fn retire(&mut self) {
+        let may_be_refused = || self.committing.values().any(|ended| ended.report.has_files);
+        if !self.awaits_commits_only() || may_be_refused() {
+            return;
+        }
+        let idle = self.nodes.iter().filter(|(_, node)| node.standing.idle > 0);
+        for node in idle.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.order(node, Order::Retire);
+        }
+    }
+
+    /// Whether all mini-batches have ended, and no worker is left that could end in order: the files
+    /// that `init` and `shutdown` may make would be lost. Then one is started for them.
+    pub(super) fn lacks_closer(&self) -> bool {
+        let done = self.plan_finished
+            && self.ending.is_none()
+            && self.queue.is_empty()
+            && self.committing.is_empty()
+            && self.succeeded + self.failed > 0;
+        done && !self.closed && !self.writes_nothing() && !self.is_one_past_init()
+    }
+
+    /// Every mini-batch has ended within the thresholds.
+    fn all_done(&mut self) {
+        let (status, by, reason) = if self.writes_nothing() {
+            let reason = match (self.succeeded + self.failed, &self.found_nothing) {
+                (0, Some(told)) => {
+                    format!("the inputs hold no items, so there is nothing to write: {told}")
+                }
+                (0, None) => {
+                    "the inputs hold no items, so there is nothing to write; sandmill plan \
+                    says what it finds in them"
+                        .to_owned()
+                }
+                _ => "no item succeeded, so there is nothing to write".to_owned(),
+            };
+            (JobStatus::Failed, Some(EndedBy::NothingSucceeded), reason)
+        } else {
+            (JobStatus::Completed, None, String::new())
+        };
+        // Later than each worker's own deadline for `shutdown`, so that the slow one is named.
+        let kill_at = self.now.saturating_add(self.policy.run_timeout + Policy::CANCEL_GRACE);
+        self.ending = Some(Ending { status, by, reason, kill_at });
+        self.order_end(End::Done);
+    }
+
+    /// W10: rows are wanted, and no item succeeded, be it that there was none. Void mini-batches have no
+    /// items.
+    fn writes_nothing(&self) -> bool {
+        self.policy.output_action == OutputAction::AppendRow
+            && self.items.succeeded == 0
+            && (self.items.total > 0 || self.succeeded == 0)
+    }
+
+    fn finish(&mut self) {
+        let Some(ending) = self.ending.take() else { return };
+        self.finished = true;
+        self.tell_of_null_numbers();
+        self.tell_unknown_keys();
+        // The one that matters for the reason.
+        let (attempt, init) = (self.first_failure.take(), self.init_failure.take());
+        let first_failure = match ending.by {
+            Some(EndedBy::InitFailures | EndedBy::StuckInInit) => init.or(attempt),
+            _ => attempt.or(init.filter(|_| ending.by.is_some())),
+        };
+        let result = JobResult {
+            status: ending.status,
+            reason: ending.reason,
+            first_failure,
+            ended_by: ending.by,
+            mini_batches: self.planned,
+            succeeded_mini_batches: self.succeeded,
+            failed_mini_batches: self.failed,
+            short_mini_batches: self.short,
+            restored_mini_batches: self.restored,
+            late_attempts: self.late,
+            items: self.items,
+            rows: self.rows,
+            seconds: self.now.as_secs_f64(),
+            inference: self.inference,
+            os_sandbox: Default::default(),
+        };
+        self.act(JobAction::Finish(Box::new(result)));
+    }
+}

@@ -1,0 +1,90 @@
+//! Failures of `init` over all nodes (prs-semantics I1, I2). What counts as one is said at the node's part (see
+//! `node::init`).
+
+use super::JobMachine;
+use super::node::Node;
+use crate::event::EventKind;
+use crate::machine::Policy;
+use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId};
+use std::time::Duration;
+
+impl JobMachine {
+    pub(super) fn on_init_failed(&mut self, id: WorkerId, failure: Failure) {
+        self.emit(EventKind::InitFailed { worker: id.to_string(), failure: failure.clone() });
+        if failure.kind == FailureKind::NoSpace {
+            return self.fail(EndedBy::Commit, failure.message);
+        }
+        self.init_failure.get_or_insert(FirstFailure {
+            mini_batch: None,
+            worker: Some(id.to_string()),
+            item: None,
+            failure,
+        });
+    }
+
+    pub(super) fn init_succeeded(&mut self) {
+        self.init_failure = None;
+        self.told_init_stop = false;
+    }
+
+    /// I1: so many failures that no new workers are started there.
+    pub(super) fn is_hopeless(&self, node: &Node) -> bool {
+        node.standing.init_failures >= self.policy.of_node().init_failures_allowed()
+    }
+
+    fn is_init_hopeless(&self) -> bool {
+        self.nodes.values().all(|node| self.is_hopeless(node))
+    }
+
+    /// In a row, on all nodes.
+    fn init_failures(&self) -> u32 {
+        self.nodes.values().map(|node| node.standing.init_failures).sum()
+    }
+
+    fn has_good_worker(&self) -> bool {
+        self.nodes.values().any(|node| node.standing.has_good)
+    }
+
+    /// I1 and I2. The job goes on as long as there is a worker whose `init` succeeded.
+    pub(super) fn check_init_rules(&mut self) {
+        let failures = self.init_failures();
+        if failures == 0 || self.ending.is_some() {
+            return;
+        }
+        if self.has_good_worker() {
+            if self.is_init_hopeless() && !self.told_init_stop {
+                self.told_init_stop = true;
+                self.notice(format!(
+                    "init failed {failures} times in a row: no new workers are started, the job \
+                     goes on with those that work"
+                ));
+            }
+            return;
+        }
+        let old = self.now > Policy::INIT_FAILURE_AGE;
+        if self.is_init_hopeless() || (old && self.init_fails_too_often_when_old()) {
+            let message = self.init_failure.as_ref().map(|first| first.failure.message.as_str());
+            self.fail(
+                EndedBy::InitFailures,
+                format!(
+                    "init failed {failures} times in a row, on every worker that was started: {}",
+                    message.unwrap_or_default()
+                ),
+            );
+        }
+    }
+
+    fn init_fails_too_often_when_old(&self) -> bool {
+        let most = self.policy.init_failures_when_old();
+        self.init_failures() > most.saturating_mul(self.nodes.len().max(1) as u32)
+    }
+
+    /// When I2 begins to hold although no further `init` fails.
+    pub(super) fn init_rules_deadline(&self) -> Option<Duration> {
+        let due = self.ending.is_none()
+            && self.now <= Policy::INIT_FAILURE_AGE
+            && self.init_fails_too_often_when_old()
+            && !self.has_good_worker();
+        due.then_some(Policy::INIT_FAILURE_AGE + Duration::from_millis(1))
+    }
+}

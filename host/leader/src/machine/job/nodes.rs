@@ -1,0 +1,105 @@
+//! The nodes of a job: what they have, and what is wanted of them.
+
+use super::JobMachine;
+use super::performer::{Performer, Spent};
+use super::queue::Pending;
+use crate::event::EventKind;
+use crate::machine::Policy;
+use crate::model::{Failure, FailureKind, MiniBatchId, NodeId};
+use crate::protocol::{End, Order};
+
+impl JobMachine {
+    pub(super) fn on_node_joined(&mut self, node: NodeId) {
+        self.nodes.entry(node).or_default();
+        if self.ending.is_some() {
+            self.order(node, Order::End(End::AtOnce));
+        }
+    }
+
+    /// That a node is lost is no fault of what it was at, which is granted anew and has not used up a try; but for a
+    /// mini-batch that is lost with one node after the other.
+    pub(super) fn on_node_lost(&mut self, node: NodeId) {
+        if self.nodes.remove(&node).is_none() {
+            return;
+        }
+        let mut lost: Vec<MiniBatchId> = self.granted_to(node);
+        // As they come back from a worker: the last first, so that the first stands at the front.
+        lost.sort_unstable();
+        for id in lost.into_iter().rev() {
+            let Some(mut granted) = self.granted.remove(&id) else { continue };
+            granted.pending.losses += u32::from(granted.runs_on.is_some());
+            match granted.runs_on {
+                Some(worker) if granted.pending.losses >= Policy::NODE_LOSSES => {
+                    let text = format!("{} nodes were lost while they ran it", Policy::NODE_LOSSES);
+                    let failure = Failure::new(FailureKind::WorkerDied, text);
+                    let by = Performer { node, worker };
+                    self.attempt_lost(by, granted.pending, Spent::default(), failure);
+                }
+                _ => self.put_back(granted.pending),
+            }
+        }
+    }
+
+    fn granted_to(&self, node: NodeId) -> Vec<MiniBatchId> {
+        let granted = self.granted.iter().filter(|(_, granted)| granted.node == node);
+        granted.map(|(id, _)| *id).collect()
+    }
+
+    /// What was not begun, or ended through no fault of its own, waits for a node again, before all others of its kind.
+    pub(super) fn put_back(&mut self, pending: Pending) {
+        if self.ending.is_none() {
+            self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
+            self.queue.push_front(pending);
+        }
+    }
+
+    /// How many workers the job wants on all nodes together, while there is enough to do.
+    pub(super) fn workers(&self) -> u32 {
+        self.policy.workers.saturating_mul(self.nodes.len().max(1) as u32)
+    }
+
+    pub(super) fn is_one_past_init(&self) -> bool {
+        self.nodes.values().any(|node| node.standing.past_init() > 0)
+    }
+
+    /// Wants as many workers as there is work for, on the first nodes first; one, where all work is done and no worker
+    /// is left to be closed.
+    pub(super) fn want_workers(&mut self) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.tell_past_init();
+        let work = (self.queue.len() + self.granted.len()).min(self.workers() as usize) as u32;
+        let mut left = work.max(u32::from(self.lacks_closer()));
+        let mut wants = Vec::new();
+        for (id, node) in &self.nodes {
+            if self.is_hopeless(node) {
+                left = left.saturating_sub(node.standing.live());
+                continue;
+            }
+            let wanted = left.min(self.policy.workers);
+            left -= wanted;
+            if wanted > node.standing.live() {
+                wants.push((*id, wanted));
+            }
+        }
+        for (id, wanted) in wants {
+            self.order(id, Order::Want(wanted));
+        }
+    }
+
+    /// A worker that stays inside `init` is late only where another one is not: nodes know of their own.
+    fn tell_past_init(&mut self) {
+        let past = self.nodes.values().filter(|node| node.standing.past_init() > 0).count();
+        let mut changed = Vec::new();
+        for (id, node) in &mut self.nodes {
+            let others = past > usize::from(node.standing.past_init() > 0);
+            if std::mem::replace(&mut node.told_past_init, others) != others {
+                changed.push((*id, others));
+            }
+        }
+        for (id, others) in changed {
+            self.order(id, Order::PastInitElsewhere(others));
+        }
+    }
+}

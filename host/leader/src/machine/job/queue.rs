@@ -1,0 +1,169 @@
+//! The mini-batches that wait for a worker: first attempts in the order of the plan, and retries,
+//! which come first.
+//!
+//! A retry is handed out as soon as a worker is free, so that a hopeless mini-batch ends a job that
+//! cannot bear it at once, not at the end of the input. Two rules keep that from harming the others:
+//! after [`Policy::RETRIES_IN_A_ROW`] retries a first attempt has its turn, and a retry of what could
+//! not be read waits a moment, because a store or a disk may need one. Neither holds for a retry that
+//! is [overdue](Turns::is_overdue), so that all begin in time.
+
+use super::performer::Performer;
+use crate::machine::Policy;
+use crate::model::{FailureKind, MiniBatch};
+use crate::protocol::NodePolicy;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A mini-batch that waits for a worker, or that a worker holds.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) mini_batch: MiniBatch,
+    /// From 1.
+    pub(super) attempt: u32,
+    /// Whose attempt failed last.
+    pub(super) failed_on: Option<Performer>,
+    /// How many attempts had begun when it failed.
+    begun: u64,
+    /// When the next attempt may begin.
+    due: Duration,
+    /// How many nodes were lost while they had it.
+    pub(super) losses: u32,
+}
+
+impl Pending {
+    pub(super) fn first(mini_batch: MiniBatch) -> Self {
+        Self { mini_batch, attempt: 1, failed_on: None, begun: 0, due: Duration::ZERO, losses: 0 }
+    }
+
+    /// The next attempt, after this one failed.
+    pub(super) fn retry(self, by: Performer, kind: FailureKind, turns: Turns) -> Self {
+        let pause = match kind {
+            FailureKind::LoadFailed | FailureKind::HostFault => Policy::retry_pause(self.attempt),
+            _ => Duration::ZERO,
+        };
+        Self {
+            attempt: self.attempt + 1,
+            failed_on: Some(by),
+            begun: turns.begun,
+            due: turns.now.saturating_add(pause),
+            ..self
+        }
+    }
+
+    pub(super) fn is_retry(&self) -> bool {
+        self.attempt > 1
+    }
+}
+
+/// What decides whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    pub(super) now: Duration,
+    /// Attempts that have begun.
+    pub(super) begun: u64,
+    /// Workers wanted.
+    pub(super) workers: u32,
+}
+
+impl Turns {
+    /// Whether so many attempts have begun since this one failed that its retry must not wait longer.
+    fn is_overdue(self, retry: &Pending) -> bool {
+        self.begun.saturating_sub(retry.begun) >= u64::from(self.workers.div_ceil(2))
+    }
+
+    fn is_due(self, retry: &Pending) -> bool {
+        self.now >= retry.due || self.is_overdue(retry)
+    }
+}
+
+/// The mini-batches that wait for a worker, and how much memory they take.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    first: VecDeque<Pending>,
+    /// Those whose attempt failed first come first.
+    retries: VecDeque<Pending>,
+    /// Retries that were handed out since a first attempt began.
+    in_a_row: u32,
+    bytes: usize,
+}
+
+impl Queue {
+    /// More of the plan is not read while descriptors of about this size wait.
+    const ENOUGH_BYTES: usize = 4 << 20;
+
+    /// Puts one at its place behind the others of its kind.
+    pub(super) fn push_back(&mut self, pending: Pending) {
+        self.bytes += pending.mini_batch.size();
+        self.line(pending.is_retry()).push_back(pending);
+    }
+
+    /// Puts one back that was not begun.
+    pub(super) fn push_front(&mut self, pending: Pending) {
+        self.bytes += pending.mini_batch.size();
+        self.line(pending.is_retry()).push_front(pending);
+    }
+
+    fn line(&mut self, is_retry: bool) -> &mut VecDeque<Pending> {
+        if is_retry { &mut self.retries } else { &mut self.first }
+    }
+
+    /// The retry whose turn it is; none if it is that of a first attempt, or of nothing.
+    pub(super) fn due_retry(&self, turns: Turns) -> Option<&Pending> {
+        let retry = self.retries.iter().find(|retry| turns.is_due(retry))?;
+        let yields = self.in_a_row >= Policy::RETRIES_IN_A_ROW && !self.first.is_empty();
+        (!yields || turns.is_overdue(retry)).then_some(retry)
+    }
+
+    /// Takes out what [`due_retry`](Self::due_retry) shows.
+    pub(super) fn pop_retry(&mut self, turns: Turns) -> Option<Pending> {
+        let at = self.retries.iter().position(|retry| turns.is_due(retry))?;
+        let retry = self.retries.remove(at)?;
+        self.bytes -= retry.mini_batch.size();
+        self.in_a_row += 1;
+        Some(retry)
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<Pending> {
+        let pending = self.first.pop_front()?;
+        self.bytes -= pending.mini_batch.size();
+        Some(pending)
+    }
+
+    /// An attempt has begun.
+    pub(super) fn begins(&mut self, attempt: u32) {
+        if attempt == 1 {
+            self.in_a_row = 0;
+        }
+    }
+
+    /// When the next retry becomes due by the clock.
+    pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
+        self.retries.iter().map(|retry| retry.due).filter(|due| *due > now).min()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// First attempts that wait.
+    pub(super) fn first_attempts(&self) -> usize {
+        self.first.len()
+    }
+
+    pub(super) fn has_retries(&self) -> bool {
+        !self.retries.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.first.len() + self.retries.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.retries.is_empty()
+    }
+
+    /// Whether enough waits to keep so many workers busy.
+    pub(super) fn is_full(&self, workers: u32) -> bool {
+        self.len() >= 64 + NodePolicy::AHEAD * workers as usize || self.bytes >= Self::ENOUGH_BYTES
+    }
+}

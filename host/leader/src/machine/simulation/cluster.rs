@@ -1,0 +1,369 @@
+//! A job on several nodes whose messages take their time: nodes are lost at any moment, with all that is on its way
+//! from and to them, and others join. What must hold: each mini-batch ends once, no lost node is awaited, no worker gets
+//! what another one has, and the job ends as soon as nothing goes wrong any more.
+
+use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, Settled};
+use super::super::{Policy, simulation::dice::Dice};
+use super::steps::{ok, report};
+use super::world::{ITEMS, random_policy};
+use crate::event::EventKind;
+use crate::model::{
+    CallStats, EndedBy, ErrorThreshold, Failure, FailureKind, JobResult, MiniBatch, MiniBatchId,
+    NodeId, Restored, Work, WorkerExit, WorkerId,
+};
+use crate::protocol::{Assignment, News, Order};
+use jiff::Timestamp;
+use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Nodes that there are at the same time, at most.
+const NODES: usize = 3;
+
+#[derive(Debug, Default)]
+struct FakeWorker {
+    is_ready: bool,
+    has_started: bool,
+    awaits_word: bool,
+    asked_to_end: bool,
+    is_killed: bool,
+    inbox: VecDeque<Assignment>,
+}
+
+#[derive(Debug)]
+struct Node {
+    machine: NodeMachine,
+    /// On their way to it.
+    orders: VecDeque<Order>,
+    /// On their way to the leader.
+    news: VecDeque<News>,
+    workers: BTreeMap<WorkerId, FakeWorker>,
+}
+
+#[derive(Debug)]
+pub(super) struct Cluster {
+    dice: Dice,
+    policy: Policy,
+    now: Duration,
+    job: JobMachine,
+    nodes: BTreeMap<NodeId, Node>,
+    next_node: u32,
+    plan: VecDeque<MiniBatch>,
+    mini_batches: u64,
+    plan_told: bool,
+    committing: VecDeque<Settled>,
+    ended: BTreeSet<MiniBatchId>,
+    /// Whether trouble has decided the end.
+    has_failed: bool,
+    result: Option<JobResult>,
+}
+
+impl Cluster {
+    pub(super) fn new(mut dice: Dice) -> Self {
+        let mini_batches = 1 + dice.below(14);
+        let batch = |id| {
+            let names = (0..ITEMS).map(|_| "").collect();
+            MiniBatch::new(MiniBatchId(id), 0, Work::Files(names))
+        };
+        let policy = Policy {
+            error_threshold: ErrorThreshold::Ignore,
+            allowed_failed_count: ErrorThreshold::Ignore,
+            allowed_failed_percent: crate::model::AllowedPercent::ALL,
+            ..random_policy(&mut dice)
+        };
+        let restored = Restored::default();
+        let job = JobMachine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored);
+        let mut cluster = Self {
+            dice,
+            policy,
+            now: Duration::ZERO,
+            job,
+            nodes: BTreeMap::new(),
+            next_node: 0,
+            plan: (0..mini_batches).map(batch).collect(),
+            mini_batches,
+            plan_told: false,
+            committing: VecDeque::new(),
+            ended: BTreeSet::new(),
+            has_failed: false,
+            result: None,
+        };
+        cluster.join();
+        cluster
+    }
+
+    pub(super) fn step(&mut self) {
+        if self.result.is_some() {
+            return;
+        }
+        let node = self.any_node();
+        match (self.dice.below(16), node) {
+            (0, _) => self.step_plan(),
+            (1 | 2, _) => self.commit(),
+            (3, _) if self.dice.one_in(8) && self.nodes.len() < NODES => self.join(),
+            (4, Some(id)) if self.dice.one_in(8) => self.lose(id),
+            (5, _) if self.dice.one_in(4) => self.tick(),
+            (0..=8, Some(id)) => self.deliver_order(id),
+            (9..=11, Some(id)) => self.deliver_news(id),
+            (_, Some(id)) => self.step_worker_of(id),
+            (_, None) => self.join(),
+        }
+    }
+
+    /// Nothing goes wrong any more: the job must end, with each mini-batch ended once.
+    pub(super) fn settle(&mut self) {
+        self.dice.calm = true;
+        for _ in 0..2000 {
+            if let Some(result) = &self.result {
+                return self.check_end(result);
+            }
+            let before = self.now;
+            if self.nodes.is_empty() {
+                self.join();
+            }
+            self.step_plan();
+            self.commit();
+            for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+                self.deliver_order(id);
+                for worker in self.workers_of(id) {
+                    self.step_worker(id, worker);
+                }
+                self.deliver_news(id);
+            }
+            if self.now == before {
+                self.tick();
+            }
+        }
+        panic!("the job does not end: {self:#?}");
+    }
+
+    fn check_end(&self, result: &JobResult) {
+        match result.ended_by {
+            // All may have failed.
+            None | Some(EndedBy::NothingSucceeded) => {
+                assert_eq!(self.ended.len() as u64, self.mini_batches, "each has ended");
+                let ended = result.succeeded_mini_batches + result.failed_mini_batches;
+                assert_eq!(ended, self.mini_batches, "{result:#?}");
+            }
+            by => assert!(self.has_failed, "ended by {by:?}: {result:#?}"),
+        }
+        // One that does not die when it is killed is given up in the end.
+        let workers = self.nodes.values().flat_map(|node| node.workers.values());
+        let live = workers.filter(|worker| !worker.is_killed).count();
+        assert_eq!(live, 0, "the job ended before its workers: {self:#?}");
+    }
+
+    fn any_node(&mut self) -> Option<NodeId> {
+        let nth = self.dice.below(self.nodes.len().max(1) as u64) as usize;
+        self.nodes.keys().nth(nth).copied()
+    }
+
+    fn workers_of(&self, id: NodeId) -> Vec<WorkerId> {
+        self.nodes[&id].workers.keys().copied().collect()
+    }
+
+    fn join(&mut self) {
+        let id = NodeId(self.next_node);
+        self.next_node += 1;
+        // Each has numbers of its own.
+        let machine = NodeMachine::new(self.policy.of_node(), id.0 * 10_000);
+        let node = Node {
+            machine,
+            orders: VecDeque::new(),
+            news: VecDeque::new(),
+            workers: BTreeMap::new(),
+        };
+        self.nodes.insert(id, node);
+        self.tell(JobMessage::NodeJoined(id));
+    }
+
+    /// With all that it was at, and all that is on its way.
+    fn lose(&mut self, id: NodeId) {
+        self.nodes.remove(&id);
+        self.tell(JobMessage::NodeLost(id));
+    }
+
+    fn step_plan(&mut self) {
+        if self.plan_told || !self.job.wants_plan() {
+            return;
+        }
+        if self.plan.is_empty() {
+            self.plan_told = true;
+            return self.tell(JobMessage::PlanFinished);
+        }
+        let count = (1 + self.dice.below(5) as usize).min(self.plan.len());
+        let batches = self.plan.drain(..count).collect();
+        self.tell(JobMessage::Planned(batches));
+    }
+
+    fn commit(&mut self) {
+        let Some(settled) = self.committing.pop_front() else { return };
+        let id = settled.report.id;
+        assert!(self.ended.insert(id), "{id} ended twice");
+        self.tell(JobMessage::Committed(vec![id]));
+    }
+
+    fn tick(&mut self) {
+        let of_nodes = self.nodes.values().filter_map(|node| node.machine.next_deadline());
+        let at = self.job.next_deadline().into_iter().chain(of_nodes).min();
+        self.now = self.now.max(at.unwrap_or_default());
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.happens(id, NodeMessage::Tick);
+        }
+        self.tell(JobMessage::Tick);
+    }
+
+    fn deliver_order(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if let Some(order) = node.orders.pop_front() {
+            self.now += Duration::from_millis(1);
+            let outputs = node.machine.obey(order, self.now);
+            self.follow(id, outputs);
+        }
+    }
+
+    fn deliver_news(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if let Some(news) = node.news.pop_front() {
+            self.tell(JobMessage::Node(id, news));
+        }
+    }
+
+    fn tell(&mut self, message: JobMessage) {
+        self.now += Duration::from_millis(1);
+        let mut outputs = self.job.take_in(message, self.now);
+        outputs.extend(self.job.decide());
+        for output in outputs {
+            match output {
+                JobOutput::Do(JobAction::Commit(settled)) => self.committing.push_back(settled),
+                JobOutput::Do(JobAction::Emit(EventKind::WindingDown { reason })) => {
+                    // Failures that happened before may be on their way still.
+                    let is_late = reason.starts_with("init failed");
+                    assert!(!self.dice.calm || is_late, "nothing went wrong: {reason}");
+                    self.has_failed = true;
+                }
+                JobOutput::Do(JobAction::Emit(_)) => {}
+                JobOutput::Do(JobAction::Finish(result)) => self.result = Some(*result),
+                JobOutput::Order(id, order) => {
+                    let node = self.nodes.get_mut(&id).expect("a node that is not lost");
+                    node.orders.push_back(order);
+                }
+            }
+        }
+    }
+
+    fn happens(&mut self, id: NodeId, message: NodeMessage) {
+        self.now += Duration::from_millis(1);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let outputs = node.machine.handle(message, self.now);
+        self.follow(id, outputs);
+    }
+
+    fn follow(&mut self, id: NodeId, outputs: Vec<NodeOutput>) {
+        let mut spawned = Vec::new();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        for output in outputs {
+            match output {
+                NodeOutput::Tell(news) => node.news.push_back(news),
+                NodeOutput::Do(NodeAction::Spawn(worker, _)) => {
+                    let is_new = node.workers.insert(worker, FakeWorker::default()).is_none();
+                    assert!(is_new, "{worker} again");
+                    spawned.push(worker);
+                }
+                NodeOutput::Do(action) => node.act(action),
+            }
+        }
+        node.news.push_back(News::Standing(node.machine.standing()));
+        self.check_held();
+        for worker in spawned {
+            self.happens(id, NodeMessage::Spawned(worker, 1));
+        }
+    }
+
+    /// No attempt is on two live workers, and none that has ended is on one.
+    fn check_held(&self) {
+        let mut held = BTreeSet::new();
+        let workers = self.nodes.values().flat_map(|node| node.workers.values());
+        for worker in workers.filter(|worker| !worker.is_killed) {
+            for assignment in &worker.inbox {
+                let id = assignment.mini_batch.id;
+                assert!(held.insert(id), "{id} is on two workers: {self:#?}");
+                assert!(!self.ended.contains(&id), "{id} has ended and runs again");
+                assert!(assignment.attempt <= self.policy.max_try);
+            }
+        }
+    }
+
+    fn step_worker_of(&mut self, id: NodeId) {
+        let workers = self.workers_of(id);
+        let nth = self.dice.below(workers.len().max(1) as u64) as usize;
+        if let Some(worker) = workers.get(nth) {
+            self.step_worker(id, *worker);
+        }
+    }
+
+    fn step_worker(&mut self, id: NodeId, number: WorkerId) {
+        let dies = self.dice.one_in(24);
+        let fails = self.dice.one_in(6);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(worker) = node.workers.get_mut(&number) else { return };
+        let is_over = worker.asked_to_end && worker.inbox.is_empty();
+        if dies || worker.is_killed || is_over {
+            let (code, signal) = if is_over { (Some(0), None) } else { (None, Some(9)) };
+            node.workers.remove(&number);
+            let exit = WorkerExit { code, signal, ..WorkerExit::default() };
+            return self.happens(id, NodeMessage::Exited(number, exit));
+        }
+        if !worker.is_ready {
+            worker.is_ready = !fails;
+            if fails {
+                worker.is_killed = true;
+                let failure = Failure::new(FailureKind::ScriptError, "no");
+                return self.happens(id, NodeMessage::InitFailed(number, failure));
+            }
+            return self.happens(id, NodeMessage::Ready(number, CallStats::default()));
+        }
+        if worker.awaits_word {
+            return;
+        }
+        let Some(assignment) = worker.inbox.front().cloned() else { return };
+        if !std::mem::replace(&mut worker.has_started, true) {
+            return self.happens(id, NodeMessage::Started(number, assignment.mini_batch.id));
+        }
+        worker.has_started = false;
+        worker.inbox.pop_front();
+        worker.awaits_word = fails && !assignment.is_last;
+        let outcome =
+            if fails { Err(Failure::new(FailureKind::ScriptError, "no")) } else { ok(ITEMS) };
+        let returned = if fails { 0 } else { ITEMS };
+        let report = report(&assignment, returned, outcome);
+        self.happens(id, NodeMessage::Finished(number, report));
+    }
+}
+
+impl Node {
+    /// Does what concerns a worker that runs.
+    fn act(&mut self, action: NodeAction) {
+        let (NodeAction::Spawn(id, _)
+        | NodeAction::Assign(id, _)
+        | NodeAction::AssignFirst(id, _)
+        | NodeAction::GoOn(id)
+        | NodeAction::Shutdown(id)
+        | NodeAction::Kill(id)) = &action;
+        let Some(worker) = self.workers.get_mut(id) else { return };
+        match action {
+            NodeAction::Assign(_, assignment) => worker.inbox.push_back(assignment),
+            NodeAction::AssignFirst(_, assignment) => {
+                worker.inbox.push_front(assignment);
+                worker.awaits_word = false;
+            }
+            NodeAction::GoOn(_) => worker.awaits_word = false,
+            NodeAction::Shutdown(_) => {
+                worker.asked_to_end = true;
+                worker.awaits_word = false;
+            }
+            NodeAction::Kill(_) => worker.is_killed = true,
+            NodeAction::Spawn(..) => {}
+        }
+    }
+}

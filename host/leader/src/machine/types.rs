@@ -1,0 +1,150 @@
+//! What goes into the machine of a job on one machine, and what comes out.
+
+use super::job::{JobAction, JobMessage, Settled};
+use crate::event::EventKind;
+use crate::model::{
+    AttemptReport, CallStats, Failure, JobResult, MiniBatch, MiniBatchId, WorkerExit, WorkerId,
+};
+use crate::protocol::Assignment;
+use sandmill_node::machine::{NodeAction, NodeMessage};
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(super) enum Message {
+    /// More mini-batches.
+    Planned(Vec<MiniBatch>),
+    /// No more will come.
+    PlanFinished,
+    /// The inputs cannot be cut.
+    PlanFailed(String),
+    /// Something to tell the user.
+    Notice(String),
+    /// A worker process runs.
+    Spawned(WorkerId, u32),
+    /// A worker process could not be started.
+    SpawnFailed(WorkerId, String),
+    /// A worker process was not started, as other jobs use all that the machine gives: its number is
+    /// used again. In one round of actions, all that follow it get the same answer.
+    NoRoom(WorkerId),
+    /// A worker has an instance whose `init` succeeded.
+    Ready(WorkerId, CallStats),
+    /// A worker's instance broke, and it makes a new one.
+    Restarting(WorkerId),
+    /// A worker could not get one. It will exit.
+    InitFailed(WorkerId, Failure),
+    /// `run` begins.
+    Started(WorkerId, MiniBatchId),
+    /// An attempt ended.
+    Finished(WorkerId, Box<AttemptReport>),
+    /// A worker uses more memory than it may: it is to be killed, and its attempt has failed by
+    /// that.
+    Overrun(WorkerId, Failure),
+    /// A worker process is gone.
+    Exited(WorkerId, WorkerExit),
+    /// The GPU of a worker that is gone, which was not free then, is free.
+    GpuFree(WorkerId),
+    /// These are in the journal and in the output.
+    Committed(Vec<MiniBatchId>),
+    /// This one cannot be committed, through its own fault.
+    Rejected(MiniBatchId, Failure),
+    /// Nothing can be committed any more.
+    CommitFailed(String),
+    /// The disk has no room for what mini-batches need. What is being committed still is.
+    NoSpace(String),
+    /// Somebody wants the job to end.
+    Cancel {
+        /// Why, for people.
+        reason: String,
+        /// Without waiting for running mini-batches.
+        at_once: bool,
+    },
+    /// What a worker is at with a model, in words that follow "was"; told right before [`Self::Tick`].
+    Inferring(WorkerId, String),
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Start a worker process, with the index of the GPU that is leased to it.
+    Spawn(WorkerId, Option<u32>),
+    /// Hand over an attempt, to follow those that the worker has.
+    Assign(WorkerId, Assignment),
+    /// Hand over an attempt that comes before those that the worker has. It waits after a failed one.
+    AssignFirst(WorkerId, Assignment),
+    /// Let a worker that waits after a failed attempt go on with what it has.
+    GoOn(WorkerId),
+    /// Ask for an orderly end.
+    Shutdown(WorkerId),
+    /// Kill.
+    Kill(WorkerId),
+    /// Journal the end of a mini-batch, then put its rows and files into the output.
+    Commit(Settled),
+    /// Tell the world.
+    Emit(EventKind),
+    /// The job is over. Always the last action.
+    Finish(Box<JobResult>),
+}
+
+impl From<NodeAction> for Action {
+    fn from(action: NodeAction) -> Self {
+        match action {
+            NodeAction::Spawn(worker, gpu) => Self::Spawn(worker, gpu),
+            NodeAction::Assign(worker, assignment) => Self::Assign(worker, assignment),
+            NodeAction::AssignFirst(worker, assignment) => Self::AssignFirst(worker, assignment),
+            NodeAction::GoOn(worker) => Self::GoOn(worker),
+            NodeAction::Shutdown(worker) => Self::Shutdown(worker),
+            NodeAction::Kill(worker) => Self::Kill(worker),
+        }
+    }
+}
+
+impl From<JobAction> for Action {
+    fn from(action: JobAction) -> Self {
+        match action {
+            JobAction::Commit(settled) => Self::Commit(settled),
+            JobAction::Emit(kind) => Self::Emit(kind),
+            JobAction::Finish(result) => Self::Finish(result),
+        }
+    }
+}
+
+/// Whom a message concerns.
+#[derive(Debug)]
+pub(super) enum Addressed {
+    Job(JobMessage),
+    Node(NodeMessage),
+    Both,
+}
+
+impl From<Message> for Addressed {
+    fn from(message: Message) -> Self {
+        match message {
+            Message::Planned(batches) => Self::Job(JobMessage::Planned(batches)),
+            Message::PlanFinished => Self::Job(JobMessage::PlanFinished),
+            Message::PlanFailed(text) => Self::Job(JobMessage::PlanFailed(text)),
+            Message::Notice(text) => Self::Job(JobMessage::Notice(text)),
+            Message::Spawned(id, pid) => Self::Node(NodeMessage::Spawned(id, pid)),
+            Message::SpawnFailed(id, text) => Self::Node(NodeMessage::SpawnFailed(id, text)),
+            Message::NoRoom(id) => Self::Node(NodeMessage::NoRoom(id)),
+            Message::Ready(id, stats) => Self::Node(NodeMessage::Ready(id, stats)),
+            Message::Restarting(id) => Self::Node(NodeMessage::Restarting(id)),
+            Message::InitFailed(id, failure) => Self::Node(NodeMessage::InitFailed(id, failure)),
+            Message::Started(id, batch) => Self::Node(NodeMessage::Started(id, batch)),
+            Message::Finished(id, report) => Self::Node(NodeMessage::Finished(id, report)),
+            Message::Overrun(id, failure) => Self::Node(NodeMessage::Overrun(id, failure)),
+            Message::Exited(id, exit) => Self::Node(NodeMessage::Exited(id, exit)),
+            Message::GpuFree(id) => Self::Node(NodeMessage::GpuFree(id)),
+            Message::Committed(ids) => Self::Job(JobMessage::Committed(ids)),
+            Message::Rejected(id, failure) => Self::Job(JobMessage::Rejected(id, failure)),
+            Message::CommitFailed(text) => Self::Job(JobMessage::CommitFailed(text)),
+            Message::NoSpace(text) => Self::Job(JobMessage::NoSpace(text)),
+            Message::Cancel { reason, at_once } => {
+                Self::Job(JobMessage::Cancel { reason, at_once })
+            }
+            Message::Inferring(id, words) => Self::Node(NodeMessage::Inferring(id, words)),
+            Message::Tick => Self::Both,
+        }
+    }
+}

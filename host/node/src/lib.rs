@@ -1,0 +1,67 @@
+//! What looks at this machine for a job, and holds what belongs to the job here. Imports everything below, never
+//! `engine`, `report` or `cli`.
+//!
+//! `prepare` finds and checks all that a job needs, and makes a `job` of it, which `start` makes run; `look` tells what
+//! the inputs are today. The leader asks for these in the words of `protocol::node`.
+//!
+//! `staging` brings what lies in stores, and takes results there; `real_paths` resolves the paths that a job names, and
+//! `overlap` refuses a job that would read what it writes. `models` looks at the job's models (`model_digests` and `model_folder`
+//! at all that they are made of), and puts single files where workers find them; `backends` finds and tries out what computes with
+//! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
+//! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into.
+//!
+//! `run` runs a job here: `machine` decides, and what it decides is done. `room`
+//! starts workers where the machine has places for them, `processor_time` counts what killed workers used, and
+//! `inferring` tells which model a worker computes with.
+
+mod backends;
+mod content;
+mod error;
+pub mod gpu;
+mod gpus;
+mod inferring;
+mod job;
+mod kernels;
+mod look;
+mod looks;
+pub mod machine;
+mod model_digests;
+mod model_error;
+mod model_folder;
+mod models;
+mod options;
+mod overlap;
+pub mod perf;
+pub mod pool;
+mod prepare;
+mod processor_time;
+mod real_paths;
+mod room;
+mod run;
+mod setup;
+mod staging;
+mod start;
+pub mod turns;
+pub mod worker;
+
+use sandmill_data::{dataset, finish, output};
+use sandmill_files::opening;
+use sandmill_guest_host::{compile, inference, sandbox};
+use sandmill_model as model;
+use sandmill_spec as spec;
+use sandmill_store as store;
+use sandmill_wall as wall;
+use sandmill_wire::{self as protocol, cancel};
+
+pub use error::NodeError;
+pub use job::NodeJob;
+pub use looks::Looks;
+pub use model_digests::{ModelDigests, model_digests};
+pub use model_error::ModelError;
+pub use models::give_models;
+pub use options::NodeOptions;
+pub use prepare::prepare;
+pub use real_paths::with_real_paths;
+pub use run::Running;
+pub use setup::plan_request;
+pub use staging::{Staged, put_results, stage};
