@@ -1,17 +1,18 @@
 //! A job on this machine: joins the leader, `engine`, to the one node that it has.
 
 use crate::cancel::Cancel;
+use crate::engine::machine::Obeys;
 use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Make, Node, RunningNode};
 use crate::inference::NamedLibrary;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions};
 use crate::protocol::node::{Look, Looked, Plan, Prepare};
-use crate::protocol::{Order, Told};
+use crate::protocol::{Order, Standing, Told};
 use crate::spec::{Datastores, JobSpec, OperatorPolicy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use engine::run;
 
@@ -185,8 +186,8 @@ impl JobOnNode for JobHere {
         self.0.give_models()
     }
 
-    fn begin(&self, running: &mut RunningHere, first_worker: u32, is_new: bool) {
-        self.0.begin(&mut running.0, first_worker, is_new);
+    fn begin(&self, running: &mut RunningHere, start: Instant, first_worker: u32, is_new: bool) {
+        self.0.begin(&mut running.0, start, first_worker, is_new);
     }
 
     fn finisher(&self) -> Arc<Make> {
@@ -200,6 +201,24 @@ impl JobOnNode for JobHere {
 /// What runs a job on this machine.
 #[derive(Debug)]
 pub struct RunningHere(node::Running);
+
+impl Obeys for RunningHere {
+    fn obey(&mut self, order: Order) -> Vec<Told> {
+        self.0.obey(order)
+    }
+
+    fn tick(&mut self) -> Vec<Told> {
+        self.0.tick()
+    }
+
+    fn standing(&self) -> Standing {
+        self.0.standing()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.0.next_deadline()
+    }
+}
 
 impl RunningNode for RunningHere {
     type Error = NodeError;
@@ -218,18 +237,6 @@ impl RunningNode for RunningHere {
 
     fn said_already(&mut self) -> Option<Vec<Told>> {
         self.0.said_already()
-    }
-
-    fn obey(&mut self, order: Order) -> Vec<Told> {
-        self.0.obey(order)
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.0.next_deadline()
-    }
-
-    fn tick(&mut self) -> Vec<Told> {
-        self.0.tick()
     }
 
     fn may_pause(&mut self) -> bool {

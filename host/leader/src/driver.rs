@@ -1,5 +1,5 @@
-//! Joins the state machine to the world: processes, the planner, the committer, the clock, whoever
-//! listens. Decides nothing itself.
+//! Joins the job's machine to the world: the node that runs the job, the committer, the clock, and what listens to events.
+//! Decides nothing itself.
 
 use super::commit::{
     CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
@@ -7,7 +7,7 @@ use super::commit::{
 use super::in_force::{in_force, policy};
 use super::intake::Intake;
 use super::job::Job;
-use super::machine::{JobAction, JobMachine, JobMessage, JobOutput};
+use super::machine::{JobAction, JobMachine, JobMessage, Joined, Outcome};
 use super::nodes::{JobOnNode, RunningNode};
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};
@@ -15,7 +15,7 @@ use crate::cancel::{Cancel, Request};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::files::remove_tree;
-use crate::model::{ByteSize, EndedBy, JobDir, JobResult, JobStatus, NodeId, OsSandbox, WallState};
+use crate::model::{ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState};
 use crate::protocol::{NodePolicy, Told};
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -44,9 +44,6 @@ pub fn run<N: JobOnNode + Send>(
 /// After this long it is told that results are still being written, and then again and again.
 const STILL_WRITING: Duration = Duration::from_secs(10);
 
-/// The only node.
-const HERE: NodeId = NodeId(0);
-
 /// How often it is read what has arrived before somebody is found to be late, or the leader looks away. Each time, one
 /// worker fills what the leader reads at once; honest ones have said some words in all.
 const ROUNDS: u32 = 100;
@@ -54,8 +51,7 @@ const ROUNDS: u32 = 100;
 const MANY: u32 = 64;
 
 struct Driver<'a, R> {
-    job: JobMachine,
-    node: R,
+    joined: Joined<R>,
     committer: Committer,
     claim: Claim,
     /// This job's own folder for copies, at its parent.
@@ -93,15 +89,14 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let Started { mut node, committer, commits, restored } = started;
         let has_earlier_run = job.claim.has_earlier_run();
         let resumed = resumed(&restored, has_earlier_run);
-        job.node.begin(&mut node, restored.next_worker, !has_earlier_run);
+        let start = Instant::now();
+        job.node.begin(&mut node, start, restored.next_worker, !has_earlier_run);
         let policy = policy(&job.spec);
         let patience = policy.progress_timeout;
-        let mut machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
-        machine.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
+        let machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
         let intake = Intake::new(&job.sources, node.comes_on_demand(), &job.again);
         let mut driver = Self {
-            job: machine,
-            node,
+            joined: Joined::new(machine, node),
             committer,
             claim: job.claim,
             parent: job.parent,
@@ -111,7 +106,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             commits: Some(commits),
             cancel: cancel.watch(),
             wall: WallState::default(),
-            start: Instant::now(),
+            start,
             sequence: 0,
             on_event,
             result: None,
@@ -142,11 +137,11 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             if let Some(result) = self.result.take() {
                 return self.finish(result).await;
             }
-            if self.job.wants_commits() {
+            if self.joined.job().wants_commits() {
                 self.committer.flush();
             }
-            self.node.flush();
-            if self.node.may_pause() && self.job.is_smooth() {
+            self.joined.node.flush();
+            if self.joined.node.may_pause() && self.joined.job().is_smooth() {
                 std::thread::sleep(NodePolicy::PAUSE);
             }
         }
@@ -161,7 +156,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 tokio::task::yield_now().await;
             }
             let mut taken = 0;
-            while let Some(told) = self.node.said_already() {
+            while let Some(told) = self.joined.node.said_already() {
                 self.hear(told);
                 taken += 1;
             }
@@ -173,8 +168,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     async fn wait(&mut self) {
-        let deadline = self.next_deadline().unwrap_or(Duration::from_secs(3600));
-        let wants_plan = self.job.wants_plan() && !self.intake.is_full();
+        let deadline = self.joined.next_deadline().unwrap_or(Duration::from_secs(3600));
+        let wants_plan = self.joined.job().wants_plan() && !self.intake.is_full();
         tokio::select! {
             biased;
             Ok(()) = self.cancel.changed() => {
@@ -184,19 +179,13 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 }
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
-            told = self.node.next(wants_plan) => self.hear(told),
+            told = self.joined.node.next(wants_plan) => self.hear(told),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
     }
 
-    /// When somebody may be late; none once the job is over.
-    fn next_deadline(&self) -> Option<Duration> {
-        let of_job = self.job.next_deadline()?;
-        Some(self.node.next_deadline().map_or(of_job, |of_node| of_node.min(of_job)))
-    }
-
     fn is_late(&self) -> bool {
-        self.next_deadline().is_some_and(|at| self.start.elapsed() >= at)
+        self.joined.next_deadline().is_some_and(|at| self.start.elapsed() >= at)
     }
 
     /// A worker, or the job, may be late. If this process itself was held up (a suspended terminal, a slow
@@ -208,54 +197,62 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             tokio::task::yield_now().await;
             quiet += 1;
             rounds += 1;
-            while let Some(told) = self.node.said_already() {
+            while let Some(told) = self.joined.node.said_already() {
                 self.hear(told);
                 quiet = 0;
             }
         }
         if self.is_late() {
-            self.take_in(JobMessage::Tick);
-            let told = self.node.tick();
-            self.hear(told);
+            self.with_outcomes(|joined, now, out| joined.tick(now, out));
         }
     }
 
-    /// Takes in what the node tells, then decides, if the job's machine has learned something.
+    /// Takes in what the node tells, then decides.
     fn hear(&mut self, told: Vec<Told>) {
-        let mut has_learned = false;
-        for told in told {
-            has_learned |= self.take_in_told(told);
-        }
-        if has_learned {
-            self.decide();
-        }
+        self.with_outcomes(|joined, now, out| joined.hear(told, now, out));
     }
 
-    /// Returns whether the job's machine has learned something.
-    fn take_in_told(&mut self, told: Told) -> bool {
-        let messages = self.messages_of(told);
-        let has_learned = !messages.is_empty();
-        messages.into_iter().for_each(|message| self.take_in(message));
-        has_learned
+    /// Takes in what happened to the job, then decides.
+    fn tell(&mut self, message: JobMessage) {
+        self.with_outcomes(|joined, now, out| joined.tell(message, now, out));
     }
 
-    /// Does what concerns others than the job's machine. Returns what that must know.
-    fn messages_of(&mut self, told: Told) -> Vec<JobMessage> {
-        match told {
-            Told::News(news) => return vec![JobMessage::Node(HERE, news)],
-            Told::Notice(text) => return vec![JobMessage::Notice(text)],
-            Told::Arrived => return vec![JobMessage::Arrived],
-            Told::NoSpace(text) => return vec![JobMessage::NoSpace(text)],
-            Told::Planned(said) => {
-                return self.intake.take(said, &self.job, &self.committer, &mut self.node);
+    /// Does what comes of it.
+    fn with_outcomes(
+        &mut self,
+        take_in: impl FnOnce(&mut Joined<R>, Duration, &mut dyn FnMut(Outcome)),
+    ) {
+        let mut outcomes = Vec::new();
+        take_in(&mut self.joined, self.start.elapsed(), &mut |outcome| outcomes.push(outcome));
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Do(JobAction::Commit(settled)) => {
+                    self.committer.submit(commit_request(settled));
+                }
+                Outcome::Do(JobAction::Emit(kind)) => self.emit(kind),
+                Outcome::Do(JobAction::Finish(result)) => self.result = Some(*result),
+                Outcome::Told(told) => self.act_on(told),
             }
-            Told::Ready(number, failed) => return self.intake.arrived(number, failed),
+        }
+    }
+
+    /// What is no affair of the job's machine as the node tells it.
+    fn act_on(&mut self, told: Told) {
+        match told {
+            Told::Planned(said) => {
+                let messages = self.intake.take(said, &mut self.joined, &self.committer);
+                messages.into_iter().for_each(|message| self.tell(message));
+            }
+            Told::Fetched(number, failed) => {
+                let messages = self.intake.arrived(number, failed);
+                messages.into_iter().for_each(|message| self.tell(message));
+            }
             Told::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
             Told::Wall(wall) => self.note_wall(wall),
             Told::WorkerDone(worker) => self.committer.submit(CommitRequest::WorkerDone(worker)),
             Told::WorkerGone(worker) => self.committer.submit(CommitRequest::WorkerGone(worker)),
+            Told::News(_) | Told::Changed | Told::Notice(_) | Told::Arrived | Told::NoSpace(_) => {}
         }
-        Vec::new()
     }
 
     /// All workers of a job have the same wall: what is missing is told once. That there are no cgroups
@@ -279,7 +276,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
         if let Some(CommitReply::Free(attempts)) = reply {
             for Free { worker, id, attempt } in attempts {
-                self.node.free(worker, id, attempt);
+                self.joined.node.free(worker, id, attempt);
             }
             return;
         }
@@ -287,7 +284,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             self.commits = None;
         }
         if let Some(CommitReply::Committed(ids)) = &reply {
-            self.node.release(ids);
+            self.joined.node.release(ids);
         }
         self.tell(match reply {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
@@ -297,51 +294,6 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Some(CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Free(_))
             | None => JobMessage::CommitFailed(CommitError::BrokeDown.to_string()),
         });
-    }
-
-    /// Takes it in, then decides.
-    fn tell(&mut self, message: JobMessage) {
-        self.take_in(message);
-        self.decide();
-    }
-
-    fn take_in(&mut self, message: JobMessage) {
-        let outputs = self.job.take_in(message, self.start.elapsed());
-        self.follow(outputs);
-    }
-
-    /// Decides until nothing more follows.
-    fn decide(&mut self) {
-        loop {
-            let outputs = self.job.decide();
-            let wants_answers = outputs.iter().any(JobOutput::wants_answer);
-            let is_new = self.follow(outputs);
-            if !wants_answers && !is_new {
-                return;
-            }
-        }
-    }
-
-    /// Does it, and takes in what the node tells of that, each before the next. Returns whether that was more than how
-    /// the node stands.
-    fn follow(&mut self, outputs: Vec<JobOutput>) -> bool {
-        let mut is_new = false;
-        for output in outputs {
-            match output {
-                JobOutput::Do(JobAction::Commit(settled)) => {
-                    self.committer.submit(commit_request(settled));
-                }
-                JobOutput::Do(JobAction::Emit(kind)) => self.emit(kind),
-                JobOutput::Do(JobAction::Finish(result)) => self.result = Some(*result),
-                JobOutput::Order(_, order) => {
-                    for told in self.node.obey(order) {
-                        is_new |= told.is_new();
-                        self.take_in_told(told);
-                    }
-                }
-            }
-        }
-        is_new
     }
 
     fn emit(&mut self, kind: EventKind) {
@@ -358,7 +310,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     /// Writes the end down, then tells of it.
     async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
-        self.node.close();
+        self.joined.node.close();
         if let Err(error) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
             result.ended_by.get_or_insert(EndedBy::Commit);
@@ -373,7 +325,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             let _ = remove_tree(&self.job_dir.models());
         }
         // Its last sample, before the job directory may vanish.
-        self.node.end_watch();
+        self.joined.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
         let written = self.claim.end(&result);

@@ -1,7 +1,7 @@
 //! What the planner says, checked, and held back until the objects are here that mini-batches need.
 
 use super::commit::{CommitRequest, Committer};
-use super::machine::{JobMachine, JobMessage};
+use super::machine::{JobMessage, Joined};
 use super::nodes::RunningNode;
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
@@ -61,9 +61,8 @@ impl Intake {
     pub(super) fn take(
         &mut self,
         message: FromPlanner,
-        machine: &JobMachine,
+        joined: &mut Joined<impl RunningNode>,
         committer: &Committer,
-        node: &mut impl RunningNode,
     ) -> Vec<JobMessage> {
         match message {
             FromPlanner::Tables(tables) if !self.has_looked => {
@@ -86,7 +85,7 @@ impl Intake {
                     return vec![JobMessage::Planned(batches)];
                 }
                 for batch in batches {
-                    self.wait_for(batch, machine, node);
+                    self.wait_for(batch, joined);
                 }
                 self.ready()
             }
@@ -117,12 +116,12 @@ impl Intake {
             })
     }
 
-    fn wait_for(&mut self, batch: MiniBatch, machine: &JobMachine, node: &mut impl RunningNode) {
+    fn wait_for(&mut self, batch: MiniBatch, joined: &mut Joined<impl RunningNode>) {
         self.bytes += batch.size();
         let files = batch.reads();
-        let is_wanted = !files.is_empty() && !machine.was_done_before(batch.id);
+        let is_wanted = !files.is_empty() && !joined.job().was_done_before(batch.id);
         if is_wanted {
-            node.want(batch.id, &files);
+            joined.node.want(batch.id, &files);
         }
         self.waiting.push_back((batch, !is_wanted));
     }

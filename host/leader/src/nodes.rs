@@ -2,13 +2,14 @@
 //! implements it; on one machine these are direct calls.
 
 use super::commit::Make;
+use super::machine::Obeys;
 use crate::model::{MiniBatchId, WorkerId};
+use crate::protocol::Told;
 use crate::protocol::node::{Look, Looked, Plan, Prepare, Prepared};
-use crate::protocol::{Order, Told};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 /// A machine that a job is to run on.
 pub trait Node {
@@ -70,8 +71,9 @@ pub trait JobOnNode {
     /// If a model changed since it was looked at, or there is no room for it.
     fn give_models(&self) -> Result<(), Self::Error>;
 
-    /// Begins to run the job: its workers are numbered from `first_worker`, and none has run before if it `is_new`.
-    fn begin(&self, running: &mut Self::Running, first_worker: u32, is_new: bool);
+    /// Begins to run the job at `start`: its workers are numbered from `first_worker`, and none has run before if it
+    /// `is_new`.
+    fn begin(&self, running: &mut Self::Running, start: Instant, first_worker: u32, is_new: bool);
 
     /// Makes an output file that is not of lines.
     fn finisher(&self) -> Arc<Make>;
@@ -79,7 +81,7 @@ pub trait JobOnNode {
 
 /// A machine that runs a job. What it is told and asked is done before the call returns; what it tells is to be taken in
 /// in its order.
-pub trait RunningNode {
+pub trait RunningNode: Obeys {
     /// Why the machine cannot do what it was asked.
     type Error: Error + 'static;
 
@@ -102,15 +104,6 @@ pub trait RunningNode {
     /// The next thing that a worker has said already, if one has.
     fn said_already(&mut self) -> Option<Vec<Told>>;
 
-    /// Does what the leader wants.
-    fn obey(&mut self, order: Order) -> Vec<Told>;
-
-    /// When [`tick`](Self::tick) is due at the latest, by the time since the job began; `None` if nothing is awaited.
-    fn next_deadline(&self) -> Option<Duration>;
-
-    /// Time has passed, and a worker may be late.
-    fn tick(&mut self) -> Vec<Told>;
-
     /// Whether a worker has said something since this was asked last, and all have enough to do while the leader looks
     /// away.
     fn may_pause(&mut self) -> bool;
@@ -118,7 +111,7 @@ pub trait RunningNode {
     /// Whether objects of stores come only when a mini-batch wants them.
     fn comes_on_demand(&self) -> bool;
 
-    /// A mini-batch is to have these files, each of the source with that index. [`Told::Ready`] says when it has.
+    /// A mini-batch is to have these files, each of the source with that index. [`Told::Fetched`] says when it has.
     fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 
     /// These mini-batches need their objects no more.

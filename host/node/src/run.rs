@@ -10,7 +10,9 @@ use super::setup::SetupTemplate;
 use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
-use crate::protocol::{FromPlanner, FromWorker, News, Order, PlanRequest, ToWorker, Told};
+use crate::protocol::{
+    FromPlanner, FromWorker, News, Order, PlanRequest, Standing, ToWorker, Told,
+};
 use crate::store::{Arrival, Objects};
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -84,9 +86,15 @@ impl Running {
 
     /// See [`NodeJob::begin`](super::NodeJob::begin). No process starts early where the machine may be full, or workers
     /// are to have GPUs.
-    pub(super) fn begin(&mut self, template: SetupTemplate, first_worker: u32, is_new: bool) {
+    pub(super) fn begin(
+        &mut self,
+        template: SetupTemplate,
+        start: Instant,
+        first_worker: u32,
+        is_new: bool,
+    ) {
         self.machine.number_from(first_worker);
-        self.start = Instant::now();
+        self.start = start;
         if is_new && !self.wants_gpus && !self.room.is_capped() {
             // What is wrong is told when it is spawned.
             let _ = self.pool.begin(&template.for_worker(WorkerId(0), None, &[]));
@@ -172,7 +180,7 @@ impl Running {
         }
         match arrival {
             Arrival::NoSpace(text) => vec![Told::NoSpace(text)],
-            Arrival::Ready(number, failed) => vec![Told::Arrived, Told::Ready(number, failed)],
+            Arrival::Ready(number, failed) => vec![Told::Arrived, Told::Fetched(number, failed)],
             Arrival::Progress => vec![Told::Arrived],
         }
     }
@@ -224,7 +232,9 @@ impl Running {
 
     fn handle(&mut self, message: NodeMessage, told: Vec<Told>) -> Vec<Told> {
         let outputs = self.machine.handle(message, self.start.elapsed());
-        self.follow_all(outputs, told)
+        let mut told = self.follow_all(outputs, told);
+        told.push(Told::Changed);
+        told
     }
 
     /// Does what was decided, and what is decided of that. An answer is taken in only after all actions of its round are
@@ -237,7 +247,6 @@ impl Running {
             let outputs = self.machine.handle(message, self.start.elapsed());
             self.follow(outputs, &mut told, &mut inbox);
         }
-        told.push(Told::News(News::Standing(self.machine.standing())));
         told
     }
 
@@ -297,6 +306,11 @@ impl Running {
         }
     }
 
+    /// What the workers are at now.
+    pub fn standing(&self) -> Standing {
+        self.machine.standing()
+    }
+
     /// When [`tick`](Self::tick) is due, by the time since the job began here; `None` if nothing is awaited.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.machine.next_deadline()
@@ -313,7 +327,7 @@ impl Running {
         self.objects.come_on_demand()
     }
 
-    /// A mini-batch is to have these files, each of the source with that index. [`Told::Ready`] says when it has.
+    /// A mini-batch is to have these files, each of the source with that index. [`Told::Fetched`] says when it has.
     pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
         let path = |(source, file): &(u32, &str)| {
             let root = self.roots.get(*source as usize);

@@ -53,6 +53,8 @@ impl NodeJob {
             load_timeout: self.spec.task_overhead_timeout,
             gpus: gpus.indices(),
         };
+        // Before the objects go, whose coming it asks for.
+        let request = self.plan_request(plan);
         let sources = &self.staged.sources;
         Ok(Running {
             machine: NodeMachine::new(policy, 0),
@@ -66,7 +68,7 @@ impl NodeJob {
             template: None,
             job_dir: self.job_dir.clone(),
             processor_time: ProcessorTime::default(),
-            request: self.plan_request(plan),
+            request,
             planner: None,
             roots: sources.iter().map(|source| source.root.clone()).collect(),
             tables: None,
@@ -79,10 +81,10 @@ impl NodeJob {
         })
     }
 
-    /// Begins to run the job, whose models are [given](Self::give_models): its workers are numbered from `first_worker`.
+    /// Begins to run the job at `start`, once its models are [given](Self::give_models): its workers are numbered from `first_worker`.
     /// If it `is_new`, the process that workers are forked from starts while the planner looks at the input.
-    pub fn begin(&self, running: &mut Running, first_worker: u32, is_new: bool) {
-        running.begin(SetupTemplate::new(self), first_worker, is_new);
+    pub fn begin(&self, running: &mut Running, start: Instant, first_worker: u32, is_new: bool) {
+        running.begin(SetupTemplate::new(self), start, first_worker, is_new);
     }
 
     /// Does for a worker of a leader that was killed what would have been done at its end.

@@ -57,7 +57,7 @@ pub enum End {
 pub enum News {
     /// What the node's workers are at, after something changed.
     Standing(Standing),
-    /// Something to tell the user.
+    /// Something to tell the user, of a worker.
     Notice(String),
     /// A worker process runs.
     Spawned {
@@ -190,6 +190,8 @@ pub struct Standing {
     pub has_good: bool,
     /// Failures of `init` since one succeeded.
     pub init_failures: u32,
+    /// Whether no worker is started for a while, as the machine has had no room for one.
+    pub is_pausing: bool,
     /// How many orders that grant attempts were obeyed: what else is said here may be older than a grant.
     pub grants: u64,
     /// Whether the node was told that the job ends.
@@ -240,7 +242,9 @@ impl Standing {
 pub enum Told {
     /// Of its workers.
     News(News),
-    /// Something to tell the user.
+    /// What its workers are at has changed: how it [stands](News::Standing) is to be asked.
+    Changed,
+    /// Something to tell the user, which may say why there is no mini-batch.
     Notice(String),
     /// The planner's next words, but for what the node answers itself.
     Planned(FromPlanner),
@@ -248,7 +252,7 @@ pub enum Told {
     Arrived,
     /// The objects that a mini-batch waited for are here, but for some: the place among
     /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads), and why, for people.
-    Ready(u64, Vec<(u32, String)>),
+    Fetched(u64, Vec<(u32, String)>),
     /// The disk has no room for what mini-batches need.
     NoSpace(String),
     /// How busy the job's GPUs are, in percent.
@@ -259,11 +263,4 @@ pub enum Told {
     WorkerDone(WorkerId),
     /// A worker is gone: nothing more comes from it.
     WorkerGone(WorkerId),
-}
-
-impl Told {
-    /// Whether it says more than how the node stands.
-    pub fn is_new(&self) -> bool {
-        !matches!(self, Self::News(News::Standing(_)))
-    }
 }

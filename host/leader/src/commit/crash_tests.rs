@@ -216,7 +216,7 @@ fn a_killed_process_is_recovered_from() {
     }
     for at in ["files-synced", "journaled:2", "rows-appended:3:cut", "*:30:cut", "finished"] {
         let mut world = World::new(layout, on_conflict);
-        let name = "engine::commit::committer::crash_tests::a_killed_process_is_recovered_from";
+        let name = "commit::committer::crash_tests::a_killed_process_is_recovered_from";
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
             .env(CHILD, world.target.places.job_dir().root())

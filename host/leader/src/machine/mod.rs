@@ -1,13 +1,14 @@
 //! The engine's decisions, as pure state machines: messages and the time go in, actions come out. No I/O, clock or
 //! thread in here, so that all of it can be simulated.
 //!
-//! [`JobMachine`](job::JobMachine) decides for the job: retries, thresholds, the rules for failures of `init`, commits,
-//! cancellation, the end. `NodeMachine` decides for the workers of one machine: which gets an attempt,
-//! time-outs, kills, GPU leases. They speak by [`Order`](crate::protocol::Order) and [`News`](crate::protocol::News).
-//! In tests `Machine` is both, joined by direct calls. Imports `model`, `event` and `protocol`'s data; only the driver
-//! may import it.
+//! [`JobMachine`] decides for the job: retries, thresholds, the rules for failures of `init`, commits, cancellation, the
+//! end. The node's machine, in the crate `node`, decides for the workers of one machine: which gets an attempt, time-outs,
+//! kills, GPU leases. They speak by [`Order`](crate::protocol::Order) and [`News`](crate::protocol::News). [`Joined`] joins
+//! a job's machine to its only node, by direct calls; in tests `Machine` is both machines, joined so. Only the driver may
+//! import this.
 
 pub mod job;
+mod joined;
 #[cfg(test)]
 mod one;
 mod policy;
@@ -19,6 +20,7 @@ mod tests;
 mod types;
 
 pub use job::{JobAction, JobMachine, JobMessage, JobOutput, Settled};
+pub use joined::{Joined, Obeys, Outcome};
 #[cfg(test)]
 use one::Machine;
 pub use policy::Policy;

@@ -1,24 +1,72 @@
-//! A job on one machine: its own machine and that of its only node, joined by direct calls.
+//! A job on one machine, for tests: its machine joined to that of its node, as the driver joins it to one that runs.
 
-use super::job::{JobMachine, JobMessage, JobOutput};
+use super::job::JobMachine;
+use super::joined::{Joined, Obeys, Outcome};
 use super::types::Addressed;
 use super::{Action, Message, Policy};
-use crate::model::{NodeId, Restored, Source, WorkerId};
-use crate::protocol::News;
+use crate::model::{Restored, Source, WorkerId};
+use crate::protocol::{Order, Standing, Told};
 use jiff::Timestamp;
 use sandmill_node::machine::{NodeMachine, NodeMessage, NodeOutput};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
-/// The only node.
-const HERE: NodeId = NodeId(0);
+/// All that was to be done, in order.
+type Actions = Rc<RefCell<Vec<Action>>>;
+
+/// A node of which only its machine is real.
+#[derive(Debug)]
+struct PureNode {
+    machine: NodeMachine,
+    now: Duration,
+    actions: Actions,
+}
+
+impl PureNode {
+    fn handle(&mut self, message: NodeMessage) -> Vec<Told> {
+        let outputs = self.machine.handle(message, self.now);
+        let mut told = self.follow(outputs);
+        told.push(Told::Changed);
+        told
+    }
+
+    fn follow(&mut self, outputs: Vec<NodeOutput>) -> Vec<Told> {
+        let mut told = Vec::new();
+        for output in outputs {
+            match output {
+                NodeOutput::Do(action) => self.actions.borrow_mut().push(action.into()),
+                NodeOutput::Tell(news) => told.push(Told::News(news)),
+            }
+        }
+        told
+    }
+}
+
+impl Obeys for PureNode {
+    fn obey(&mut self, order: Order) -> Vec<Told> {
+        let outputs = self.machine.obey(order, self.now);
+        self.follow(outputs)
+    }
+
+    fn tick(&mut self) -> Vec<Told> {
+        self.handle(NodeMessage::Tick)
+    }
+
+    fn standing(&self) -> Standing {
+        self.machine.standing()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.machine.next_deadline()
+    }
+}
 
 /// The state of a job on one machine.
 #[derive(Debug)]
 pub(super) struct Machine {
-    job: JobMachine,
-    node: NodeMachine,
-    now: Duration,
-    actions: Vec<Action>,
+    joined: Joined<PureNode>,
+    actions: Actions,
 }
 
 impl Machine {
@@ -31,105 +79,59 @@ impl Machine {
         began: Timestamp,
         restored: Restored,
     ) -> Self {
-        let node = NodeMachine::new(policy.of_node(), restored.next_worker);
-        let mut job = JobMachine::new(policy, sources, began, restored);
-        job.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
-        Self { job, node, now: Duration::ZERO, actions: Vec::new() }
+        let actions = Actions::default();
+        let machine = NodeMachine::new(policy.of_node(), restored.next_worker);
+        let node = PureNode { machine, now: Duration::ZERO, actions: actions.clone() };
+        let job = JobMachine::new(policy, sources, began, restored);
+        Self { joined: Joined::new(job, node), actions }
     }
 
     /// Takes in what happened; returns what to do, in order. `now` never goes back.
     pub(super) fn handle(&mut self, message: Message, now: Duration) -> Vec<Action> {
-        self.now = now;
-        if self.job.is_finished() {
+        if self.joined.job().is_finished() {
             return Vec::new();
         }
+        self.joined.node.now = now;
+        let actions = self.actions.clone();
+        let mut out = |outcome: Outcome| match outcome {
+            Outcome::Do(action) => actions.borrow_mut().push(action.into()),
+            Outcome::Told(told) => unreachable!("a pure node tells news only: {told:?}"),
+        };
         match Addressed::from(message) {
-            Addressed::Job(message) => self.tell_job(message),
-            Addressed::Node(message) => self.tell_node(message),
-            Addressed::Both => {
-                self.tell_job(JobMessage::Tick);
-                self.tell_node(NodeMessage::Tick);
+            Addressed::Job(message) => self.joined.tell(message, now, &mut out),
+            Addressed::Node(message) => {
+                let told = self.joined.node.handle(message);
+                self.joined.hear(told, now, &mut out);
             }
+            Addressed::Both => self.joined.tick(now, &mut out),
         }
-        loop {
-            let outputs = self.job.decide();
-            let wants_answers = outputs.iter().any(JobOutput::wants_answer);
-            self.follow(outputs);
-            if !wants_answers {
-                return std::mem::take(&mut self.actions);
-            }
-        }
-    }
-
-    fn tell_job(&mut self, message: JobMessage) {
-        let outputs = self.job.take_in(message, self.now);
-        self.follow(outputs);
-    }
-
-    fn tell_node(&mut self, message: NodeMessage) {
-        let outputs = self.node.handle(message, self.now);
-        self.report(outputs);
-    }
-
-    /// Has the job's outputs done, and those of the node's answers, each before the next.
-    fn follow(&mut self, outputs: Vec<JobOutput>) {
-        for output in outputs {
-            match output {
-                JobOutput::Do(action) => self.actions.push(action.into()),
-                JobOutput::Order(_, order) => {
-                    let answers = self.node.obey(order, self.now);
-                    self.report(answers);
-                }
-            }
-        }
-    }
-
-    fn report(&mut self, outputs: Vec<NodeOutput>) {
-        for output in outputs {
-            match output {
-                NodeOutput::Do(action) => self.actions.push(action.into()),
-                NodeOutput::Tell(news) => self.tell_job(JobMessage::Node(HERE, news)),
-            }
-        }
-        let standing = News::Standing(self.node.standing());
-        self.tell_job(JobMessage::Node(HERE, standing));
+        self.actions.take()
     }
 
     /// The job's own machine.
-    #[cfg(test)]
     pub(super) fn job(&self) -> &JobMachine {
-        &self.job
-    }
-
-    /// Takes the room of actions that are done back, for the next ones.
-    pub(super) fn reuse(&mut self, done: Vec<Action>) {
-        self.actions = done;
-        self.actions.clear();
+        self.joined.job()
     }
 
     /// When [`Message::Tick`] is due at the latest, if nothing else happens. Always known
     /// while the job is not over.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        let of_job = self.job.next_deadline();
-        let of_node = self.node.next_deadline().filter(|_| !self.job.is_finished());
-        of_job.into_iter().chain(of_node).min()
+        self.joined.next_deadline()
     }
 
-    /// Whether more of the plan is welcome. Holds memory flat however large the input.
+    /// See [`JobMachine::wants_plan`].
     pub(super) fn wants_plan(&self) -> bool {
-        self.job.wants_plan()
+        self.job().wants_plan()
     }
 
-    /// Whether the committer should write at once what it has gathered: nothing else is awaited, or it
-    /// decides whether the job goes on.
+    /// See [`JobMachine::wants_commits`].
     pub(super) fn wants_commits(&self) -> bool {
-        self.job.wants_commits()
+        self.job().wants_commits()
     }
 
-    /// Whether the leader may look away for [`PAUSE`](crate::protocol::NodePolicy::PAUSE): no worker runs out of work
-    /// meanwhile, and none is likely to wait for its word.
+    /// Whether the leader may look away: no worker runs out of work meanwhile, and none is likely to wait for its word.
     pub(super) fn may_pause(&self) -> bool {
-        self.job.is_smooth() && self.node.is_supplied()
+        self.job().is_smooth() && self.joined.node.machine.is_supplied()
     }
 
     /// The workers whose guest is at something that has a time-out, with how long it has been.
@@ -137,6 +139,6 @@ impl Machine {
         &self,
         now: Duration,
     ) -> impl Iterator<Item = (WorkerId, Duration)> {
-        self.node.inside_guests(now)
+        self.joined.node.machine.inside_guests(now)
     }
 }

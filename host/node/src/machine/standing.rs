@@ -10,6 +10,7 @@ impl NodeMachine {
         let mut standing = Standing {
             has_good: self.workers.values().any(|worker| worker.good && !worker.is_doomed()),
             init_failures: self.init_failures_in_a_row,
+            is_pausing: self.is_pausing(),
             ahead: self.ahead(),
             grants: self.grants,
             is_ending: self.is_ending,

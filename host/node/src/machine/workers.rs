@@ -9,11 +9,7 @@ impl NodeMachine {
     /// Starts workers until there are as many as wanted. Fewer live only for a reason: the job ends, `init` keeps
     /// failing (I1), or the machine has no room for another process.
     pub(super) fn spawn_wanted(&mut self, wanted: u32) {
-        let is_over = |at: &mut std::time::Duration| self.now >= *at;
-        self.spawn_again_at.take_if(is_over);
-        self.room_again_at.take_if(is_over);
-        let pauses = self.spawn_again_at.is_some() || self.room_again_at.is_some();
-        if self.is_ending || pauses {
+        if self.is_ending || self.is_pausing() {
             return;
         }
         // A killed worker that has a GPU keeps its place until it is gone: the next one is to have
@@ -27,6 +23,12 @@ impl NodeMachine {
         for _ in 0..missing.saturating_sub(awaited).min(self.starts_left()) {
             self.spawn();
         }
+    }
+
+    /// Whether the machine has had no room for a worker a moment ago.
+    pub(super) fn is_pausing(&self) -> bool {
+        let pauses = [self.spawn_again_at, self.room_again_at];
+        pauses.into_iter().flatten().any(|until| self.now < until)
     }
 
     fn spawn(&mut self) {
@@ -167,7 +169,10 @@ impl NodeMachine {
         for (id, activity) in self.activities() {
             match activity {
                 Activity::Idle => self.shut_down(id),
-                Activity::Starting(_) | Activity::Loading(_) => self.kill(id),
+                Activity::Starting(_) | Activity::Loading(_) => {
+                    self.kill(id);
+                    self.give_back_of(id);
+                }
                 // The running mini-batch may end; the next one is left undone.
                 Activity::Running(_) => {
                     if let Some(worker) = self.workers.get_mut(&id) {

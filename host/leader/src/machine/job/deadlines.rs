@@ -25,7 +25,7 @@ impl JobMachine {
             return None;
         }
         let has_live = self.nodes.values().any(|node| node.standing.live() > 0);
-        let kill = self.ending.as_ref().filter(|_| has_live).map(|ending| ending.kill_at);
+        let kill = self.ending.as_ref().filter(|_| has_live).and_then(|ending| ending.kill_at);
         self.stuck_at()
             .into_iter()
             .chain(kill)
@@ -70,7 +70,9 @@ impl JobMachine {
         } else if past(self.first_task_deadline()) {
             self.end_without_task();
         }
-        if self.ending.as_ref().is_some_and(|ending| now >= ending.kill_at) {
+        let kill_at = self.ending.as_mut().map(|ending| &mut ending.kill_at);
+        // Once: nodes have time-outs of their own for what does not end then.
+        if kill_at.is_some_and(|at| at.take_if(|at| now >= *at).is_some()) {
             self.order_end(End::AtOnce);
         }
         self.ticked = true;

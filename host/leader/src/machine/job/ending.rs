@@ -37,7 +37,7 @@ impl JobMachine {
         // From here the writing of results has its full time (see `progress_deadline`).
         self.progressed();
         self.emit(EventKind::WindingDown { reason: reason.clone() });
-        let kill_at = self.now + Policy::CANCEL_GRACE;
+        let kill_at = Some(self.now + Policy::CANCEL_GRACE);
         self.ending = Some(Ending { status, by: Some(by), reason, kill_at });
     }
 
@@ -99,7 +99,8 @@ impl JobMachine {
             (JobStatus::Completed, None, String::new())
         };
         // Later than each worker's own deadline for `shutdown`, so that the slow one is named.
-        let kill_at = self.now.saturating_add(self.policy.run_timeout + Policy::CANCEL_GRACE);
+        let patience = self.policy.run_timeout + Policy::CANCEL_GRACE;
+        let kill_at = Some(self.now.saturating_add(patience));
         self.ending = Some(Ending { status, by, reason, kill_at });
         self.order_end(End::Done);
     }

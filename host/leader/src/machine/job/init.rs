@@ -1,5 +1,5 @@
-//! Failures of `init` over all nodes (prs-semantics I1, I2). What counts as one is said at the node's part (see
-//! `node::init`).
+//! Failures of `init` over all nodes (prs-semantics I1, I2). What counts as one is said at the node's part (in the
+//! crate `node`).
 
 use super::JobMachine;
 use super::node::Node;

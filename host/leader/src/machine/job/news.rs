@@ -25,7 +25,8 @@ impl JobMachine {
             News::Ready { worker, start, init } => self.on_ready(worker, start, init),
             News::InitFailed { worker, failure } => self.on_init_failed(worker, failure),
             News::Started { worker, id: batch, attempt } => {
-                if let Some(granted) = self.granted.get_mut(&batch) {
+                let granted = self.granted.get_mut(&batch);
+                if let Some(granted) = granted.filter(|granted| granted.node == id) {
                     granted.runs_on = Some(worker);
                 }
                 self.on_started(worker, batch, attempt);

@@ -19,13 +19,13 @@ impl JobMachine {
     /// That a node is lost is no fault of what it was at, which is granted anew and has not used up a try; but for a
     /// mini-batch that is lost with one node after the other.
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
-        if self.nodes.remove(&node).is_none() {
-            return;
-        }
-        let mut lost: Vec<MiniBatchId> = self.granted_to(node);
+        let Some(lost) = self.nodes.remove(&node) else { return };
+        // What was being closed there has to be closed elsewhere.
+        self.closed &= lost.standing.closing == 0;
+        let mut granted: Vec<MiniBatchId> = self.granted_to(node);
         // As they come back from a worker: the last first, so that the first stands at the front.
-        lost.sort_unstable();
-        for id in lost.into_iter().rev() {
+        granted.sort_unstable();
+        for id in granted.into_iter().rev() {
             let Some(mut granted) = self.granted.remove(&id) else { continue };
             granted.pending.losses += u32::from(granted.runs_on.is_some());
             match granted.runs_on {
@@ -70,17 +70,18 @@ impl JobMachine {
         }
         self.tell_past_init();
         let work = (self.queue.len() + self.granted.len()).min(self.workers() as usize) as u32;
-        let mut left = work.max(u32::from(self.lacks_closer()));
+        let live: u32 = self.nodes.values().map(|node| node.standing.live()).sum();
+        let mut missing = work.max(u32::from(self.lacks_closer())).saturating_sub(live);
         let mut wants = Vec::new();
-        for (id, node) in &self.nodes {
-            if self.is_hopeless(node) {
-                left = left.saturating_sub(node.standing.live());
-                continue;
-            }
-            let wanted = left.min(self.policy.workers);
-            left -= wanted;
-            if wanted > node.standing.live() {
-                wants.push((*id, wanted));
+        // First those that have room, for all that is known.
+        let (pausing, open): (Vec<_>, Vec<_>) =
+            self.nodes.iter().partition(|(_, node)| node.standing.is_pausing);
+        for (id, node) in open.into_iter().chain(pausing) {
+            let live = node.standing.live();
+            let more = missing.min(self.policy.workers.saturating_sub(live));
+            if more > 0 && !self.is_hopeless(node) {
+                missing -= more;
+                wants.push((*id, live + more));
             }
         }
         for (id, wanted) in wants {

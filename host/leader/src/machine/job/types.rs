@@ -37,7 +37,7 @@ pub enum JobMessage {
         /// Without waiting for running mini-batches.
         at_once: bool,
     },
-    /// A node takes part from now on.
+    /// A node takes part from now on. One that was lost and comes back has another number.
     NodeJoined(NodeId),
     /// A node is gone, and nothing that it still says counts. What it had is granted anew.
     NodeLost(NodeId),
@@ -101,6 +101,6 @@ pub(super) struct Ending {
     pub(super) status: JobStatus,
     pub(super) by: Option<EndedBy>,
     pub(super) reason: String,
-    /// When workers that still run are killed.
-    pub(super) kill_at: Duration,
+    /// When workers that still run are killed; `None` once that is ordered.
+    pub(super) kill_at: Option<Duration>,
 }

@@ -209,7 +209,6 @@ impl World {
             let (is_late, late) = (self.is_late(&message), self.late);
             let mut actions = self.machine.handle(message, self.now);
             inbox.extend(actions.drain(..).filter_map(|action| self.act(action)));
-            self.machine.reuse(actions);
             assert!(!is_late || self.late > late, "a late result is not told");
             ticked &= inbox.is_empty();
         }

@@ -30,7 +30,7 @@ fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
     assert!(matches!(actions.as_slice(), [Action::Emit(EventKind::WindingDown { .. })]));
     let actions = machine.handle(report(0, 1, 2, segment()), secs(3));
     // It holds a second one that must not run: killed, not asked to end.
-    assert!(matches!(actions.as_slice(), [Action::Commit(_), Action::Kill(W0)]), "{actions:#?}");
+    assert!(matches!(actions.as_slice(), [Action::Kill(W0), Action::Commit(_)]), "{actions:#?}");
     machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(3));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
     assert_eq!(result(&actions).status, JobStatus::Cancelled);

@@ -3,6 +3,7 @@
 mod attempts;
 mod ending;
 mod init;
+mod joined;
 mod leases;
 mod limits;
 mod nodes;

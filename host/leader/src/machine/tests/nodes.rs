@@ -184,3 +184,41 @@ fn one_node_starts_the_worker_that_closes() {
         outputs.iter().filter(|output| matches!(output, JobOutput::Order(_, Order::Want(1))));
     assert_eq!(wants.count(), 1, "{outputs:#?}");
 }
+
+/// One that has no room just now is passed over.
+#[test]
+fn a_node_without_room_is_not_waited_for() {
+    let mut job = on_two_nodes(policy(), 1);
+    let pausing = Standing { is_pausing: true, ..Standing::default() };
+    let outputs = stands(&mut job, A, pausing);
+    let wants = |outputs: &[JobOutput]| -> Vec<(NodeId, u32)> {
+        let pick = |output: &JobOutput| match output {
+            JobOutput::Order(node, Order::Want(workers)) => Some((*node, *workers)),
+            _ => None,
+        };
+        outputs.iter().filter_map(pick).collect()
+    };
+    assert_eq!(wants(&outputs), [(B, 1)]);
+    // B has one, which is enough.
+    let starting = Standing { starting: 1, ..Standing::default() };
+    assert_eq!(wants(&stands(&mut job, B, starting)), []);
+    assert_eq!(wants(&stands(&mut job, A, Standing::default())), []);
+}
+
+/// The files that `shutdown` makes are made again elsewhere.
+#[test]
+fn a_node_that_is_lost_while_it_closes_has_closed_nothing() {
+    let mut job = on_two_nodes(policy(), 1);
+    stands(&mut job, A, idle(0));
+    starts(&mut job, A, 0);
+    let Message::Finished(worker, report) = report(0, 1, 2, segment()) else { unreachable!() };
+    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    tell(&mut job, JobMessage::Node(A, news), 2);
+    stands(&mut job, A, idle(1));
+    tell(&mut job, JobMessage::Node(A, News::Closing), 2);
+    stands(&mut job, A, Standing { closing: 1, grants: 1, ..Standing::default() });
+    tell(&mut job, JobMessage::NodeLost(A), 3);
+    let outputs = tell(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
+    let is_want = |output: &JobOutput| matches!(output, JobOutput::Order(B, Order::Want(1)));
+    assert!(outputs.iter().any(is_want), "{outputs:#?}");
+}

@@ -1,0 +1,87 @@
+//! A job's machine joined to a node whose answers to orders come at once.
+
+use super::super::job::{JobAction, JobMachine, JobMessage};
+use super::super::joined::{Joined, Obeys, Outcome};
+use super::*;
+use crate::model::EndedBy;
+use crate::protocol::{End, News, Order, Standing, Told};
+
+/// A node that cannot start any worker.
+#[derive(Debug, Default)]
+struct Unable {
+    standing: Standing,
+    deadline: Option<Duration>,
+    ended: Vec<End>,
+}
+
+impl Obeys for Unable {
+    fn obey(&mut self, order: Order) -> Vec<Told> {
+        match order {
+            Order::Want(_) => {
+                let (worker, reason) = (W0, "no memory".to_owned());
+                vec![Told::News(News::SpawnFailed { worker, reason, is_alone: true })]
+            }
+            Order::End(end) => {
+                self.ended.push(end);
+                self.standing.is_ending = true;
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn tick(&mut self) -> Vec<Told> {
+        Vec::new()
+    }
+
+    fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+}
+
+fn joined(node: Unable) -> Joined<Unable> {
+    let restored = Restored::default();
+    Joined::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
+}
+
+/// The answer to an order that an answer led to is newer than what was told with that.
+#[test]
+fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
+    let mut job = joined(Unable::default());
+    let mut ended_by = None;
+    job.tell(JobMessage::Planned(batches(1)), secs(0), &mut |outcome| {
+        if let Outcome::Do(JobAction::Finish(result)) = outcome {
+            ended_by = result.ended_by;
+        }
+    });
+    assert_eq!(ended_by, Some(EndedBy::Spawn));
+    assert_eq!(job.node.ended, [End::AtOnce]);
+    assert_eq!(job.next_deadline(), None);
+}
+
+/// A job that winds down awaits nothing itself, while a killed worker does not end.
+#[test]
+fn the_deadline_of_a_node_counts_while_its_job_ends() {
+    let standing = Standing { doomed: 1, ..Standing::default() };
+    let mut job = joined(Unable { standing, deadline: Some(secs(31)), ended: Vec::new() });
+    job.hear(vec![Told::Changed], secs(1), &mut |_| {});
+    let cancel = JobMessage::Cancel { reason: "asked".to_owned(), at_once: true };
+    job.tell(cancel, secs(1), &mut |_| {});
+    assert_eq!(job.next_deadline(), Some(secs(31)));
+}
+
+/// What the planner says of tables decides nothing.
+#[test]
+fn nothing_is_decided_on_words_that_are_for_others() {
+    let mut job = joined(Unable::default());
+    job.tell(JobMessage::PlanFinished, secs(0), &mut |_| {});
+    let mut others = 0;
+    job.hear(vec![Told::GpuUse(3)], secs(1), &mut |outcome| {
+        others += usize::from(matches!(outcome, Outcome::Told(Told::GpuUse(3))));
+    });
+    assert_eq!(others, 1);
+}
