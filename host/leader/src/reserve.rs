@@ -1,5 +1,5 @@
 //! Room on the disk that is set aside while a job runs: where the disk is full, that is what the job's end is
-//! written with: how it stands, then its last lines in the log tree, for which [`crate::report`] gives back all
+//! written with: how it stands, then its last lines in the log tree, for which the crate `report` gives back all
 //! that is left.
 
 use crate::opening::make_private;

@@ -98,7 +98,7 @@ impl Pool {
     }
 
     /// Has the end of each worker with a GPU wait some seconds until the GPU's memory is back; see
-    /// [`PoolEvent::GpuFree`](super::PoolEvent::GpuFree). None where nobody tells.
+    /// [`PoolEvent::GpuFree`]. None where nobody tells.
     pub fn watch_gpus(&mut self, memory: Option<MemoryWatch>) {
         self.gpus = memory;
     }
