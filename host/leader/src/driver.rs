@@ -18,6 +18,7 @@ use crate::files::remove_tree;
 use crate::model::{ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState};
 use crate::protocol::{NodePolicy, Told};
 use jiff::Timestamp;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -217,42 +218,51 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.with_outcomes(|joined, now, out| joined.tell(message, now, out));
     }
 
-    /// Does what comes of it.
+    /// Does what comes of it, in the order in which it came.
     fn with_outcomes(
         &mut self,
         take_in: impl FnOnce(&mut Joined<R>, Duration, &mut dyn FnMut(Outcome)),
     ) {
-        let mut outcomes = Vec::new();
-        take_in(&mut self.joined, self.start.elapsed(), &mut |outcome| outcomes.push(outcome));
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Do(JobAction::Commit(settled)) => {
-                    self.committer.submit(commit_request(settled));
+        let mut outcomes = VecDeque::new();
+        take_in(&mut self.joined, self.start.elapsed(), &mut |outcome| outcomes.push_back(outcome));
+        while let Some(outcome) = outcomes.pop_front() {
+            let messages = match outcome {
+                Outcome::Do(action) => {
+                    self.act(action);
+                    continue;
                 }
-                Outcome::Do(JobAction::Emit(kind)) => self.emit(kind),
-                Outcome::Do(JobAction::Finish(result)) => self.result = Some(*result),
                 Outcome::Told(told) => self.act_on(told),
+            };
+            for message in messages {
+                let now = self.start.elapsed();
+                self.joined.tell(message, now, &mut |outcome| outcomes.push_back(outcome));
             }
         }
     }
 
-    /// What is no affair of the job's machine as the node tells it.
-    fn act_on(&mut self, told: Told) {
+    fn act(&mut self, action: JobAction) {
+        match action {
+            JobAction::Commit(settled) => self.committer.submit(commit_request(settled)),
+            JobAction::Emit(kind) => self.emit(kind),
+            JobAction::Finish(result) => self.result = Some(*result),
+        }
+    }
+
+    /// What is no affair of the job's machine as the node tells it. Returns what that must know.
+    fn act_on(&mut self, told: Told) -> Vec<JobMessage> {
         match told {
             Told::Planned(said) => {
-                let messages = self.intake.take(said, &mut self.joined, &self.committer);
-                messages.into_iter().for_each(|message| self.tell(message));
+                return self.intake.take(said, &mut self.joined, &self.committer);
             }
-            Told::Fetched(number, failed) => {
-                let messages = self.intake.arrived(number, failed);
-                messages.into_iter().for_each(|message| self.tell(message));
-            }
+            Told::Fetched(number, failed) => return self.intake.arrived(number, failed),
             Told::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
             Told::Wall(wall) => self.note_wall(wall),
             Told::WorkerDone(worker) => self.committer.submit(CommitRequest::WorkerDone(worker)),
             Told::WorkerGone(worker) => self.committer.submit(CommitRequest::WorkerGone(worker)),
+            // These are all the machine's.
             Told::News(_) | Told::Changed | Told::Notice(_) | Told::Arrived | Told::NoSpace(_) => {}
         }
+        Vec::new()
     }
 
     /// All workers of a job have the same wall: what is missing is told once. That there are no cgroups

@@ -1,5 +1,5 @@
-//! The leader: a pure state machine (`machine`) and the driver that joins it to the world.
-//! Imports everything below, never `report` or `cli`.
+//! The leader of a job: a pure state machine (`machine`) and the driver that joins it to the world. It knows no machine
+//! that runs jobs but by what `nodes` asks of one, and looks into nothing that a guest or an input file contains.
 //!
 //! `prepare` makes a job ready to run, and asks the machine that it is to run on (`nodes`) for what it needs there; `claim`
 //! decides who owns a job directory (`reserve` is room for its end) and `taking_up` what becomes of a job that was run

@@ -1,4 +1,4 @@
-//! From a prepared job to its running parts: planner, pool, journal, committer.
+//! From a prepared job to its running parts: the node, the journal, the committer.
 
 use super::EngineError;
 use super::commit::{

@@ -1,5 +1,5 @@
-//! What looks at this machine for a job, and holds what belongs to the job here. Imports everything below, never
-//! `engine`, `report` or `cli`.
+//! One machine that runs a job: looks at itself for the job, holds what belongs to the job here, and runs its workers.
+//! It knows no leader but by the words of `wire`.
 //!
 //! `prepare` finds and checks all that a job needs, and makes a `job` of it, which `start` makes run; `look` tells what
 //! the inputs are today. The leader asks for these in the words of `protocol::node`.

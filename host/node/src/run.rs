@@ -111,7 +111,6 @@ impl Running {
             Some(event) = self.workers.recv() => self.on_pool_event(event),
             arrival = self.objects.arrival() => self.on_arrival(arrival),
             Some(said) = next_of(&mut self.planner), if wants_plan => self.on_planner(said),
-            else => std::future::pending().await,
         }
     }
 

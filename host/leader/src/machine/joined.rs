@@ -33,7 +33,7 @@ pub enum Outcome {
     Told(Told),
 }
 
-/// Both. Every method is given the time since the job began, which never goes back, and what takes outcomes.
+/// Both. What is taken in comes with the time since the job began, which never goes back, and with what takes outcomes.
 #[derive(Debug)]
 pub struct Joined<N> {
     job: JobMachine,
@@ -42,7 +42,7 @@ pub struct Joined<N> {
 }
 
 impl<N: Obeys> Joined<N> {
-    /// Both before their first message.
+    /// Both before their first message. That its node takes part leads to nothing yet.
     pub fn new(mut job: JobMachine, node: N) -> Self {
         job.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
         Self { job, node }
@@ -115,7 +115,8 @@ impl<N: Obeys> Joined<N> {
                 JobOutput::Order(_, order) => {
                     let told = self.node.obey(order);
                     has_learned |= self.take_in_told(told, now, out);
-                    self.take_in_standing(now, out);
+                    let standing = self.standing();
+                    self.take_in(standing, now, out);
                 }
             }
         }
@@ -137,10 +138,7 @@ impl<N: Obeys> Joined<N> {
                 Told::Arrived => Some(JobMessage::Arrived),
                 Told::NoSpace(text) => Some(JobMessage::NoSpace(text)),
                 // As it stands now: what was told before may have led to an order.
-                Told::Changed => {
-                    let standing = News::Standing(self.node.standing());
-                    Some(JobMessage::Node(HERE, standing))
-                }
+                Told::Changed => Some(self.standing()),
                 told => {
                     out(Outcome::Told(told));
                     None
@@ -154,8 +152,7 @@ impl<N: Obeys> Joined<N> {
         has_learned
     }
 
-    fn take_in_standing(&mut self, now: Duration, out: &mut dyn FnMut(Outcome)) {
-        let standing = News::Standing(self.node.standing());
-        self.take_in(JobMessage::Node(HERE, standing), now, out);
+    fn standing(&self) -> JobMessage {
+        JobMessage::Node(HERE, News::Standing(self.node.standing()))
     }
 }

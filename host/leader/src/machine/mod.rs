@@ -1,11 +1,10 @@
-//! The engine's decisions, as pure state machines: messages and the time go in, actions come out. No I/O, clock or
+//! The leader's decisions, as a pure state machine: messages and the time go in, actions come out. No I/O, clock or
 //! thread in here, so that all of it can be simulated.
 //!
 //! [`JobMachine`] decides for the job: retries, thresholds, the rules for failures of `init`, commits, cancellation, the
 //! end. The node's machine, in the crate `node`, decides for the workers of one machine: which gets an attempt, time-outs,
 //! kills, GPU leases. They speak by [`Order`](crate::protocol::Order) and [`News`](crate::protocol::News). [`Joined`] joins
-//! a job's machine to its only node, by direct calls; in tests `Machine` is both machines, joined so. Only the driver may
-//! import this.
+//! a job's machine to its only node, by direct calls; in tests `Machine` is both machines, joined so.
 
 pub mod job;
 mod joined;

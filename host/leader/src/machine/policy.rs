@@ -25,7 +25,7 @@ pub struct Policy {
     pub first_task_timeout: Duration,
     /// The longest that nothing may move (A2).
     pub progress_timeout: Duration,
-    /// The indices of the GPUs to lease to workers, the lowest first (G1, G2).
+    /// The indices of the GPUs that a node in a test leases to workers. A real one knows its own.
     pub gpus: Vec<u32>,
     /// Whether rows are written: then a job in which no item succeeded has failed (W10).
     pub output_action: OutputAction,
