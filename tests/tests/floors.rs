@@ -77,7 +77,7 @@ const NOT_THE_LEADERS: [&str; 12] = [
 #[test]
 fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["tree", "--locked", "--offline", "--package", "sandmill-leader"]);
+    cargo.args(["tree", "--locked", "--package", "sandmill-leader"]);
     cargo.args(["--edges", "normal,build", "--prefix", "none"]).current_dir(root());
     let output = cargo.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
