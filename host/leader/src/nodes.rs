@@ -79,7 +79,7 @@ pub trait JobOnNode {
     fn finisher(&self) -> Arc<Make>;
 }
 
-/// A machine that runs a job. What it is told and asked is done before the call returns; what it tells is to be taken in
+/// A machine that runs a job. Each call does what it asks before it returns; what the machine tells is to be taken in
 /// in its order.
 pub trait RunningNode: Obeys {
     /// Why the machine cannot do what it was asked.

@@ -52,13 +52,17 @@ impl Looks {
                 self.release(index, self.files.len(), objects);
             }
             if index == self.files.len() {
-                let root = self.roots.get(source as usize);
-                let path = root.map_or_else(|| PathBuf::from(&file), |root| root.join(&file));
-                let number = objects.want_one(path);
+                let number = objects.want_one(self.path(source, &file));
                 self.files.push_back(Look { number, source, file, answer: None });
             }
         }
         self.files.front()?.answer.clone()
+    }
+
+    /// Where a file of a source lies.
+    pub(super) fn path(&self, source: u32, file: &str) -> PathBuf {
+        let root = self.roots.get(source as usize);
+        root.map_or_else(|| PathBuf::from(file), |root| root.join(file))
     }
 
     /// Something has come. Returns the answer for the planner, if it has waited for that.

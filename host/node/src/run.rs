@@ -15,7 +15,6 @@ use crate::protocol::{
 };
 use crate::store::{Arrival, Objects};
 use std::collections::{HashSet, VecDeque};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -44,8 +43,6 @@ pub struct Running {
     pub(super) request: PlanRequest,
     /// What the planner says; `None` until it is started.
     pub(super) planner: Option<mpsc::Receiver<FromPlanner>>,
-    /// The folders of the inputs.
-    pub(super) roots: Vec<PathBuf>,
     /// How to read the tables; `None` until the planner has looked.
     pub(super) tables: Option<Vec<TableFormat>>,
     /// What the inputs are made of.
@@ -328,10 +325,7 @@ impl Running {
 
     /// A mini-batch is to have these files, each of the source with that index. [`Told::Fetched`] says when it has.
     pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
-        let path = |(source, file): &(u32, &str)| {
-            let root = self.roots.get(*source as usize);
-            root.map_or_else(|| PathBuf::from(file), |root| root.join(file))
-        };
+        let path = |(source, file): &(u32, &str)| self.looks.path(*source, file);
         self.objects.want(id.0, files.iter().map(path).collect());
     }
 

@@ -55,7 +55,7 @@ impl NodeJob {
         };
         // Before the objects go, whose coming it asks for.
         let request = self.plan_request(plan);
-        let sources = &self.staged.sources;
+        let looks = Looks::new(&self.staged.sources);
         Ok(Running {
             machine: NodeMachine::new(policy, 0),
             pool,
@@ -70,9 +70,8 @@ impl NodeJob {
             processor_time: ProcessorTime::default(),
             request,
             planner: None,
-            roots: sources.iter().map(|source| source.root.clone()).collect(),
             tables: None,
-            looks: Looks::new(sources),
+            looks,
             objects: std::mem::take(&mut self.staged.objects),
             watched,
             monitor: None,

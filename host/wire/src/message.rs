@@ -52,7 +52,12 @@ impl Assignment {
     /// [`ToWorker::RunFirst`] or [`ToWorker::GoOn`]: the leader may want the next attempt to begin
     /// before the mini-batches that the worker was given ahead.
     pub fn awaits_word(&self, failure: &Failure) -> bool {
-        !self.is_last && failure.kind.can_mend()
+        Self::awaits_word_after(failure, self.is_last)
+    }
+
+    /// The same of an attempt of which only that is known.
+    pub fn awaits_word_after(failure: &Failure, is_last: bool) -> bool {
+        !is_last && failure.kind.can_mend()
     }
 }
 

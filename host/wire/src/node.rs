@@ -90,7 +90,7 @@ pub struct PreparedModel {
     pub file: String,
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub sha256: String,
-    /// A digest of the files of its folder; none if the ONNX file stands alone.
+    /// A digest of the files of its folder, or `None` if the ONNX file stands alone.
     pub folder: Option<String>,
 }
 
@@ -101,7 +101,7 @@ pub struct PreparedBackend {
     pub backend: Backend,
     /// Its version, if it tells one.
     pub version: Option<String>,
-    /// Its library; none if it is a part of Sandmill.
+    /// Its library, or `None` if it is a part of Sandmill.
     pub library: Option<PathBuf>,
 }
 
@@ -141,7 +141,7 @@ pub struct LookedAt {
     pub batch: MiniBatch,
     /// Of its descriptor and its files, as its worker stamps it.
     pub stamp: u64,
-    /// When one of its files was changed after [`Look::since`]; none if none was.
+    /// When one of its files was changed after [`Look::since`], or `None` if all are older.
     pub changed: Option<Timestamp>,
 }
 

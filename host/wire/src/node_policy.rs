@@ -18,13 +18,13 @@ pub struct NodePolicy {
 
 impl NodePolicy {
     /// How long all workers may be inside `init` (I3), and one of them while others work.
-    pub fn init_timeout(&self) -> Duration {
-        self.run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
+    pub fn init_timeout(run_timeout: Duration) -> Duration {
+        run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
     }
 
     /// How many failures of `init` in a row end the attempts to start workers (I1).
-    pub fn init_failures_allowed(&self) -> u32 {
-        self.workers.saturating_mul(3)
+    pub fn init_failures_allowed(workers: u32) -> u32 {
+        workers.saturating_mul(3)
     }
 
     /// How long a killed process may take to vanish. One that hangs in the kernel (a dead network

@@ -1,6 +1,7 @@
 //! The settings that decisions rest on.
 
 use crate::model::{AllowedPercent, ErrorThreshold, JobLimits, OutputAction};
+#[cfg(test)]
 use crate::protocol::NodePolicy;
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What a node must know of it.
+    /// What a node in a test knows of it. A real one has the job's settings itself.
+    #[cfg(test)]
     pub fn of_node(&self) -> NodePolicy {
         NodePolicy {
             workers: self.workers,

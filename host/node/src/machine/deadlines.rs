@@ -7,7 +7,7 @@ use crate::protocol::NodePolicy;
 use std::time::Duration;
 
 impl NodeMachine {
-    /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens; none if nothing is awaited
+    /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens, or `None` if nothing is awaited
     /// here. A pause that was over when something happened last is not awaited: the leader wanted no more workers then.
     pub fn next_deadline(&self) -> Option<Duration> {
         let past_init = self.is_one_past_init();
@@ -30,7 +30,9 @@ impl NodeMachine {
             }
             Activity::Doomed(since) => (since, NodePolicy::KILL_GRACE),
             // If all of them are, on all nodes, that is the leader's affair (I3).
-            Activity::Starting(since) if past_init => (since, self.policy.init_timeout()),
+            Activity::Starting(since) if past_init => {
+                (since, NodePolicy::init_timeout(self.policy.run_timeout))
+            }
             Activity::Starting(_) | Activity::Idle => return None,
         };
         Some(since.saturating_add(longest))
@@ -120,7 +122,7 @@ impl NodeMachine {
             format!(
                 "init took longer than {} s (3 x run_invocation_timeout + 30 s){inferring}; the worker was \
                  killed. Do less in init, or raise run_invocation_timeout",
-                self.policy.init_timeout().as_secs_f64()
+                NodePolicy::init_timeout(self.policy.run_timeout).as_secs_f64()
             ),
         );
         self.kill_in_init(id, failure);

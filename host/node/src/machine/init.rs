@@ -6,7 +6,7 @@
 use super::NodeMachine;
 use super::worker::{Activity, Worker};
 use crate::model::{CallStats, Failure, FailureKind, WorkerId};
-use crate::protocol::News;
+use crate::protocol::{News, NodePolicy};
 
 impl NodeMachine {
     pub(super) fn on_ready(&mut self, id: WorkerId, init: CallStats) {
@@ -70,7 +70,7 @@ impl NodeMachine {
     pub(super) fn starts_left(&self) -> usize {
         let starting = |worker: &&Worker| matches!(worker.activity, Activity::Starting(_));
         let starting = self.workers.values().filter(starting).count();
-        let allowed = self.policy.init_failures_allowed() as usize;
+        let allowed = NodePolicy::init_failures_allowed(self.policy.workers) as usize;
         allowed.saturating_sub(self.init_failures_in_a_row as usize + starting)
     }
 }

@@ -57,7 +57,7 @@ impl Held {
 
     /// See [`Assignment::awaits_word`].
     pub(super) fn awaits_word(&self, failure: &Failure) -> bool {
-        !self.is_last && failure.kind.can_mend()
+        Assignment::awaits_word_after(failure, self.is_last)
     }
 
     /// A worker that its guest has taken over may say anything; sums and limits must hold all the same.

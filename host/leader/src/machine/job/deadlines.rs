@@ -14,7 +14,7 @@
 
 use super::JobMachine;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure};
-use crate::protocol::{End, Standing};
+use crate::protocol::{End, NodePolicy, Standing};
 use std::time::Duration;
 
 impl JobMachine {
@@ -43,7 +43,7 @@ impl JobMachine {
             return None;
         }
         let last = self.nodes.values().filter_map(|node| node.last_start).max();
-        last.map(|since| since.saturating_add(self.policy.of_node().init_timeout()))
+        last.map(|since| since.saturating_add(NodePolicy::init_timeout(self.policy.run_timeout)))
     }
 
     fn first_task_deadline(&self) -> Option<Duration> {
@@ -85,7 +85,7 @@ impl JobMachine {
     }
 
     fn end_stuck(&mut self) {
-        let limit = self.policy.of_node().init_timeout().as_secs_f64();
+        let limit = NodePolicy::init_timeout(self.policy.run_timeout).as_secs_f64();
         let starting = self.nodes.values().find_map(|node| node.standing.first_starting);
         let worker = starting.map(|id| id.to_string());
         let message = format!("init had not ended after {limit} s");

@@ -6,6 +6,7 @@ use super::node::Node;
 use crate::event::EventKind;
 use crate::machine::Policy;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId};
+use crate::protocol::NodePolicy;
 use std::time::Duration;
 
 impl JobMachine {
@@ -29,7 +30,7 @@ impl JobMachine {
 
     /// I1: so many failures that no new workers are started there.
     pub(super) fn is_hopeless(&self, node: &Node) -> bool {
-        node.standing.init_failures >= self.policy.of_node().init_failures_allowed()
+        node.standing.init_failures >= NodePolicy::init_failures_allowed(self.policy.workers)
     }
 
     fn is_init_hopeless(&self) -> bool {

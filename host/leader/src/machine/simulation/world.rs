@@ -342,7 +342,7 @@ impl World {
     /// I1: how many workers may be started, if all that are inside `init` fail.
     pub(super) fn starts_left(&self, counts_lies: bool) -> i64 {
         let starting = self.workers.values().filter(|worker| worker.is_starting(counts_lies));
-        let allowed = i64::from(self.policy.of_node().init_failures_allowed());
+        let allowed = i64::from(NodePolicy::init_failures_allowed(self.policy.workers));
         allowed - i64::from(self.init_failures) - starting.count() as i64
     }
 
