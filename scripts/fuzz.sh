@@ -35,7 +35,7 @@ smoke() {
     else
         echo "cargo-fuzz or a nightly toolchain is not installed: replaying the corpora by tests"
         cd ..
-        cargo test --locked --package sandmill --lib fuzzing::
+        cargo test --locked --package sandmill-fuzzing
     fi
 }
 

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sandmill_fuzz::frames(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sandmill_fuzzing::frames(data));

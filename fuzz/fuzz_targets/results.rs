@@ -3,5 +3,5 @@
 // The decoder's own panics are caught where it is called; the fuzzer's hook would end it all.
 libfuzzer_sys::fuzz_target!(
     init: std::panic::set_hook(Box::new(|_| ())),
-    |data: &[u8]| sandmill_fuzz::results(data)
+    |data: &[u8]| sandmill_fuzzing::results(data)
 );

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sandmill_fuzz::tables(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sandmill_fuzzing::tables(data));

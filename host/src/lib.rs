@@ -36,13 +36,10 @@
 //!
 //! 0. `model`, `event`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `gpu`, `turns`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (crates of their own, or parts of one)
 //! 1. `load`, `run`
-//! 2. `cli`, and in tests `fuzzing`
+//! 2. `cli`
 
 #[doc(hidden)]
 pub mod cli;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
 mod load;
 mod run;
 

@@ -161,7 +161,7 @@ fn text(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.1.as_str())
 }
 
-/// The tokens of what is compiled into the product: without items that only tests or fuzzers have.
+/// The tokens of what is compiled into the product: without items that only tests have.
 pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -169,7 +169,7 @@ pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
         if let Some(end) = attribute(tokens, at) {
             let words = &tokens[at..end];
             let has = |word: &str| words.iter().any(|token| token.1 == word);
-            if has("cfg") && (has("test") || has("fuzzing")) && !has("not") {
+            if has("cfg") && has("test") && !has("not") {
                 at = end_of_item(tokens, end);
             } else {
                 kept.extend_from_slice(words);

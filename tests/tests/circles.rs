@@ -227,7 +227,10 @@ fn leaves_tests_out() {
         "use super::b::X; #[cfg(test)] #[expect(dead_code)] mod tests { use super::super::c::X; }";
     let circles = |b| {
         circles_of(&[
-            ("lib.rs", "mod a; mod b; mod c; #[cfg(any(test, fuzzing))] #[doc(hidden)] pub mod d;"),
+            (
+                "lib.rs",
+                "mod a; mod b; mod c; #[cfg(any(test, feature = \"testing\"))] #[doc(hidden)] pub mod d;",
+            ),
             ("a.rs", product),
             ("b.rs", b),
             ("c.rs", "use super::{a::X, d};"),

@@ -3,6 +3,7 @@
 //! - [`dataset`]: what belongs to an input, how tables are cut, how a worker reads its part;
 //! - [`plan`]: the process that cuts inputs into mini-batches, and groups rows by keys;
 //! - [`output`]: rows as a worker formats them;
+//! - [`attempt`]: what a worker gives to a call of `run`, and how it judges what comes back;
 //! - [`finish`]: the process that makes a Parquet or Arrow file of them.
 //!
 //! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
@@ -10,8 +11,9 @@
 //!
 //! 0. `model`, `opening`, `protocol` and `wall`, which are other crates or parts of one
 //! 1. `dataset`, `output`
-//! 2. `plan`, `finish`
+//! 2. `attempt`, `plan`, `finish`
 
+pub mod attempt;
 pub mod dataset;
 pub mod finish;
 pub mod output;

@@ -33,7 +33,7 @@ mod verify;
 
 pub use claim::Claim;
 pub use claim_error::ClaimError;
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 pub use commit::fuzz_recovery;
 pub use commit::{Make, MakeError};
 pub use driver::run;

@@ -17,18 +17,18 @@ pub fn pass(name: &str) {
 }
 
 /// As [`pass`], with the files that a power loss would cut.
-#[cfg(not(any(test, fuzzing, feature = "testing", debug_assertions)))]
+#[cfg(not(any(test, feature = "testing", debug_assertions)))]
 #[inline]
 pub fn pass_with(_name: &str, _unsynced: impl FnOnce() -> Vec<Unsynced>) {}
 
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 pub use armed::crash_at;
-#[cfg(any(test, fuzzing, feature = "testing", debug_assertions))]
+#[cfg(any(test, feature = "testing", debug_assertions))]
 pub use armed::pass_with;
 #[cfg(any(test, feature = "testing"))]
 pub use armed::passed_by;
 
-#[cfg(any(test, fuzzing, feature = "testing", debug_assertions))]
+#[cfg(any(test, feature = "testing", debug_assertions))]
 mod armed {
     use super::Unsynced;
     use std::fs::OpenOptions;
@@ -60,7 +60,7 @@ mod armed {
 
     /// As [`pass`](super::pass), with the files that a power loss would cut.
     pub fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
-        #[cfg(any(test, fuzzing, feature = "testing"))]
+        #[cfg(any(test, feature = "testing"))]
         if let Some(with_cut) = tests::due(name) {
             if with_cut {
                 cut(unsynced());
@@ -110,13 +110,13 @@ mod armed {
         }
     }
 
-    #[cfg(any(test, fuzzing, feature = "testing"))]
+    #[cfg(any(test, feature = "testing"))]
     pub use tests::crash_at;
     #[cfg(any(test, feature = "testing"))]
     pub use tests::passed_by;
 
     /// The same within a test: the crash unwinds, past code that never sees it in earnest.
-    #[cfg(any(test, fuzzing, feature = "testing"))]
+    #[cfg(any(test, feature = "testing"))]
     mod tests {
         use super::*;
         use std::cell::RefCell;

@@ -58,7 +58,7 @@ pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, ModelSpec, Parent, RegisteredModel, Stored, StoredKind};
 #[cfg(any(test, feature = "testing"))]
 pub use load::load_plain;
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 pub use load::load_text;
 pub use load::{Surroundings, load};
 pub use machine::Machine;

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::place::Place;
 use super::policy::OperatorPolicy;
 use super::reading::read;
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 use super::registered::NoRegistry;
 use super::registered::Registrations;
 use super::tree::{self, Node};
@@ -64,7 +64,7 @@ pub fn load_plain(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec
 }
 
 /// [`load`] for the text of a file that need not be there.
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 pub fn load_text(
     path: &Path,
     text: &str,

@@ -261,12 +261,12 @@ mod read_back_tests;
 #[path = "split_tests.rs"]
 mod split_tests;
 
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 #[expect(clippy::unwrap_used, reason = "part of tests; a world that cannot be made fails them")]
 #[path = "crash_world.rs"]
 mod crash_world;
 
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 #[path = "fuzzing.rs"]
 pub(super) mod fuzzing;
 

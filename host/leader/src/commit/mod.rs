@@ -43,7 +43,7 @@ mod store;
 mod target;
 mod whole;
 
-#[cfg(any(test, fuzzing, feature = "testing"))]
+#[cfg(any(test, feature = "testing"))]
 pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{Committer, StillWriting, last_reply};
 pub(super) use error::CommitError;

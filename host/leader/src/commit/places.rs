@@ -19,7 +19,7 @@ pub(crate) enum Places {
 }
 
 impl Places {
-    #[cfg(any(test, fuzzing, feature = "testing"))]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn job_dir(&self) -> &JobDir {
         let Self::Here(job_dir) = self;
         job_dir

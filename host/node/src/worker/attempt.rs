@@ -3,10 +3,6 @@
 use super::folder::OutputFolder;
 use super::guest::Guest;
 use super::link::Link;
-use super::load::Loader;
-use super::report::{Clock, Finished, not_stored, report};
-use super::sink::Sink;
-use super::tally::Tally;
 use crate::model::{
     CallStats, Failure, FailureKind, Header, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
     printable,
@@ -14,6 +10,7 @@ use crate::model::{
 use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
 use crate::sandbox::Context;
+use sandmill_data::attempt::{Clock, Finished, Loader, Sink, Tally, not_stored, report};
 use std::io;
 
 /// What a worker does after an attempt.

@@ -4,10 +4,10 @@
 //! `init` made stays too. Should a mini-batch have changed or removed that, the folder is spoiled: the
 //! mini-batches that follow need a new `init`, which makes it again.
 
-use super::report::{host_fault, not_stored};
 use crate::model::Failure;
 use crate::output::{Kept, clear_files, collect_files, empty_folder};
 use rustix::fs::RawDir;
+use sandmill_data::attempt::{host_fault, not_stored};
 use std::fs::{self, File};
 use std::io::{self, Seek};
 use std::mem::MaybeUninit;

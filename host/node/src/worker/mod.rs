@@ -5,8 +5,8 @@
 //! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to
 //!   report.
 //! - `nursery`: a process that forks workers; `code`: what they run.
-//! - `load`, `loaded`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `tally`, `report`: what
-//!   the leader is told of it.
+//! - `folder`: the files that a guest writes. `sandmill_data::attempt` has what the guest is given, and judges what it
+//!   returns.
 //! - `guest`: the instance and its replacement; `link`: the way to the leader.
 
 mod attempt;
@@ -14,18 +14,10 @@ mod code;
 mod folder;
 mod guest;
 mod link;
-mod load;
-mod loaded;
 mod lockdown;
 mod nursery;
 mod process;
-mod report;
 mod serve;
 mod session;
-mod sink;
-mod stage;
-mod tally;
 
 pub use serve::{EXIT_FAULT, EXIT_INIT_FAILED, serve};
-#[cfg(any(test, fuzzing, feature = "testing"))]
-pub use sink::fuzzing::judge as fuzz_judge;

@@ -5,8 +5,6 @@ use super::code::Code;
 use super::folder::OutputFolder;
 use super::guest::Guest;
 use super::link::{Incoming, Link};
-use super::load::Loader;
-use super::report::{bounded, host_fault, not_stored};
 use crate::inference::{Models, NotePlace, has_inference};
 use crate::model::{
     Failure, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction, OutputLayout,
@@ -16,6 +14,7 @@ use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
 use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_stack};
+use sandmill_data::attempt::{Loader, bounded, host_fault, not_stored};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;

@@ -70,7 +70,7 @@ impl Cutter {
     }
 
     /// Cuts otherwise from now on, with the buffer that is there.
-    #[cfg(any(test, fuzzing, feature = "testing"))]
+    #[cfg(any(test, feature = "testing"))]
     pub fn begin(&mut self, format: &CsvFormat, size: SliceSize) {
         let window = std::mem::take(&mut self.window);
         *self = Self { window, ..Self::new(format, size) };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Runs what lies in `fuzz/corpus/NAME`, and `count` inputs made of it.
 fn replay(name: &str, target: fn(&[u8]), count: u64) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let mut files: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -21,7 +21,7 @@ const CLOCK: SignedDuration = SignedDuration::from_millis(20);
 
 /// Loads one mini-batch after the other and keeps its buffers.
 #[derive(Debug)]
-pub(super) struct Loader {
+pub struct Loader {
     inputs: Vec<Input>,
     tables: Vec<TableFormat>,
     /// Where rows lie that were gathered from many files.
@@ -47,7 +47,7 @@ struct Input {
 
 impl Loader {
     /// Makes the folders that inputs are shown in, where they cannot be shown as they are.
-    pub(super) fn new(
+    pub fn new(
         sources: &[Source],
         tables: &[TableFormat],
         job_dir: &JobDir,
@@ -77,7 +77,7 @@ impl Loader {
     }
 
     /// What the guest sees of the inputs. Nothing where it gets tables: it has no need to.
-    pub(super) fn mounts(&self) -> impl Iterator<Item = Mount> {
+    pub fn mounts(&self) -> impl Iterator<Item = Mount> {
         let shown = if self.tables.is_empty() { self.inputs.as_slice() } else { &[] };
         shown.iter().map(|input| Mount {
             host: input.stage.as_ref().map_or(&input.source.root, |stage| stage.root()).clone(),
@@ -87,7 +87,7 @@ impl Loader {
     }
 
     /// Whether loading takes longer than the leader should wait for an earlier report.
-    pub(super) fn takes_time(&self, mini_batch: &MiniBatch) -> bool {
+    pub fn takes_time(&self, mini_batch: &MiniBatch) -> bool {
         let is_staged = |source: u32| {
             let input = self.inputs.get(source as usize);
             input.is_some_and(|input| input.stage.is_some())
@@ -106,7 +106,7 @@ impl Loader {
     }
 
     /// Loads a mini-batch. A failure is the machine's or the input's, never the guest's.
-    pub(super) fn load(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
+    pub fn load(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
         if matches!(mini_batch.work, Work::Void) {
             return Ok(Loaded::new(MiniBatchData::Void, "", 0));
         }
@@ -241,7 +241,7 @@ impl Loader {
     /// is what its files were when they were read; the others are looked at now, and one that was changed
     /// since the mini-batch was loaded may have been something else when it was read, and nobody says what one
     /// was that could not be fetched.
-    pub(super) fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<Found>]) -> u64 {
+    pub fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<Found>]) -> u64 {
         if !mini_batch.unfetched.is_empty() {
             return mini_batch.stamp;
         }
@@ -257,7 +257,7 @@ impl Loader {
     }
 
     /// Takes away what only the last mini-batch may see.
-    pub(super) fn unload(&mut self, mini_batch: &MiniBatch) -> std::io::Result<()> {
+    pub fn unload(&mut self, mini_batch: &MiniBatch) -> std::io::Result<()> {
         let mut clear = |source: u32| match self.inputs.get_mut(source as usize) {
             Some(Input { stage: Some(stage), .. }) => stage.clear(),
             _ => Ok(()),

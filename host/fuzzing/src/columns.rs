@@ -1,10 +1,10 @@
 //! Files of Parquet and of Arrow, which hold what somebody says of them.
 
 use super::scratch;
-use crate::dataset::columnar::{Columns, TableFile, check, to_message};
-use crate::dataset::{DatasetError, RowPart, RowReader};
-use crate::model::{SliceSize, TableFormat, TableKind};
 use arrow::ipc::reader::StreamReader;
+use sandmill_data::dataset::columnar::{Columns, TableFile, check, to_message};
+use sandmill_data::dataset::{DatasetError, RowPart, RowReader};
+use sandmill_model::{SliceSize, TableFormat, TableKind};
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! What a guest returns: rows of text, and Arrow IPC streams.
 
-use crate::model::{OutputFormat, OutputKind, Quoting};
-use crate::output::RowWriter;
-use crate::worker::fuzz_judge;
+use sandmill_data::attempt::fuzz_judge;
+use sandmill_data::output::RowWriter;
+use sandmill_model::{OutputFormat, OutputKind, Quoting};
 
 const KINDS: [OutputKind; 3] = [OutputKind::Text, OutputKind::Csv, OutputKind::Jsonl];
 const QUOTINGS: [Quoting; 4] = [Quoting::Minimal, Quoting::All, Quoting::Nonnumeric, Quoting::None];

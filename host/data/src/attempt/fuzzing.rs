@@ -1,9 +1,15 @@
 //! Results of a call, judged as a worker judges them: for fuzzing.
 
-use super::*;
-use crate::model::{CallStats, InferenceStats, MiniBatch, MiniBatchId, Segment, Work};
+use super::loaded::Loaded;
+use super::report::{Clock, Finished, MAX_REASON, report};
+use super::sink::Sink;
+use super::tally::Tally;
+use crate::model::{
+    AttemptReport, CallStats, FailedItem, Failure, FailureKind, InferenceStats, ItemCounts,
+    MiniBatch, MiniBatchId, Segment, Work,
+};
+use crate::output::{MiniBatchData, ResultSink, RowWriter};
 use crate::protocol::{Assignment, FromWorker, encode, read_frame};
-use crate::worker::report::{Clock, Finished, MAX_REASON, report};
 
 /// The first byte says in what form results come, what the call was given, and whether rows must be
 /// as many; the rest is a table, or entries with a zero byte between them. What the worker counts adds
@@ -17,7 +23,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         line: Some(7),
         row: None,
         reason: "x".into(),
-        kind: crate::model::FailureKind::BadInput,
+        kind: FailureKind::BadInput,
     };
     let (data, given, rejected) = match (how >> 1) & 3 {
         0 => (MiniBatchData::Void, 0, vec![]),

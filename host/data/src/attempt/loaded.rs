@@ -6,15 +6,15 @@ use crate::output::MiniBatchData;
 
 /// A mini-batch, ready for the guest.
 #[derive(Debug)]
-pub(super) struct Loaded<'a> {
+pub struct Loaded<'a> {
     /// What `run` gets.
-    pub(super) data: MiniBatchData<'a>,
+    pub data: MiniBatchData<'a>,
     /// The input's name.
-    pub(super) dataset: &'a str,
+    pub dataset: &'a str,
     /// Items in `data`.
-    pub(super) items: u64,
+    pub items: u64,
     /// Records that are no part of `data` because they do not fit the schema.
-    pub(super) rejected_count: u64,
+    pub rejected_count: u64,
     /// The first of them.
     pub(super) rejected: Vec<FailedItem>,
     /// Records of `data`, or near them, with keys that no column takes, where these are counted.

@@ -1,8 +1,8 @@
 //! Cutting CSV, held against a cut that looks at one byte at a time.
 
 use super::scratch;
-use crate::dataset::csv::Cutter;
-use crate::model::{CsvFormat, SliceSize, TextSlice};
+use sandmill_data::dataset::csv::Cutter;
+use sandmill_model::{CsvFormat, SliceSize, TextSlice};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,17 +1,17 @@
 //! Rows of CSV and JSON lines, from the file to the table, however they are cut.
 
 use super::scratch;
-use crate::dataset::TableReader;
-use crate::dataset::csv::{Cutter, MAX_SLICE};
-use crate::dataset::json::field_of;
-use crate::dataset::schema_bytes;
-use crate::model::{
-    Column, ColumnType, CsvFormat, FailedItem, SliceSize, TableFormat, TableKind, TextSlice,
-};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ipc::reader::StreamReader;
+use sandmill_data::dataset::TableReader;
+use sandmill_data::dataset::csv::{Cutter, MAX_SLICE};
+use sandmill_data::dataset::json::field_of;
+use sandmill_data::dataset::schema_bytes;
+use sandmill_model::{
+    Column, ColumnType, CsvFormat, FailedItem, SliceSize, TableFormat, TableKind, TextSlice,
+};
 use std::cell::RefCell;
 use std::fs;
 use std::io::Cursor;
@@ -47,7 +47,7 @@ fn formats() -> [TableFormat; 4] {
     };
     let list = DataType::new_list(DataType::Float64, true);
     let parts = DataType::Struct(vec![Field::new("b", DataType::Boolean, true)].into());
-    let moment = crate::dataset::csv::arrow_type(ColumnType::Timestamp);
+    let moment = sandmill_data::dataset::csv::arrow_type(ColumnType::Timestamp);
     let fields = [
         ("a", DataType::Int64),
         ("s", DataType::Utf8),

@@ -1,7 +1,7 @@
 //! What is said to the process that fetches from stores, and what it says.
 
 use super::frames::all;
-use crate::protocol::store::{FetchRequest, FromFetcher};
+use sandmill_wire::store::{FetchRequest, FromFetcher};
 
 /// The first byte says whose message it is and in which pieces it arrives; the rest are frames, as for
 /// [`frames`](super::frames()).

@@ -5,8 +5,9 @@ use crate::model::{FailedItem, Header, ItemCounts, UnknownKeys};
 
 /// What a successful attempt came to, but for its rows.
 #[derive(Debug, PartialEq)]
-pub(super) struct Tally {
-    pub(super) items: ItemCounts,
+pub struct Tally {
+    /// Items, by what became of them.
+    pub items: ItemCounts,
     pub(super) failed_items: Vec<FailedItem>,
     /// Fewer rows than items that the call got.
     pub(super) is_short: bool,
@@ -15,12 +16,12 @@ pub(super) struct Tally {
     pub(super) null_numbers: u64,
     pub(super) unknown_keys: Option<UnknownKeys>,
     /// The output file's header, where there is one.
-    pub(super) header: Option<Header>,
+    pub header: Option<Header>,
 }
 
 impl Tally {
     /// Counts only the records that could not be read.
-    pub(super) fn of_rejected(loaded: Loaded<'_>) -> Self {
+    pub fn of_rejected(loaded: Loaded<'_>) -> Self {
         Self {
             items: ItemCounts::from_returned(loaded.rejected_count, 0),
             failed_items: loaded.rejected,

@@ -1,6 +1,6 @@
 //! What the leader is told of an attempt, bounded: much of it comes from the guest.
 
-use super::process::cpu_seconds;
+use super::cpu::cpu_seconds;
 use super::tally::Tally;
 use crate::model::{
     AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment, is_full,
@@ -19,38 +19,38 @@ const MAX_DETAIL: usize = 64 << 10;
 
 /// Started when a mini-batch is picked up.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     wall: Instant,
     cpu: f64,
 }
 
 impl Clock {
     /// `cpu`: the process' seconds of CPU, where they are known already. Asking the kernel takes a microsecond.
-    pub(super) fn start(cpu: Option<f64>) -> Self {
+    pub fn start(cpu: Option<f64>) -> Self {
         Self { wall: Instant::now(), cpu: cpu.unwrap_or_else(cpu_seconds) }
     }
 
     /// Seconds since the start, and the process' seconds of CPU so far.
-    pub(super) fn stop(&self) -> (f64, f64) {
+    pub fn stop(&self) -> (f64, f64) {
         (self.wall.elapsed().as_secs_f64(), cpu_seconds())
     }
 }
 
 /// What came of an attempt.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub struct Finished {
     /// The call of `run`; zero where it never came to that.
-    pub(super) run: CallStats,
+    pub run: CallStats,
     /// Inference in that call.
-    pub(super) inference: InferenceStats,
+    pub inference: InferenceStats,
     /// The tally, the rows and whether there are files.
-    pub(super) result: Result<(Tally, Segment, bool), Failure>,
+    pub result: Result<(Tally, Segment, bool), Failure>,
     /// [`AttemptReport::stamp`].
-    pub(super) stamp: u64,
+    pub stamp: u64,
 }
 
 /// Puts a report together; `stopped` is when the clock was stopped.
-pub(super) fn report(
+pub fn report(
     assignment: &Assignment,
     clock: &Clock,
     stopped: (f64, f64),
@@ -96,14 +96,14 @@ pub(super) fn report(
 }
 
 /// A failure that fits into a frame.
-pub(super) fn bounded(mut failure: Failure) -> Failure {
+pub fn bounded(mut failure: Failure) -> Failure {
     shorten(&mut failure.message, MAX_MESSAGE);
     shorten(&mut failure.detail, MAX_DETAIL);
     failure
 }
 
 /// The machine's or our own fault, with the file or folder and the system's answer.
-pub(super) fn host_fault(action: &str, path: &Path, error: &io::Error) -> Failure {
+pub fn host_fault(action: &str, path: &Path, error: &io::Error) -> Failure {
     let message = format!("cannot {action} {}: {error}", path.display());
     of_machine(message, is_full(error))
 }
@@ -116,7 +116,7 @@ fn of_machine(message: String, full: bool) -> Failure {
 }
 
 /// Why the rows or files of an attempt are not stored.
-pub(super) fn not_stored(error: &OutputError) -> Failure {
+pub fn not_stored(error: &OutputError) -> Failure {
     match error.is_guest_fault() {
         true => Failure::new(FailureKind::BadOutput, error.to_string()),
         false => of_machine(error.to_string(), error.is_full()),

@@ -1,7 +1,7 @@
 //! Job files.
 
 use super::scratch;
-use crate::spec;
+use sandmill_spec as spec;
 use std::path::PathBuf;
 
 thread_local! {

@@ -1,6 +1,6 @@
 //! Frames, as they come from processes that nobody vouches for.
 
-use crate::protocol::{
+use sandmill_wire::{
     FrameBuffer, FrameError, FromPlanner, FromWorker, PlanRequest, ToWorker, encode, read_frame,
 };
 use serde::Serialize;

@@ -7,7 +7,7 @@ use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, 
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 
 /// The results of one call, row by row.
-pub(super) struct Sink<'a> {
+pub struct Sink<'a> {
     rows: &'a mut RowWriter,
     failed: Vec<(usize, String)>,
     /// How many outcomes came, if results came in that form.
@@ -18,13 +18,13 @@ pub(super) struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// `rows` is emptied. `strict`: whether an attempt fails whose rows are not as many as its items.
-    pub(super) fn new(rows: &'a mut RowWriter, strict: bool) -> Self {
+    pub fn new(rows: &'a mut RowWriter, strict: bool) -> Self {
         rows.clear();
         Self { rows, failed: Vec::new(), outcomes: None, strict }
     }
 
     /// Notes the input that rows are joined with, where the job wants that.
-    pub(super) fn join(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
+    pub fn join(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
         match loaded.data {
             MiniBatchData::Table(pieces) => self.rows.join_table(pieces)?,
             MiniBatchData::Files(paths) => self.rows.join_files(paths),
@@ -34,7 +34,7 @@ impl<'a> Sink<'a> {
     }
 
     /// The tally of a call that returned. Fails where the results cannot be right.
-    pub(super) fn finish(self, loaded: Loaded<'_>) -> Result<Tally, Failure> {
+    pub fn finish(self, loaded: Loaded<'_>) -> Result<Tally, Failure> {
         if let Some(failure) = self.rows.problem() {
             return Err(failure);
         }
@@ -117,10 +117,6 @@ impl ResultSink for Sink<'_> {
         self.rows.table(ipc)
     }
 }
-
-#[cfg(any(test, fuzzing, feature = "testing"))]
-#[path = "fuzzing.rs"]
-pub(super) mod fuzzing;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,26 @@
+//! What fuzzing runs: functions that take any bytes and panic where something is wrong.
+//!
+//! The targets of `fuzz/` call these functions. Where no fuzzer is at hand, the tests here replay the corpora, and
+//! [`Mutator`] makes more bytes of them. No program depends on this crate.
+
+mod columns;
+mod frames;
+mod jobs;
+mod mutate;
+mod results;
+mod rows;
+mod scratch;
+mod stores;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use columns::columns;
+pub use frames::frames;
+pub use jobs::jobs;
+pub use mutate::Mutator;
+pub use results::results;
+pub use rows::rows;
+pub use sandmill_leader::fuzz_recovery as recovery;
+pub use stores::stores;
+pub use tables::tables;
