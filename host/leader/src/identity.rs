@@ -307,6 +307,7 @@ fn of_files(digest: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::node::PreparedModel;
     use std::fs;
 
     /// Of a job without folders and models.
@@ -321,6 +322,149 @@ mod tests {
             budget: 0,
             notices: Vec::new(),
         }
+    }
+
+    /// Names and values are kept by jobs of earlier versions, which are taken up and reused by them.
+    #[test]
+    fn names_and_values_are_what_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["in", "weights", "source"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        for file in ["entry.wasm", "source/entry.wasm", "digits.onnx"] {
+            fs::write(dir.path().join(file), "").unwrap();
+        }
+        let job = dir.path().join("job.yaml");
+        let of = |text: &str| {
+            fs::write(&job, text).unwrap();
+            let spec = crate::spec::load_plain(&job, &[]).unwrap();
+            let found = Prepared {
+                side_inputs: vec!["aa".into()],
+                source_directory: Some("bb".into()),
+                models: vec![PreparedModel {
+                    name: "digits".into(),
+                    file: "digits.onnx".into(),
+                    sha256: "cc".into(),
+                    folder: Some("dd".into()),
+                }],
+                ..found()
+            };
+            let mut settings = settings(&spec, &found);
+            settings.sort();
+            let lines = settings.iter().map(|(name, value)| format!("{name}: {value}"));
+            let lines: Vec<String> = lines.collect();
+            lines.join("\n").replace(dir.path().to_str().unwrap(), "[dir]")
+        };
+        insta::assert_snapshot!(of("entry_script: entry.wasm\ninputs: {texts: in}\n"), @r#"
+        append_row_file_name: "parallel_run_step.txt"
+        arguments: []
+        inputs: ["texts"]
+        inputs.texts.partition_format: null
+        inputs.texts.path: ["[dir]/in"]
+        mini_batch_size: "10 files"
+        ordered: false
+        output: null
+        output_action: "append_row"
+        output_files: "error"
+        output_format: {"delimiter":" ","header":false,"index":false,"null_value":"","quoting":"minimal","type":"text"}
+        partition_keys: []
+        strict_cardinality: false
+        "#);
+        let much = "
+name: nightly
+description: all of it
+tenant: a
+entry_script: entry.wasm
+source_directory: source
+inputs:
+  b:
+    {path: in, format: csv, delimiter: tab, null_values: [NA], quoted_newlines: false,
+     columns: [x], hive: false}
+side_inputs: {weights: weights}
+models: {digits: {path: digits.onnx, backend: tract, device: gpu, fallback: cpu}}
+inference: {allow_guest_models: true, threads: 2, gpu_memory: 1 GB}
+output: in/../results
+arguments: [--fast, 1]
+pass_settings: true
+environment_variables: {MODE: fast}
+mini_batch_size: 7 rows
+process_count_per_node: 2
+gpus: 1
+output_action: append_row
+append_row_file_name: rows.csv
+output_format: {type: csv, compression: gzip, delimiter: ';', quoting: all, null_value: NA}
+append_row_dataframe_header: false
+output_layout: parts
+join: [x]
+output_files: overwrite
+allow_reuse: false
+error_threshold: 3
+allowed_failed_count: 4
+allowed_failed_percent: 12.5
+strict_cardinality: true
+run_max_try: 9
+run_invocation_timeout: 1.5
+task_overhead_timeout: 2
+progress_update_timeout: 900
+first_task_creation_timeout: 3
+logging_level: DEBUG
+resource_monitor_interval: 0
+profiling_module: guest
+parent: up
+copy_logs_to_parent: true
+metrics_name_prefix: p_
+limits: {memory: 64 MB, fuel: 5, job_time: 8}
+os_sandbox: 'off'
+deterministic: true
+schema_inference: full
+";
+        insta::assert_snapshot!(of(much), @r#"
+        append_row_file_name: "rows.csv"
+        arguments: ["--fast","1"]
+        deterministic: true
+        environment_variables.MODE: sha256:115dc3606fbf8691fb69f2aefec86f2ecd302362a0502b3a9648bf2c4dc8290f
+        inference.allow_guest_models: ["auto","tract"]
+        inputs: ["b"]
+        inputs.b.columns: ["x"]
+        inputs.b.format: {"delimiter":"\t","header":true,"kind":"csv","null_values":["NA"],"quoted_newlines":false}
+        inputs.b.hive: false
+        inputs.b.partition_format: null
+        inputs.b.path: ["[dir]/in"]
+        inputs.b.schema: null
+        join: {"columns":["x"]}
+        mini_batch_size: "7 rows"
+        models.digits: {"backend":"tract","device":"gpu","fallback":true,"file":"digits.onnx"}
+        models.digits: the ONNX file: sha256:cc
+        ordered: false
+        output: "[dir]/in/../results"
+        output_action: "append_row"
+        output_files: "overwrite"
+        output_format: {"compression":"gzip","delimiter":";","header":false,"index":false,"null_value":"NA","quoting":"all","type":"csv"}
+        output_layout: "parts"
+        partition_keys: []
+        schema_inference: "full"
+        source_directory: "[dir]/source"
+        strict_cardinality: true
+        the files in source_directory: sha256:bb
+        the files in the side input at /side_inputs/weights: sha256:aa
+        the files of models.digits: sha256:dd
+        the side input at /side_inputs/weights: "[dir]/weights"
+        "#);
+        let ordered = "entry_script: entry.wasm\nrank_mini_batch_count: 3\nordered: true\n\
+                       output_action: summary_only\n";
+        insta::assert_snapshot!(of(ordered), @r#"
+        append_row_file_name: "parallel_run_step.txt"
+        arguments: []
+        inputs: []
+        ordered: true
+        output: null
+        output_action: "summary_only"
+        output_files: "error"
+        output_format: {"delimiter":" ","header":false,"index":false,"null_value":"","quoting":"minimal","type":"text"}
+        partition_keys: []
+        rank_mini_batch_count: 3
+        strict_cardinality: false
+        "#);
     }
 
     /// What was once a secret is not in what is kept.

@@ -416,3 +416,138 @@ fn models_lie_below_the_roots() {
     job.yaml:4: models.b.path: found weights/versions/3/m.onnx, which is outside/m.onnx; the operator's policy allows models only below weights (policy.yaml:3)
     ");
 }
+
+/// What is said of each setting above its ceiling, by a job's file and without one.
+#[test]
+fn each_setting_above_its_ceiling_is_told() {
+    let policy = "limits:
+  {memory: 64 KB, stack: 64 KB, fuel: 1, read: 1, results: 1, row: 1, logs: 1, output: 1, files: 0,
+   handles: 16, transfer: 1 MB, models: 1 MB, tensors: 1 MB, mini_batches: 1, reports: 1 MB,
+   failures: 0, job_time: 1}
+inference: {threads: 1, gpu_memory: 1 MB}
+process_count_per_node: 1
+gpus: 1
+run_max_try: 1
+run_invocation_timeout: 1
+task_overhead_timeout: 1
+progress_update_timeout: 1
+first_task_creation_timeout: 1
+guest_models: true
+os_sandbox: best-effort
+";
+    let asks = format!(
+        "{JOB}limits:
+  {{memory: 1 MB, stack: 1 MB, fuel: 2, read: 2, results: 2, row: 2, logs: 2, output: 2, files: 1,
+   handles: 17, transfer: 2 MB, models: 2 MB, tensors: 2 MB, mini_batches: 2, reports: 2 MB,
+   failures: 1, job_time: 1.5}}
+inference: {{threads: 2, gpu_memory: 2 MB, allow_guest_models: true}}
+process_count_per_node: 2
+gpus: 2
+run_max_try: 2
+run_invocation_timeout: 2
+task_overhead_timeout: 2
+progress_update_timeout: 2
+first_task_creation_timeout: 2
+os_sandbox: 'off'
+"
+    );
+    let fixture = Fixture::new();
+    assert_snapshot!(fixture.job(policy, &asks, &[]).unwrap_err(), @"
+    job.yaml:5: limits.memory: found 1 MB, more than the operator's policy allows; ask for at most 64 KB (policy.yaml:2)
+    job.yaml:5: limits.stack: found 1 MB, more than the operator's policy allows; ask for at most 64 KB (policy.yaml:2)
+    job.yaml:5: limits.fuel: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:2)
+    job.yaml:5: limits.read: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    job.yaml:5: limits.results: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    job.yaml:5: limits.row: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    job.yaml:5: limits.logs: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    job.yaml:5: limits.output: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    job.yaml:5: limits.files: found 1, more than the operator's policy allows; ask for at most 0 (policy.yaml:2)
+    job.yaml:6: limits.handles: found 17, more than the operator's policy allows; ask for at most 16 (policy.yaml:3)
+    job.yaml:6: limits.transfer: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    job.yaml:6: limits.models: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    job.yaml:6: limits.tensors: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    job.yaml:6: limits.mini_batches: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:3)
+    job.yaml:6: limits.reports: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    job.yaml:7: limits.failures: found 1, more than the operator's policy allows; ask for at most 0 (policy.yaml:4)
+    job.yaml:7: limits.job_time: found 1.5 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:4)
+    job.yaml:8: inference.threads: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:5)
+    job.yaml:8: inference.gpu_memory: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:5)
+    job.yaml:9: process_count_per_node: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:6)
+    job.yaml:10: gpus: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:7)
+    job.yaml:11: run_max_try: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:8)
+    job.yaml:12: run_invocation_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:9)
+    job.yaml:13: task_overhead_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:10)
+    job.yaml:14: progress_update_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:11)
+    job.yaml:15: first_task_creation_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:12)
+    job.yaml:16: os_sandbox: found off, less than the operator's policy asks for; write best-effort, or leave the key out (policy.yaml:14)
+    ");
+    let silent = format!("{JOB}inference: {{allow_guest_models: true}}\ngpus: 1\n");
+    let notices = fixture.job(policy, &silent, &[]).unwrap().notices.join("\n");
+    assert_snapshot!(fixture.redact(&notices), @"
+    process_count_per_node is not given: 1 worker, which gets the GPU
+    limits.memory: 64 KB by the operator's policy (policy.yaml:2)
+    limits.stack: 64 KB by the operator's policy (policy.yaml:2)
+    limits.fuel: 1 by the operator's policy (policy.yaml:2)
+    limits.read: 1 bytes by the operator's policy (policy.yaml:2)
+    limits.results: 1 bytes by the operator's policy (policy.yaml:2)
+    limits.row: 1 bytes by the operator's policy (policy.yaml:2)
+    limits.logs: 1 bytes by the operator's policy (policy.yaml:2)
+    limits.output: 1 bytes by the operator's policy (policy.yaml:2)
+    limits.files: 0 by the operator's policy (policy.yaml:2)
+    limits.handles: 16 by the operator's policy (policy.yaml:3)
+    limits.transfer: 1 MB by the operator's policy (policy.yaml:3)
+    limits.models: 1 MB by the operator's policy (policy.yaml:3)
+    limits.tensors: 1 MB by the operator's policy (policy.yaml:3)
+    limits.mini_batches: 1 by the operator's policy (policy.yaml:3)
+    limits.reports: 1 MB by the operator's policy (policy.yaml:3)
+    limits.failures: 0 by the operator's policy (policy.yaml:4)
+    limits.job_time: 1 seconds by the operator's policy (policy.yaml:4)
+    run_max_try: 1 by the operator's policy (policy.yaml:8)
+    run_invocation_timeout: 1 seconds by the operator's policy (policy.yaml:9)
+    task_overhead_timeout: 1 seconds by the operator's policy (policy.yaml:10)
+    progress_update_timeout: 1 seconds by the operator's policy (policy.yaml:11)
+    first_task_creation_timeout: 1 seconds by the operator's policy (policy.yaml:12)
+    inference.threads: 1 by the operator's policy (policy.yaml:5)
+    inference.gpu_memory: 1 MB by the operator's policy (policy.yaml:5)
+    ");
+    // Settings that are no job file's are all asked for.
+    let spec = fixture.job("os_sandbox: 'off'\nguest_models: true\n", &asks, &[]).unwrap();
+    let refused = fixture.policy(policy).unwrap().check(&spec, &[], None).unwrap_err();
+    assert_snapshot!(fixture.redacted(refused), @"
+    policy.yaml: limits.memory: found 1 MB, more than the operator's policy allows; ask for at most 64 KB (policy.yaml:2)
+    policy.yaml: limits.stack: found 1 MB, more than the operator's policy allows; ask for at most 64 KB (policy.yaml:2)
+    policy.yaml: limits.fuel: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:2)
+    policy.yaml: limits.read: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    policy.yaml: limits.results: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    policy.yaml: limits.row: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    policy.yaml: limits.logs: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    policy.yaml: limits.output: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:2)
+    policy.yaml: limits.files: found 1, more than the operator's policy allows; ask for at most 0 (policy.yaml:2)
+    policy.yaml: limits.handles: found 17, more than the operator's policy allows; ask for at most 16 (policy.yaml:3)
+    policy.yaml: limits.transfer: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    policy.yaml: limits.models: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    policy.yaml: limits.tensors: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    policy.yaml: limits.mini_batches: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:3)
+    policy.yaml: limits.reports: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
+    policy.yaml: limits.failures: found 1, more than the operator's policy allows; ask for at most 0 (policy.yaml:4)
+    policy.yaml: limits.job_time: found 1.5 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:4)
+    policy.yaml: process_count_per_node: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:6)
+    policy.yaml: gpus: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:7)
+    policy.yaml: run_max_try: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:8)
+    policy.yaml: run_invocation_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:9)
+    policy.yaml: task_overhead_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:10)
+    policy.yaml: progress_update_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:11)
+    policy.yaml: first_task_creation_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:12)
+    policy.yaml: inference.threads: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:5)
+    policy.yaml: inference.gpu_memory: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:5)
+    policy.yaml: os_sandbox: found off, less than the operator's policy asks for; write best-effort, or leave the key out (policy.yaml:14)
+    ");
+    let usual = fixture.policy("gpus: 0\n").unwrap();
+    let raised = "limits: {mini_batches: 10000001, reports: 3 GB, failures: 1001}\n";
+    assert_snapshot!(fixture.job("gpus: 0\n", &format!("{JOB}{raised}"), &[]).unwrap_err(), @"
+    job.yaml:4: limits.mini_batches: found 10000001, more than the operator's policy allows; ask for at most 10000000 (policy.yaml)
+    job.yaml:4: limits.reports: found 3 GB, more than the operator's policy allows; ask for at most 2 GB (policy.yaml)
+    job.yaml:4: limits.failures: found 1001, more than the operator's policy allows; ask for at most 1000 (policy.yaml)
+    ");
+    assert_snapshot!(format!("{:?}", usual.default_limits()), @"Limits { memory: ByteSize(1073741824), stack: ByteSize(1048576), fuel: None, read: ByteSize(536870912), results: ByteSize(268435456), row: ByteSize(67108864), logs: ByteSize(268435456), output: ByteSize(17179869184), files: 10000, handles: 10000, transfer: ByteSize(134217728), models: ByteSize(1073741824), tensors: ByteSize(268435456) }");
+}

@@ -1,6 +1,6 @@
 //! The table of keys, the schema, the docs and the loader say the same.
 
-use super::{Fixture, job};
+use super::{Fixture, LEAST, errors, job};
 use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, SIDE_INPUT};
 use crate::schema;
 use std::fs;
@@ -166,4 +166,147 @@ fn the_schema_takes_what_the_loader_takes() {
     for key in ["$schema", "environment", "parallel_run_config"] {
         assert!(at(key).is_some(), "{key}");
     }
+}
+
+/// What each key expects, as its error says it.
+#[test]
+fn every_key_says_what_it_expects() {
+    let with_names =
+        [("limits", LIMITS), ("output_format", OUTPUT_FORMAT), ("inference", INFERENCE)];
+    let groups = with_names.map(|(group, keys)| {
+        let nulls: Vec<String> = keys.iter().map(|key| format!("  {}:\n", key.name)).collect();
+        format!("{group}:\n{}", nulls.concat())
+    });
+    insta::assert_snapshot!(errors(&format!("{LEAST}{}", groups.concat())), @r#"
+    job.yaml:4: limits.memory: found nothing; expected a size of at least 64 KB (e.g. 512 MB), or leave the key out
+    job.yaml:5: limits.stack: found nothing; expected a size from 64 KB to 64 MB (e.g. 1 MB), or leave the key out
+    job.yaml:6: limits.fuel: found nothing; expected a whole number of at least 1 (e.g. 10000000000), or leave the key out
+    job.yaml:7: limits.read: found nothing; expected a size of at least 1 byte (e.g. 512 MB), or leave the key out
+    job.yaml:8: limits.results: found nothing; expected a size of at least 1 byte (e.g. 256 MB), or leave the key out
+    job.yaml:9: limits.row: found nothing; expected a size of at least 1 byte (e.g. 64 MB), or leave the key out
+    job.yaml:10: limits.logs: found nothing; expected a size of at least 1 byte (e.g. 256 MB), or leave the key out
+    job.yaml:11: limits.output: found nothing; expected a size of at least 1 byte (e.g. 16 GB), or leave the key out
+    job.yaml:12: limits.files: found nothing; expected a whole number of files from 0 up (e.g. 10000), or leave the key out
+    job.yaml:13: limits.handles: found nothing; expected a whole number from 16 to 1000000 (e.g. 10000), or leave the key out
+    job.yaml:14: limits.transfer: found nothing; expected a size of at least 1 MB (e.g. 128 MB), or leave the key out
+    job.yaml:15: limits.models: found nothing; expected a size of at least 1 MB (e.g. 1 GB), or leave the key out
+    job.yaml:16: limits.tensors: found nothing; expected a size of at least 1 MB (e.g. 256 MB), or leave the key out
+    job.yaml:17: limits.mini_batches: found nothing; expected a whole number of at least 1 (e.g. 1000000), or leave the key out
+    job.yaml:18: limits.reports: found nothing; expected a size of at least 1 MB (e.g. 10 GB), or leave the key out
+    job.yaml:19: limits.failures: found nothing; expected a whole number of failures from 0 up (e.g. 10000), or leave the key out
+    job.yaml:20: limits.job_time: found nothing; expected seconds, more than 0 and at most 31536000 (e.g. 86400), or leave the key out
+    job.yaml:22: output_format.type: found nothing; expected text, csv, jsonl, parquet or arrow, or leave the key out
+    job.yaml:23: output_format.compression: found nothing; expected none, gzip or zstd for lines of text; none, snappy, zstd, gzip or lz4 for parquet, or leave the key out
+    job.yaml:24: output_format.delimiter: found nothing; expected one ASCII character, as "," or ";", or tab, or leave the key out
+    job.yaml:25: output_format.header: found nothing; expected true or false, or leave the key out
+    job.yaml:26: output_format.quoting: found nothing; expected minimal, all, nonnumeric or none, or leave the key out
+    job.yaml:27: output_format.null_value: found nothing; expected a text, or leave the key out
+    job.yaml:29: inference.allow_guest_models: found nothing; expected true or false, or leave the key out
+    job.yaml:30: inference.threads: found nothing; expected a whole number of threads from 1 to 64, or leave the key out
+    job.yaml:31: inference.gpu_memory: found nothing; expected a size of at least 1 MB (e.g. 4 GB), or leave the key out
+    "#);
+    let nulls: Vec<String> = JOB.iter().map(|key| format!("{}:\n", key.name)).collect();
+    insta::assert_snapshot!(errors(&nulls.concat()), @"
+    job.yaml:1: name: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
+    job.yaml:2: description: found nothing; expected a text, or leave the key out
+    job.yaml:3: tenant: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
+    job.yaml:4: entry_script: found nothing; expected a path to a component (.wasm), a core module (.wasm) or a guest crate's folder, or leave the key out
+    job.yaml:5: entry_script_digest: found nothing; expected sha256: and 64 hexadecimal digits, or leave the key out
+    job.yaml:6: source_directory: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:7: inputs: found nothing; expected a map of names to paths (e.g. images: data/*.png), or leave the key out
+    job.yaml:8: side_inputs: found nothing; expected a map of names to folders (e.g. model: weights), or leave the key out
+    job.yaml:9: models: found nothing; expected a map of names to paths (e.g. digits: models/digits.onnx), or leave the key out
+    job.yaml:10: inference: found nothing; expected a map with allow_guest_models, threads or gpu_memory, or leave the key out
+    job.yaml:11: output: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:12: arguments: found nothing; expected a list of texts and numbers (e.g. [--model, digits.bin]), or leave the key out
+    job.yaml:13: pass_settings: found nothing; expected true or false, or leave the key out
+    job.yaml:14: environment_variables: found nothing; expected a map of names to texts (e.g. MODE: fast), or leave the key out
+    job.yaml:15: mini_batch_size: found nothing; expected a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows), or leave the key out
+    job.yaml:16: partition_keys: found nothing; expected a list of texts (e.g. [store, brand]), or leave the key out
+    job.yaml:17: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
+    job.yaml:18: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out
+    job.yaml:19: node_count: found nothing; expected 1, or leave the key out
+    job.yaml:20: output_action: found nothing; expected append_row or summary_only, or leave the key out
+    job.yaml:21: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
+    job.yaml:22: output_format: found nothing; expected a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
+    job.yaml:23: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
+    job.yaml:24: output_layout: found nothing; expected file or parts, or leave the key out
+    job.yaml:25: ordered: found nothing; expected true or false, or leave the key out
+    job.yaml:26: join: found nothing; expected input, or a list of columns of the input (e.g. [id]), or leave the key out
+    job.yaml:27: output_files: found nothing; expected error, append or overwrite, or leave the key out
+    job.yaml:28: allow_reuse: found nothing; expected true or false, or leave the key out
+    job.yaml:29: error_threshold: found nothing; expected a whole number of items from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:30: allowed_failed_count: found nothing; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:31: allowed_failed_percent: found nothing; expected a number from 0 to 100, or leave the key out
+    job.yaml:32: strict_cardinality: found nothing; expected true or false, or leave the key out
+    job.yaml:33: run_max_try: found nothing; expected a whole number of attempts of at least 1 (e.g. 3), or leave the key out
+    job.yaml:34: run_invocation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 60), or leave the key out
+    job.yaml:35: task_overhead_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:36: progress_update_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:37: first_task_creation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:38: logging_level: found nothing; expected WARNING, INFO or DEBUG, or leave the key out
+    job.yaml:39: resource_monitor_interval: found nothing; expected seconds from 0 (never) to 2147483647 (e.g. 600), or leave the key out
+    job.yaml:40: profiling_module: found nothing; expected cProfile, profile or guest, or leave the key out
+    job.yaml:41: parent: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:42: copy_logs_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:43: push_metrics_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:44: metrics_name_prefix: found nothing; expected a text, or leave the key out
+    job.yaml:45: limits: found nothing; expected a map with memory, stack, fuel and others, or leave the key out
+    job.yaml:46: os_sandbox: found nothing; expected required, best-effort or off, or leave the key out
+    job.yaml:47: deterministic: found nothing; expected true or false, or leave the key out
+    job.yaml:48: schema_inference: found nothing; expected first or full, or leave the key out
+    job.yaml:49: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
+    ");
+    // Of several on a line, in the order of the table.
+    insta::assert_snapshot!(errors(&format!("{{{}}}", nulls.concat().replace('\n', ", "))), @"
+    job.yaml:1: description: found nothing; expected a text, or leave the key out
+    job.yaml:1: name: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
+    job.yaml:1: tenant: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
+    job.yaml:1: entry_script: found nothing; expected a path to a component (.wasm), a core module (.wasm) or a guest crate's folder, or leave the key out
+    job.yaml:1: entry_script_digest: found nothing; expected sha256: and 64 hexadecimal digits, or leave the key out
+    job.yaml:1: source_directory: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:1: inputs: found nothing; expected a map of names to paths (e.g. images: data/*.png), or leave the key out
+    job.yaml:1: side_inputs: found nothing; expected a map of names to folders (e.g. model: weights), or leave the key out
+    job.yaml:1: models: found nothing; expected a map of names to paths (e.g. digits: models/digits.onnx), or leave the key out
+    job.yaml:1: inference: found nothing; expected a map with allow_guest_models, threads or gpu_memory, or leave the key out
+    job.yaml:1: output: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:1: arguments: found nothing; expected a list of texts and numbers (e.g. [--model, digits.bin]), or leave the key out
+    job.yaml:1: environment_variables: found nothing; expected a map of names to texts (e.g. MODE: fast), or leave the key out
+    job.yaml:1: mini_batch_size: found nothing; expected a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows), or leave the key out
+    job.yaml:1: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
+    job.yaml:1: node_count: found nothing; expected 1, or leave the key out
+    job.yaml:1: output_action: found nothing; expected append_row or summary_only, or leave the key out
+    job.yaml:1: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
+    job.yaml:1: error_threshold: found nothing; expected a whole number of items from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:1: run_max_try: found nothing; expected a whole number of attempts of at least 1 (e.g. 3), or leave the key out
+    job.yaml:1: run_invocation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 60), or leave the key out
+    job.yaml:1: logging_level: found nothing; expected WARNING, INFO or DEBUG, or leave the key out
+    job.yaml:1: pass_settings: found nothing; expected true or false, or leave the key out
+    job.yaml:1: partition_keys: found nothing; expected a list of texts (e.g. [store, brand]), or leave the key out
+    job.yaml:1: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out
+    job.yaml:1: output_format: found nothing; expected a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
+    job.yaml:1: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
+    job.yaml:1: output_layout: found nothing; expected file or parts, or leave the key out
+    job.yaml:1: ordered: found nothing; expected true or false, or leave the key out
+    job.yaml:1: join: found nothing; expected input, or a list of columns of the input (e.g. [id]), or leave the key out
+    job.yaml:1: output_files: found nothing; expected error, append or overwrite, or leave the key out
+    job.yaml:1: allow_reuse: found nothing; expected true or false, or leave the key out
+    job.yaml:1: allowed_failed_count: found nothing; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:1: allowed_failed_percent: found nothing; expected a number from 0 to 100, or leave the key out
+    job.yaml:1: strict_cardinality: found nothing; expected true or false, or leave the key out
+    job.yaml:1: task_overhead_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:1: progress_update_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:1: first_task_creation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:1: resource_monitor_interval: found nothing; expected seconds from 0 (never) to 2147483647 (e.g. 600), or leave the key out
+    job.yaml:1: profiling_module: found nothing; expected cProfile, profile or guest, or leave the key out
+    job.yaml:1: parent: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:1: copy_logs_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:1: push_metrics_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:1: metrics_name_prefix: found nothing; expected a text, or leave the key out
+    job.yaml:1: limits: found nothing; expected a map with memory, stack, fuel and others, or leave the key out
+    job.yaml:1: os_sandbox: found nothing; expected required, best-effort or off, or leave the key out
+    job.yaml:1: deterministic: found nothing; expected true or false, or leave the key out
+    job.yaml:1: schema_inference: found nothing; expected first or full, or leave the key out
+    job.yaml:1: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
+    ");
 }
