@@ -190,3 +190,26 @@ fn every_attack_names_tests_that_exist() {
     assert!(count >= 120, "{count} attacks");
     assert!(wrong.is_empty(), "no such tests:\n{}", wrong.join("\n"));
 }
+
+#[test]
+fn every_limit_names_the_file_that_enforces_it_and_a_test_that_exists() {
+    let text = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let (_, limits) = text.split_once("<!-- begin: limits -->").unwrap();
+    let (limits, _) = limits.split_once("<!-- end: limits -->").unwrap();
+    let mut known = BTreeSet::new();
+    functions(&root().join("tests/tests"), &mut known);
+    host_sources().iter().for_each(|folder| functions(folder, &mut known));
+    let mut count = 0;
+    for line in limits.lines().filter(|line| line.starts_with("| `")) {
+        count += 1;
+        let cells: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        let (Some(limit), [.., file, test]) = (cells.first(), cells.as_slice()) else {
+            panic!("{line} has no file and no test");
+        };
+        let name = limit.trim_start_matches("limits.");
+        let source = fs::read_to_string(root().join(file)).unwrap_or_default();
+        assert!(source.contains(name), "{file} says nothing of {limit}");
+        assert!(is_test(test, &known), "there is no test {test}, which is to hold {limit}");
+    }
+    assert!(count >= 17, "{count} limits");
+}

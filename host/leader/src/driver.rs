@@ -115,7 +115,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let in_force = in_force(&job.spec, &job.notices);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
-            tenant: job.spec.tenant,
+            tenant: job.spec.settings.tenant,
             workers: job.spec.process_count,
             resumed,
         });

@@ -2,8 +2,8 @@
 //! to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
 use crate::model::{
-    Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, JobLimits,
-    Limits, Mount, OutputFormat, OutputLayout, SliceSize, TableInput, hex,
+    Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, Mount,
+    OutputFormat, OutputLayout, SliceSize, TableInput, hex,
 };
 use crate::protocol::node::Prepared;
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
@@ -20,8 +20,8 @@ pub(super) const DIGEST: &str = "sha256:";
 /// Names and values of all settings that decide rows, but for the entry script. Values are JSON, or
 /// a digest where they are long or may be secret.
 ///
-/// A job and all that it holds are taken apart without `..`: a new setting does not compile until it is
-/// put into the identity, or is named with the reason why it does not decide rows.
+/// Settings of the tables say themselves whether they decide rows. The rest of a job is taken apart without `..`: what is
+/// new there does not compile until it is put into the identity, or is named with the reason why it is not.
 ///
 /// `found`: what its folders and models are on the node.
 pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)> {
@@ -37,17 +37,15 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         models,
         inference,
         output,
-        output_action,
         append_row_file_name,
         output_format,
-        ordered,
-        output_files,
-        strict_cardinality,
-        deterministic,
+        // Rows of the tables: `JobSpec::deciding`.
+        settings: _,
+        worker: _,
+        limits: _,
+        job_limits: _,
         // A job directory holds one job, whose name `claim` compares.
         name: _,
-        // For whom the same rows are made.
-        tenant: _,
         // `JobIdentity` has the digest of the component, and the digest that it must have is compared with
         // that before.
         entry_script: _,
@@ -60,43 +58,9 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         // Who computes, how often and how long (C25).
         process_count: _,
         gpus: _,
-        run_max_try: _,
-        run_invocation_timeout: _,
-        task_overhead_timeout: _,
         progress_update_timeout: _,
-        first_task_creation_timeout: _,
-        // How many failures end a job: which rows there are by then is in the journal (C25).
-        error_threshold: _,
-        allowed_failed_count: _,
-        allowed_failed_percent: _,
         // What is seen of the job while it runs.
-        resource_monitor_interval: _,
-        profile: _,
-        metrics_name_prefix: _,
-        logging_level: _,
         notices: _,
-        // Whether an earlier result is looked for at all.
-        allow_reuse: _,
-        // What goes beyond a limit or a wall fails, and gives no rows; they may be raised so that it does
-        // not (C25).
-        job_limits: JobLimits { mini_batches: _, reports: _, failures: _, job_time: _ },
-        limits:
-            Limits {
-                memory: _,
-                stack: _,
-                fuel: _,
-                read: _,
-                results: _,
-                row: _,
-                logs: _,
-                output: _,
-                files: _,
-                handles: _,
-                transfer: _,
-                models: _,
-                tensors: _,
-            },
-        os_sandbox: _,
         // The paths that they came to are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;
@@ -119,15 +83,10 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
     }
     settings.models(models, inference, found);
     settings.put("output", output);
-    settings.put("output_action", output_action);
     settings.put("append_row_file_name", append_row_file_name);
     settings.output_format(output_format);
-    settings.put("ordered", ordered);
-    settings.put("output_files", output_files);
-    settings.put("strict_cardinality", strict_cardinality);
-    // Jobs of earlier versions, which knew no such setting, are taken up as ever.
-    if *deterministic {
-        settings.put("deterministic", &true);
+    for (key, value) in spec.deciding() {
+        settings.put_text(key, value);
     }
     settings.0
 }
@@ -137,7 +96,10 @@ struct Settings(Vec<(String, String)>);
 impl Settings {
     fn put(&mut self, name: &str, value: &impl Serialize) {
         // Plain data always serialises; were it not so, all would be as one.
-        let text = serde_json::to_string(value).unwrap_or_default();
+        self.put_text(name, serde_json::to_string(value).unwrap_or_default());
+    }
+
+    fn put_text(&mut self, name: &str, text: String) {
         let text = if text.len() > SHOWN { digest(text.as_bytes()) } else { text };
         self.0.push((name.to_owned(), text));
     }
@@ -308,6 +270,7 @@ fn of_files(digest: &str) -> String {
 mod tests {
     use super::*;
     use crate::protocol::node::PreparedModel;
+    use std::collections::BTreeSet;
     use std::fs;
 
     /// Of a job without folders and models.
@@ -355,7 +318,8 @@ mod tests {
             let lines: Vec<String> = lines.collect();
             lines.join("\n").replace(dir.path().to_str().unwrap(), "[dir]")
         };
-        insta::assert_snapshot!(of("entry_script: entry.wasm\ninputs: {texts: in}\n"), @r#"
+        let little = "entry_script: entry.wasm\ninputs: {texts: in}\n";
+        insta::assert_snapshot!(of(little), @r#"
         append_row_file_name: "parallel_run_step.txt"
         arguments: []
         inputs: ["texts"]
@@ -465,6 +429,18 @@ schema_inference: full
         rank_mini_batch_count: 3
         strict_cardinality: false
         "#);
+        // Those are the keys that decide rows. The entry script is compared by its digest.
+        let key = |line: &str| {
+            let name = line.trim_start_matches("the files in ").trim_start_matches("the files of ");
+            let key = name.split(['.', ':']).next().unwrap_or_default();
+            if key.starts_with("the side input") { "side_inputs" } else { key }.to_owned()
+        };
+        let named: BTreeSet<String> = [of(little), of(much), of(ordered)]
+            .iter()
+            .flat_map(|text| text.lines().map(key))
+            .collect();
+        let deciding = crate::spec::keys_that_decide_rows().filter(|key| *key != "entry_script");
+        assert_eq!(named, deciding.map(str::to_owned).collect());
     }
 
     /// What was once a secret is not in what is kept.

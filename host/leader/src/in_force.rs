@@ -9,16 +9,16 @@ use std::time::Duration;
 pub(super) fn policy(spec: &JobSpec) -> Policy {
     Policy {
         workers: spec.process_count,
-        max_try: spec.run_max_try,
-        error_threshold: spec.error_threshold,
-        run_timeout: spec.run_invocation_timeout,
-        load_timeout: spec.task_overhead_timeout,
-        allowed_failed_count: spec.allowed_failed_count,
-        allowed_failed_percent: spec.allowed_failed_percent,
-        first_task_timeout: spec.first_task_creation_timeout,
+        max_try: spec.settings.run_max_try,
+        error_threshold: spec.settings.error_threshold,
+        run_timeout: spec.settings.run_invocation_timeout,
+        load_timeout: spec.settings.task_overhead_timeout,
+        allowed_failed_count: spec.settings.allowed_failed_count,
+        allowed_failed_percent: spec.settings.allowed_failed_percent,
+        first_task_timeout: spec.settings.first_task_creation_timeout,
         progress_timeout: spec.progress_update_timeout,
         gpus: Vec::new(),
-        output_action: spec.output_action,
+        output_action: spec.worker.output_action,
         limits: spec.job_limits.clone(),
     }
 }
@@ -38,14 +38,14 @@ pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {
 
 /// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
 fn time_outs(spec: &JobSpec) -> String {
-    let (run, load) = (spec.run_invocation_timeout, spec.task_overhead_timeout);
-    let (progress, attempts) = (spec.progress_update_timeout, spec.run_max_try);
+    let (run, load) = (spec.settings.run_invocation_timeout, spec.settings.task_overhead_timeout);
+    let (progress, attempts) = (spec.progress_update_timeout, spec.settings.run_max_try);
     let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
     let mut text = String::from("time-outs:");
     for (name, time) in [
         ("run_invocation_timeout", run),
         ("task_overhead_timeout", load),
-        ("first_task_creation_timeout", spec.first_task_creation_timeout),
+        ("first_task_creation_timeout", spec.settings.first_task_creation_timeout),
         ("progress_update_timeout", progress),
     ] {
         let _ = write!(text, " {name} {},", seconds(time));

@@ -29,7 +29,7 @@ pub fn prepare<N: Node>(
     let ask = places(&spec, options)?;
     let (found, node) = node.prepare(&ask, say).map_err(PrepareError::Node)?;
     let job_dir = JobDir::new(&ask.job_dir);
-    let output_file = (spec.output_action == OutputAction::AppendRow)
+    let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
     let wanted = Wanted { name: &spec.name, output: ask.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;

@@ -107,7 +107,7 @@ fn identity<N>(job: &Job<N>) -> JobIdentity {
 
 /// Where results go.
 fn commit_target<N: JobOnNode>(job: &Job<N>) -> CommitTarget {
-    let appends = job.spec.output_action == OutputAction::AppendRow;
+    let appends = job.spec.worker.output_action == OutputAction::AppendRow;
     let (name, format) = (&job.spec.append_row_file_name, &job.spec.output_format);
     let finish = (appends && !format.kind.is_lines())
         .then(|| Finish { name: name.clone(), make: job.node.finisher() });
@@ -115,8 +115,8 @@ fn commit_target<N: JobOnNode>(job: &Job<N>) -> CommitTarget {
         places: Places::Here(job.job_dir.clone()),
         output: job.claim.output().to_owned(),
         output_file: appends.then(|| format.appended(name)),
-        ordered: job.spec.ordered,
-        on_conflict: job.spec.output_files,
+        ordered: job.spec.settings.ordered,
+        on_conflict: job.spec.settings.output_files,
         header_wanted: format.has_header(),
         is_plain: format.is_plain(),
         parts: format.part_ending().filter(|_| appends),

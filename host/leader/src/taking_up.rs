@@ -159,7 +159,7 @@ impl<N: JobOnNode> Ready<N> {
         let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
             return Err(ClaimError::Finished { dir, name }.into());
         };
-        if !options.reuse || !self.spec.allow_reuse {
+        if !options.reuse || !self.spec.settings.allow_reuse {
             return Err(ClaimError::Finished { dir, name }.into());
         }
         let not_reused = |why: String| ClaimError::NotReused { dir, name, why };
@@ -215,7 +215,11 @@ impl<N: JobOnNode> Ready<N> {
         let look = Look {
             plan: Plan { again: known.again() },
             since: known.created(),
-            patience: self.spec.first_task_creation_timeout.max(self.spec.progress_update_timeout),
+            patience: self
+                .spec
+                .settings
+                .first_task_creation_timeout
+                .max(self.spec.progress_update_timeout),
         };
         let mut comparison = Comparison::new(known, &self.found.sources);
         let mut result = Ok(());

@@ -13,7 +13,6 @@ mod ids;
 mod inference;
 mod inference_note;
 mod input;
-mod limits;
 mod machine_caps;
 mod memory_budget;
 mod mini_batch;
@@ -26,6 +25,7 @@ mod policy;
 mod registered;
 mod report;
 mod restored;
+mod settings;
 mod size;
 mod table;
 mod text;
@@ -46,7 +46,6 @@ pub use inference::{
 };
 pub use inference_note::{InferenceNote, InferenceWork};
 pub use input::{Input, InputKind};
-pub use limits::{JobLimits, Limits};
 pub use machine_caps::{MachineCaps, ProcessLists};
 pub use memory_budget::MemoryBudget;
 pub use mini_batch::{
@@ -60,7 +59,7 @@ pub use output_format::{
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::{JobDir, LOCK_FILE, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};
-pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};
+pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError, Profiler};
 pub use registered::{
     Held, Latest, ParseRegisteredNameError, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind,
     RegisteredName, is_registered_name,
@@ -70,6 +69,7 @@ pub use report::{
     JobStatus, Segment, UnknownKeys,
 };
 pub use restored::{MiniBatchSet, Restored};
+pub use settings::{JobLimits, JobSettings, Limits, Setting, WorkerSettings};
 pub use size::{ByteSize, SliceSize};
 pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,

@@ -146,6 +146,31 @@ impl FromStr for LoggingLevel {
     }
 }
 
+/// What a profile of the entry script is asked for by. All words mean the same; the first two are Azure's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Profiler {
+    /// A profiler of Python's.
+    CProfile,
+    /// Another one of Python's.
+    Profile,
+    /// Our own word.
+    Guest,
+}
+
+impl Profiler {
+    /// All of them, in the order of the docs.
+    pub const ALL: [Self; 3] = [Self::CProfile, Self::Profile, Self::Guest];
+
+    /// The name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CProfile => "cProfile",
+            Self::Profile => "profile",
+            Self::Guest => "guest",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// A number of bytes. Reads `1024`, `10KB`, `1mb`, `2 GB`: K, M and G are powers of 1024
 /// (prs-semantics C7), case does not matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteSize(pub u64);
 

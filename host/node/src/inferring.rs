@@ -1,26 +1,28 @@
 //! Who computes with which model, for the words of a time-out: a backend may hang, and a killed worker says
 //! nothing any more.
 
-use super::setup::SetupTemplate;
+use crate::inference::has_inference;
 use crate::model::{InferenceNote, InferenceWork, JobDir, WorkerId};
+use crate::protocol::Setup;
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-impl SetupTemplate {
-    /// Which model the worker computes with, in words, if it does; in what it is at for `most` so long.
-    pub(super) fn inferring(
-        &self,
-        job_dir: &JobDir,
-        worker: WorkerId,
-        most: Duration,
-    ) -> Option<String> {
-        if !self.has_inference() {
-            return None;
-        }
-        words(read(job_dir, worker)?, &self.model_names(), most)
+/// Which model the worker computes with, in words, if it does; in what it is at for `most` so long. `template`: what
+/// workers are told.
+pub(super) fn inferring(
+    template: &Setup,
+    job_dir: &JobDir,
+    worker: WorkerId,
+    most: Duration,
+) -> Option<String> {
+    if !has_inference(&template.models, &template.inference) {
+        return None;
     }
+    let mut names: Vec<&str> = template.models.iter().map(|model| model.name.as_str()).collect();
+    names.sort_unstable();
+    words(read(job_dir, worker)?, &names, most)
 }
 
 /// What the worker noted last, of which nothing is believed but that it is a note.

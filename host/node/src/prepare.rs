@@ -33,7 +33,7 @@ pub fn prepare(
     say: &mut dyn FnMut(&str),
 ) -> Result<(Prepared, NodeJob), NodeError> {
     // Before any input is fetched, as the process that does is behind the wall, too.
-    wall::check(spec.os_sandbox)?;
+    wall::check(spec.worker.os_sandbox)?;
     let standby = stand_by(&spec, &options, ask.begins);
     let staged = stage(&spec, &options, say)?;
     let mut real = RealPaths::find(&spec, &staged)?;
@@ -52,7 +52,7 @@ pub fn prepare(
     let mut inference = spec.inference.clone();
     inference.onnxruntime = found.onnxruntime.as_ref().map(|(library, _)| library.clone());
     let budget = setup::budget(&spec, &staged.models, &inference);
-    let turns = Turns::open(&options.policy.machine(), budget.total(), &spec.tenant)?;
+    let turns = Turns::open(&options.policy.machine(), budget.total(), &spec.settings.tenant)?;
     let job = NodeJob {
         spec,
         options,
@@ -130,7 +130,7 @@ impl Script {
         say: &mut dyn FnMut(&str),
     ) -> Result<Self, NodeError> {
         let cancel = options.cancel.clone();
-        let compiler = Compiler::new(&options.program, spec.os_sandbox)
+        let compiler = Compiler::new(&options.program, spec.worker.os_sandbox)
             .stopping(move || cancel.reason().is_some());
         let mut path = spec.entry_script.clone();
         if path.is_dir() {
@@ -160,7 +160,7 @@ impl Script {
 /// Starts what the job will need, if it begins here and its workers are alike.
 fn stand_by(spec: &JobSpec, options: &NodeOptions, begins: bool) -> Option<Standby> {
     let alike = spec.gpus == 0 && spec.models.is_empty();
-    (begins && alike).then(|| Standby::start(&options.program, spec.os_sandbox))
+    (begins && alike).then(|| Standby::start(&options.program, spec.worker.os_sandbox))
 }
 
 fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
@@ -170,8 +170,8 @@ fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
 fn instrumentation(spec: &JobSpec) -> Instrumentation {
     Instrumentation {
         fuel: spec.limits.fuel.is_some(),
-        profile: spec.profile,
-        deterministic: spec.deterministic,
+        profile: spec.worker.profiling_module.is_some(),
+        deterministic: spec.worker.deterministic,
     }
 }
 

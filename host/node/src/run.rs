@@ -2,16 +2,17 @@
 
 use super::error::NodeError;
 use super::gpus::Gpus;
+use super::inferring::inferring;
 use super::looks::Looks;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use super::processor_time::ProcessorTime;
 use super::room::{Room, Spawned};
-use super::setup::SetupTemplate;
+use super::setup::for_worker;
 use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{
-    FromPlanner, FromWorker, News, Order, PlanRequest, Standing, ToWorker, Told,
+    FromPlanner, FromWorker, News, Order, PlanRequest, Setup, Standing, ToWorker, Told,
 };
 use crate::store::{Arrival, Objects};
 use std::collections::{HashSet, VecDeque};
@@ -37,7 +38,7 @@ pub struct Running {
     /// Whether workers are to have GPUs.
     pub(super) wants_gpus: bool,
     /// What workers are told; `None` until models lie where they find them.
-    pub(super) template: Option<SetupTemplate>,
+    pub(super) template: Option<Setup>,
     pub(super) job_dir: JobDir,
     pub(super) processor_time: ProcessorTime,
     pub(super) request: PlanRequest,
@@ -85,7 +86,7 @@ impl Running {
     /// are to have GPUs.
     pub(super) fn begin(
         &mut self,
-        template: SetupTemplate,
+        template: Setup,
         start: Instant,
         first_worker: u32,
         is_new: bool,
@@ -94,7 +95,7 @@ impl Running {
         self.start = start;
         if is_new && !self.wants_gpus && !self.room.is_capped() {
             // What is wrong is told when it is spawned.
-            let _ = self.pool.begin(&template.for_worker(WorkerId(0), None, &[]));
+            let _ = self.pool.begin(&for_worker(&template, WorkerId(0), None, &[]));
         }
         self.template = Some(template);
     }
@@ -217,7 +218,7 @@ impl Running {
         let now = self.start.elapsed();
         let template = self.template.as_ref();
         let noted =
-            |(worker, most)| Some((worker, template?.inferring(&self.job_dir, worker, most)?));
+            |(worker, most)| Some((worker, inferring(template?, &self.job_dir, worker, most)?));
         let inferring: Vec<(WorkerId, String)> =
             self.machine.inside_guests(now).filter_map(noted).collect();
         for (worker, words) in inferring {
@@ -294,7 +295,7 @@ impl Running {
         };
         let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
         let tables = self.tables.as_deref().unwrap_or_default();
-        let setup = template.for_worker(worker, lease, tables);
+        let setup = for_worker(template, worker, lease, tables);
         match self.room.start(&mut self.pool, self.monitor.as_ref(), setup) {
             Spawned::Runs(pid) => NodeMessage::Spawned(worker, pid),
             Spawned::NoRoom => NodeMessage::NoRoom(worker),

@@ -3,12 +3,11 @@
 use super::job::NodeJob;
 use super::models::placed;
 use crate::dataset::csv::MAX_SLICE;
-use crate::inference::{has_inference, inference_memory};
+use crate::inference::inference_memory;
 use crate::model::MemoryBudget;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Limits,
-    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, SliceSize,
-    Source, TableFormat, TableInput, TableKind, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Model, Mount,
+    OutputLayout, SliceSize, Source, TableFormat, TableInput, TableKind, WorkerId,
 };
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, ModelSpec};
@@ -59,7 +58,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         partition_keys: spec.partition_keys.clone(),
         spill,
         processes: spec.process_count,
-        os_sandbox: spec.os_sandbox,
+        os_sandbox: spec.worker.os_sandbox,
         memory: spec.limits.memory.0,
         // What an earlier run or an earlier planner left, which the job file does not know.
         again: Vec::new(),
@@ -75,109 +74,50 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
     input.and_then(|index| tables.get(index).cloned()).unwrap_or_default()
 }
 
-/// What every worker of a job is told.
-#[derive(Clone, Debug)]
-pub(super) struct SetupTemplate {
-    workers: u32,
-    job_dir: std::path::PathBuf,
-    arguments: Vec<String>,
-    environment: Vec<(String, String)>,
-    mounts: Vec<Mount>,
-    source_dir: Option<String>,
-    sources: Vec<Source>,
-    limits: Limits,
-    output_action: OutputAction,
-    output_format: OutputFormat,
-    strict_cardinality: bool,
-    rows_stay: bool,
-    profile: bool,
-    logging_level: LoggingLevel,
-    os_sandbox: OsSandbox,
-    deterministic: bool,
-    models: Vec<Model>,
-    inference: InferenceSettings,
+/// What every worker of a job is told, as it is told to the first one before it has a GPU and tables are known. Of a job
+/// whose models lie where workers find them.
+pub(super) fn template(job: &NodeJob) -> Setup {
+    let NodeJob { spec, real, staged, job_dir, .. } = job;
+    let models = placed(&staged.models, &job.seen, job_dir);
+    let program = job.entry_script.file_name().unwrap_or_default().to_string_lossy();
+    let arguments = std::iter::once(program.into_owned());
+    let mut mounts = real.side_inputs(&staged.side_inputs);
+    mounts.extend(models.iter().map(Model::mount));
+    if let Some(folder) = &real.source_directory {
+        let guest = GUEST_SOURCE.to_owned();
+        mounts.push(Mount { host: folder.clone(), guest, writable: false });
+    }
+    Setup {
+        protocol: PROTOCOL_VERSION,
+        worker: WorkerId(0),
+        workers: spec.process_count,
+        job_dir: job_dir.root().to_owned(),
+        arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
+        environment: environment(spec),
+        mounts,
+        source_dir: spec.source_directory.as_ref().map(|_| GUEST_SOURCE.to_owned()),
+        sources: staged.sources.clone(),
+        tables: Vec::new(),
+        settings: spec.worker.clone(),
+        limits: spec.limits.clone(),
+        output_format: spec.output_format.clone(),
+        rows_stay: spec.settings.ordered || spec.output_format.layout == OutputLayout::Parts,
+        gpu: None,
+        models,
+        inference: job.inference.clone(),
+    }
 }
 
-impl SetupTemplate {
-    /// Whether entry scripts compute with models.
-    pub(super) fn has_inference(&self) -> bool {
-        has_inference(&self.models, &self.inference)
-    }
-
-    /// The names of the job's models, in their order.
-    pub(super) fn model_names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.models.iter().map(|model| model.name.as_str()).collect();
-        names.sort_unstable();
-        names
-    }
-
-    /// Of a job whose models lie where workers find them.
-    pub(super) fn new(job: &NodeJob) -> Self {
-        let NodeJob { spec, real, staged, job_dir, .. } = job;
-        let models = placed(&staged.models, &job.seen, job_dir);
-        let program = job.entry_script.file_name().unwrap_or_default().to_string_lossy();
-        let arguments = std::iter::once(program.into_owned());
-        let mut mounts = real.side_inputs(&staged.side_inputs);
-        mounts.extend(models.iter().map(Model::mount));
-        if let Some(folder) = &real.source_directory {
-            let guest = GUEST_SOURCE.to_owned();
-            mounts.push(Mount { host: folder.clone(), guest, writable: false });
-        }
-        Self {
-            workers: spec.process_count,
-            job_dir: job_dir.root().to_owned(),
-            arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
-            environment: environment(spec),
-            mounts,
-            source_dir: spec.source_directory.as_ref().map(|_| GUEST_SOURCE.to_owned()),
-            sources: staged.sources.clone(),
-            limits: spec.limits.clone(),
-            output_action: spec.output_action,
-            output_format: spec.output_format.clone(),
-            strict_cardinality: spec.strict_cardinality,
-            rows_stay: spec.ordered || spec.output_format.layout == OutputLayout::Parts,
-            profile: spec.profile,
-            logging_level: spec.logging_level,
-            os_sandbox: spec.os_sandbox,
-            deterministic: spec.deterministic,
-            models,
-            inference: job.inference.clone(),
-        }
-    }
-
-    /// What this worker is told.
-    pub(super) fn for_worker(
-        &self,
-        worker: WorkerId,
-        gpu: Option<GpuLease>,
-        tables: &[TableFormat],
-    ) -> Setup {
-        let template = self.clone();
-        Setup {
-            protocol: PROTOCOL_VERSION,
-            worker,
-            workers: template.workers,
-            job_dir: template.job_dir,
-            arguments: template.arguments,
-            environment: with_gpu(template.environment, gpu.as_ref()),
-            mounts: template.mounts,
-            source_dir: template.source_dir,
-            sources: template.sources,
-            tables: tables.to_vec(),
-            limits: template.limits,
-            output_action: template.output_action,
-            output_format: template.output_format,
-            strict_cardinality: template.strict_cardinality,
-            rows_stay: template.rows_stay,
-            profile: template.profile,
-            logging_level: template.logging_level,
-            gpu,
-            models: template.models,
-            inference: template.inference,
-            os_sandbox: template.os_sandbox,
-            deterministic: template.deterministic,
-        }
-    }
+/// What this worker is told.
+pub(super) fn for_worker(
+    template: &Setup,
+    worker: WorkerId,
+    gpu: Option<GpuLease>,
+    tables: &[TableFormat],
+) -> Setup {
+    let template = template.clone();
+    let environment = with_gpu(template.environment, gpu.as_ref());
+    Setup { worker, environment, tables: tables.to_vec(), gpu, ..template }
 }
 
 /// What every guest finds in its environment: the job's variables, and those that scripts made for

@@ -197,9 +197,9 @@ fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> S
     Stager {
         program: &options.program,
         cache,
-        os_sandbox: spec.os_sandbox,
+        os_sandbox: spec.worker.os_sandbox,
         datastores: &options.datastores,
-        tenant: &spec.tenant,
+        tenant: &spec.settings.tenant,
         without_tables: refused.map(|input| input.name.clone()).collect(),
     }
 }

@@ -8,7 +8,7 @@ use super::models;
 use super::processor_time::ProcessorTime;
 use super::room::Room;
 use super::run::Running;
-use super::setup::{SetupTemplate, plan_request};
+use super::setup::{plan_request, template};
 use super::staging::Staged;
 use crate::compile::WASMTIME_VERSION;
 use crate::finish::Finisher;
@@ -39,18 +39,18 @@ impl NodeJob {
         let gpus = std::mem::take(&mut self.gpus);
         let watched = MonitorOptions {
             job_dir: self.job_dir.clone(),
-            interval: self.spec.resource_monitor_interval,
+            interval: self.spec.settings.resource_monitor_interval,
             budget: self.budget.clone(),
             wasmtime: WASMTIME_VERSION,
             gpus: gpus.indices(),
             processes: self.options.policy.process_lists(),
         };
-        pool.confine(self.spec.os_sandbox, &self.job_dir, self.budget.clone());
+        pool.confine(self.spec.worker.os_sandbox, &self.job_dir, self.budget.clone());
         pool.watch_gpus(gpus.memory());
         let policy = NodePolicy {
             workers: self.spec.process_count,
-            run_timeout: self.spec.run_invocation_timeout,
-            load_timeout: self.spec.task_overhead_timeout,
+            run_timeout: self.spec.settings.run_invocation_timeout,
+            load_timeout: self.spec.settings.task_overhead_timeout,
             gpus: gpus.indices(),
         };
         // Before the objects go, whose coming it asks for.
@@ -83,7 +83,7 @@ impl NodeJob {
     /// Begins to run the job at `start`, once its models are [given](Self::give_models): its workers are numbered from `first_worker`.
     /// If it `is_new`, the process that workers are forked from starts while the planner looks at the input.
     pub fn begin(&self, running: &mut Running, start: Instant, first_worker: u32, is_new: bool) {
-        running.begin(SetupTemplate::new(self), start, first_worker, is_new);
+        running.begin(template(self), start, first_worker, is_new);
     }
 
     /// Does for a worker of a leader that was killed what would have been done at its end.
@@ -103,7 +103,7 @@ impl NodeJob {
     /// Makes an output file that is not of lines.
     pub fn finisher(&self) -> Finisher {
         let NodeJob { spec, options, .. } = self;
-        Finisher::new(&options.program, spec.os_sandbox, &spec.output_format)
+        Finisher::new(&options.program, spec.worker.os_sandbox, &spec.output_format)
     }
 
     /// What the planner is asked for.

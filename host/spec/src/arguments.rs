@@ -2,26 +2,16 @@
 
 use super::dialect::Dialect;
 use super::error::Report;
+use super::keys::{self, Prs};
 use super::options::THRESHOLDS;
 use super::raw::RawJob;
 use super::scope::{At, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
 
-/// Names that are keys of the job file and no arguments (prs-semantics C24), with those keys.
-const RESERVED: [&str; 12] = [
-    "mini_batch_size",
-    "error_threshold",
-    "allowed_failed_count",
-    "allowed_failed_percent",
-    "output",
-    "output_action",
-    "logging_level",
-    "process_count_per_node",
-    "run_invocation_timeout",
-    "run_max_try",
-    "append_row_file_name",
-    "partition_keys",
-];
+/// Whether a name is a key of the job file and no argument (prs-semantics C24).
+fn is_reserved(name: &str) -> bool {
+    keys::JOB.iter().any(|key| key.name == name && matches!(key.prs, Prs::Setting(..)))
+}
 
 /// What `${{...}}` may name, each with the guest's path for it.
 pub(super) struct References {
@@ -120,7 +110,7 @@ fn check_option(argument: &At<String>, dialect: Dialect, report: &Report) {
     let Some(option) = argument.value.strip_prefix("--") else { return };
     let name = option.split('=').next().unwrap_or_default();
     let is_version_2 = dialect == Dialect::Version2;
-    if !RESERVED.contains(&name) || (is_version_2 && THRESHOLDS.contains(&name)) {
+    if !is_reserved(name) || (is_version_2 && THRESHOLDS.contains(&name)) {
         return;
     }
     // What the key is called in the user's file.

@@ -31,23 +31,25 @@ pub(super) fn check(
         let origin = raw.entry_script.as_ref().map(|at| &at.origin);
         place.policy.allows_settings(&file, origin, report)
     });
-    let rows = output::rows(raw, script_folder.as_deref(), defaults, report);
+    let (settings, worker) = raw.settings.in_force(&defaults.raw.settings);
+    let (job_limits, limits) = raw.limits.in_force(&defaults.raw.limits);
+    let rows = output::rows(raw, worker.output_action, script_folder.as_deref(), defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
-    let join =
-        output::join(raw, &input_kind, report).filter(|_| rows.action == OutputAction::AppendRow);
+    let join = output::join(raw, &input_kind, report);
+    let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
-    let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
-    let times = times::check(raw, run_max_try, defaults, report);
-    let limits = limits::of_instance(raw, defaults);
+    defaults.tell("run_max_try", &raw.settings.run_max_try, settings.run_max_try);
+    let progress_update_timeout = times::check(raw, &settings, defaults, report);
     limits::note_useless(raw, report);
     inputs::check_memory(raw, &input_kind, &limits, report);
     let mut stored = script.stored;
     let sides = script.side_inputs.as_slice();
     let models = models::check(raw, sides, &mut stored, limits.models, place, report);
+    defaults.tell("error_threshold", &raw.settings.error_threshold, settings.error_threshold);
+    defaults.tell("logging_level", &raw.settings.logging_level, worker.logging_level);
     let text = |given: &Option<At<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {
         name: text(&raw.name).unwrap_or_else(|| place.job_name()),
-        tenant: defaults.of(raw, |raw| &raw.tenant),
         entry_script: script.entry_script,
         entry_script_digest: text(&raw.entry_script_digest),
         source_directory: script.source_directory,
@@ -63,36 +65,20 @@ pub(super) fn check(
         arguments: script.arguments,
         environment_variables: script.environment_variables,
         process_count,
-        output_action: rows.action,
         append_row_file_name: rows.file_name,
-        error_threshold: defaults.told("error_threshold", raw, |raw| &raw.error_threshold),
-        run_max_try,
-        run_invocation_timeout: times.run,
-        allowed_failed_count: defaults.of(raw, |raw| &raw.allowed_failed_count),
-        allowed_failed_percent: defaults.of(raw, |raw| &raw.allowed_failed_percent),
-        strict_cardinality: defaults.of(raw, |raw| &raw.strict_cardinality),
-        task_overhead_timeout: times.load,
-        progress_update_timeout: times.progress,
-        first_task_creation_timeout: times.first_task,
-        resource_monitor_interval: times.monitor,
-        profile: raw.profiling_module.is_some(),
+        progress_update_timeout,
         gpus,
         partition_keys,
         output_format: OutputFormat { join, ..rows.format },
-        ordered: defaults.of(raw, |raw| &raw.ordered),
-        output_files: defaults.of(raw, |raw| &raw.output_files),
-        allow_reuse: defaults.of(raw, |raw| &raw.allow_reuse),
         parent: parent::check(raw, place, report),
-        metrics_name_prefix: text(&raw.metrics_name_prefix).unwrap_or_default(),
-        logging_level: defaults.told("logging_level", raw, |raw| &raw.logging_level),
+        settings,
+        worker,
         limits,
-        job_limits: limits::of_job(raw, defaults),
-        os_sandbox: defaults.of(raw, |raw| &raw.os_sandbox),
-        deterministic: defaults.of(raw, |raw| &raw.deterministic),
+        job_limits,
         latest: Vec::new(),
         notices: Vec::new(),
     };
-    if defaults.of(raw, |raw| &raw.pass_settings) {
+    if spec.settings.pass_settings {
         passed::append(&mut spec, raw);
     }
     spec.notices = report.take_notices();

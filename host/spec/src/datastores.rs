@@ -2,7 +2,7 @@
 //! owner alone can read it.
 
 use super::error::{FileError, NoDatastore, Origin, Report, SpecErrors};
-use super::raw::{at_least, choice};
+use super::raw::choice;
 use super::reading::read;
 use super::scope::{At, Scope};
 use super::tree::{self, Value};
@@ -132,7 +132,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Datastores> {
     let (mut cache_folder, mut cache_size) = (None, None);
     if let Some(mut cache) = scope.group("cache") {
         cache_folder = cache.text("folder");
-        cache_size = cache.parsed_by("size", at_least(1 << 20)).map(|at| at.value);
+        cache_size = cache.setting("size").map(|at| at.value);
         cache.finish();
     }
     if let Some(at) = cache_folder.as_ref().filter(|at| !Path::new(&at.value).is_absolute()) {

@@ -2,6 +2,7 @@
 
 use super::dialect::Dialect;
 use super::error::Report;
+use super::keys::{self, Key, Kind};
 use super::raw::{self, RawJob};
 use super::scope::At;
 use super::tree;
@@ -10,27 +11,41 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// What a job file means where it says nothing, as a commented job file.
-pub const DEFAULT_JOB: &str = include_str!("../default-job.yaml");
+/// The defaults of these keys and of those below them, as a job file.
+pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
+    let mut text = String::new();
+    for key in keys {
+        if let Kind::Group(below) = key.kind {
+            let below = default_job(below, &format!("{indent}  "));
+            if !below.is_empty() {
+                text.push_str(&format!("{indent}{}:\n{below}", key.name));
+            }
+        } else if let Some(default) = key.default {
+            text.push_str(&format!("{indent}{}: {default}\n", key.name));
+        }
+    }
+    text
+}
 
-/// What `default-job.yaml` says, with what such a file takes for granted.
+/// What the table of keys says, with what such a file takes for granted.
 fn defaults(dialect: Dialect) -> RawJob {
     let silent = Report::default();
-    let defaults = tree::parse(DEFAULT_JOB, &silent).map(|root| raw::read(root, &silent));
+    let text = default_job(keys::JOB, "");
+    let defaults = tree::parse(&text, &silent).map(|root| raw::read(root, &silent));
     let mut raw = defaults.flatten().unwrap_or_default();
     let azure = |at: &mut At<bool>| at.value = true;
     if dialect.is_azure() {
-        raw.pass_settings.iter_mut().for_each(azure);
+        raw.settings.pass_settings.iter_mut().for_each(azure);
     }
     if dialect == Dialect::Version2 {
-        raw.error_threshold.iter_mut().for_each(|at| at.value = ErrorThreshold::Ignore);
+        raw.settings.error_threshold.iter_mut().for_each(|at| at.value = ErrorThreshold::Ignore);
     }
     raw
 }
 
-/// The defaults of `default-job.yaml`. For a file of Azure's, says which of them were taken.
+/// The defaults of the table of keys. For a file of Azure's, says which of them were taken.
 pub(super) struct Defaults<'r> {
-    raw: &'static RawJob,
+    pub(super) raw: &'static RawJob,
     pub(super) dialect: Dialect,
     report: &'r Report,
 }
@@ -56,39 +71,21 @@ impl<'r> Defaults<'r> {
         field: impl Fn(&RawJob) -> &Option<At<T>>,
     ) -> T {
         let at = field(raw).as_ref().or(field(self.raw).as_ref());
-        at.expect("default-job.yaml gives every key that has a default, as a test holds")
+        at.expect("the table gives every key a default that can be read, as a test holds")
             .value
             .clone()
     }
 
-    /// The same, for a setting that Azure's files may leave out: then it is said.
-    pub(super) fn told<T: Clone + fmt::Display>(
-        &self,
-        name: &str,
-        raw: &RawJob,
-        field: impl Fn(&RawJob) -> &Option<At<T>>,
-    ) -> T {
-        let is_given = field(raw).is_some();
-        let value = self.of(raw, field);
-        if !is_given {
+    /// Says of a setting which value is taken for it, if a file of Azure's leaves it out.
+    pub(super) fn tell<T>(&self, name: &str, given: &Option<At<T>>, value: impl fmt::Display) {
+        if given.is_none() {
             self.mention(name, &value.to_string());
         }
-        value
     }
 
     /// The same for seconds.
-    pub(super) fn told_seconds(
-        &self,
-        name: &str,
-        raw: &RawJob,
-        field: impl Fn(&RawJob) -> &Option<At<Duration>>,
-    ) -> Duration {
-        let is_given = field(raw).is_some();
-        let value = self.of(raw, field);
-        if !is_given {
-            self.mention(name, &format!("{} seconds", value.as_secs_f64()));
-        }
-        value
+    pub(super) fn tell_seconds<T>(&self, name: &str, given: &Option<At<T>>, value: Duration) {
+        self.tell(name, given, format_args!("{} seconds", value.as_secs_f64()));
     }
 
     /// Says of a file of Azure's that it leaves a setting out.

@@ -1,9 +1,9 @@
 //! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
 
+use crate::given::{GivenLimits, GivenSettings};
 use crate::model::{
-    Address, AllowedPercent, Backend, ByteSize, DeviceChoice, ErrorThreshold, GUEST_MODELS,
-    InferenceSettings, Input, InputKind, JobLimits, Latest, Limits, LoggingLevel, Mount,
-    OnConflict, OsSandbox, OutputAction, OutputFormat,
+    Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
+    JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, WorkerSettings,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,8 +24,6 @@ pub struct Parent {
 pub struct JobSpec {
     /// The job's name.
     pub name: String,
-    /// On whose behalf it runs.
-    pub tenant: String,
     /// The component, a core module, or a guest crate's folder.
     pub entry_script: PathBuf,
     /// The SHA-256 that the component must have, in hex.
@@ -57,58 +55,26 @@ pub struct JobSpec {
     pub environment_variables: Vec<(String, String)>,
     /// Number of workers.
     pub process_count: u32,
-    /// What becomes of rows.
-    pub output_action: OutputAction,
     /// The output file's name.
     pub append_row_file_name: String,
-    /// How many failed items the job bears.
-    pub error_threshold: ErrorThreshold,
-    /// Attempts at each mini-batch, at least 1.
-    pub run_max_try: u32,
-    /// The longest that one call of `run` may take.
-    pub run_invocation_timeout: Duration,
-    /// How many failed mini-batches the job bears; -1 for any number (prs-semantics C10).
-    pub allowed_failed_count: ErrorThreshold,
-    /// Which share of failed mini-batches the job bears (C11).
-    pub allowed_failed_percent: AllowedPercent,
-    /// Whether an attempt fails whose rows are not as many as its items.
-    pub strict_cardinality: bool,
-    /// The longest that loading a mini-batch may take (A1).
-    pub task_overhead_timeout: Duration,
     /// The longest that nothing may move (A2).
     pub progress_update_timeout: Duration,
-    /// The longest until there is a mini-batch (A3).
-    pub first_task_creation_timeout: Duration,
-    /// How often the machine is looked at; none for never (A4).
-    pub resource_monitor_interval: Option<Duration>,
-    /// Whether each worker writes a profile (A5).
-    pub profile: bool,
     /// GPUs that may be leased to workers.
     pub gpus: u32,
     /// By which keys mini-batches are made; none for by size (C8).
     pub partition_keys: Vec<String>,
     /// How rows are written.
     pub output_format: OutputFormat,
-    /// Whether rows are put in the order of the input.
-    pub ordered: bool,
-    /// What becomes of files of the same name.
-    pub output_files: OnConflict,
-    /// Whether an earlier result of the same job may be taken instead (C25).
-    pub allow_reuse: bool,
     /// Where copies of logs and metrics go (A6, A8); none for nowhere.
     pub parent: Option<Parent>,
-    /// Put before the names of the job's metrics (A7).
-    pub metrics_name_prefix: String,
-    /// What the guest's log is cut at.
-    pub logging_level: LoggingLevel,
+    /// What the leader and the node go by, as the job file says it.
+    pub settings: JobSettings,
+    /// What each worker goes by, too.
+    pub worker: WorkerSettings,
     /// The budget of each instance.
     pub limits: Limits,
     /// What the leader spends on it.
     pub job_limits: JobLimits,
-    /// How much of the process wall must stand.
-    pub os_sandbox: OsSandbox,
-    /// Whether the same mini-batch gives the same bytes, as far as clocks and random numbers go.
-    pub deterministic: bool,
     /// What the latest versions of registered datasets and models were, where the job names no version.
     pub latest: Vec<Latest>,
     /// What the user should know about how the job file was read, one line each.
@@ -194,6 +160,14 @@ pub enum StoredKind {
 }
 
 impl JobSpec {
+    /// Of the settings that stand in the tables of [`model`](crate::model), those that decide rows: their keys, and their
+    /// values as JSON.
+    pub fn deciding(&self) -> Vec<(&'static str, String)> {
+        let mut deciding = GivenSettings::deciding(&self.settings, &self.worker);
+        deciding.extend(GivenLimits::deciding(&self.job_limits, &self.limits));
+        deciding
+    }
+
     /// The places in stores that the job names, each with the key that does.
     pub fn addresses(&self) -> Vec<(String, Address)> {
         let key = |input: &Input| format!("inputs.{}.path", input.name);

@@ -4,8 +4,8 @@
 //! - `tree`: YAML text to a small tree that knows its lines;
 //! - `azure`: files that were made for Azure's SDKs to trees of our own keys;
 //! - `overrides`: `--set key=value`; `options`: settings that stand among the arguments;
-//! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
-//! - `scope`, `raw`: the tree to typed, optional settings;
+//! - `keys`: the one table of all keys, which drives suggestions, the JSON schema and the docs;
+//! - `scope`, `given`, `raw`: the tree to typed, optional settings; `measured`: those that are amounts;
 //! - `place`: where the file lies; `reading`: its text; `dialect`: its form;
 //! - `defaults`: what holds where the file says nothing; `machine`: what that depends on;
 //! - `registered`: names of registered datasets and models to what they stand for;
@@ -20,13 +20,16 @@ mod check;
 mod datastores;
 mod defaults;
 mod dialect;
+mod docs;
 mod error;
+mod given;
 mod inputs;
 mod job;
 mod keys;
 mod limits;
 mod load;
 mod machine;
+mod measured;
 mod models;
 mod mounts;
 mod options;
@@ -53,9 +56,11 @@ mod workers;
 mod tests;
 
 pub use datastores::{Datastore, Datastores};
-pub use defaults::DEFAULT_JOB;
+pub use docs::docs;
 pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, ModelSpec, Parent, RegisteredModel, Stored, StoredKind};
+#[cfg(any(test, feature = "testing"))]
+pub use keys::keys_that_decide_rows;
 #[cfg(any(test, feature = "testing"))]
 pub use load::load_plain;
 #[cfg(any(test, feature = "testing"))]

@@ -1,29 +1,9 @@
-//! What the keys below `limits` come to: what one instance may use, and what the leader spends on the job.
+//! Limits that say nothing, and those that are known to be too low.
 
-use super::defaults::Defaults;
 use super::error::Report;
 use super::job::JobSpec;
 use super::raw::RawJob;
-use crate::model::{ByteSize, InputKind, JobLimits, Limits};
-
-/// What one instance may use.
-pub(super) fn of_instance(raw: &RawJob, defaults: &Defaults<'_>) -> Limits {
-    Limits {
-        memory: defaults.of(raw, |raw| &raw.limits.memory),
-        stack: defaults.of(raw, |raw| &raw.limits.stack),
-        fuel: raw.limits.fuel.as_ref().map(|fuel| fuel.value),
-        read: defaults.of(raw, |raw| &raw.limits.read),
-        results: defaults.of(raw, |raw| &raw.limits.results),
-        row: defaults.of(raw, |raw| &raw.limits.row),
-        logs: defaults.of(raw, |raw| &raw.limits.logs),
-        output: defaults.of(raw, |raw| &raw.limits.output),
-        files: defaults.of(raw, |raw| &raw.limits.files),
-        handles: defaults.of(raw, |raw| &raw.limits.handles),
-        transfer: defaults.of(raw, |raw| &raw.limits.transfer),
-        models: defaults.of(raw, |raw| &raw.limits.models),
-        tensors: defaults.of(raw, |raw| &raw.limits.tensors),
-    }
-}
+use crate::model::{ByteSize, InputKind};
 
 /// What one memory of a WebAssembly component can hold: its pointers have 32 bits.
 const MOST_MEMORY: u64 = 4 << 30;
@@ -40,16 +20,6 @@ pub(super) fn note_useless(raw: &RawJob, report: &Report) {
             limit.value,
             ByteSize(MOST_MEMORY)
         ));
-    }
-}
-
-/// What the leader spends on the job.
-pub(super) fn of_job(raw: &RawJob, defaults: &Defaults<'_>) -> JobLimits {
-    JobLimits {
-        mini_batches: defaults.of(raw, |raw| &raw.limits.mini_batches),
-        reports: defaults.of(raw, |raw| &raw.limits.reports),
-        failures: defaults.of(raw, |raw| &raw.limits.failures),
-        job_time: raw.limits.job_time.as_ref().map(|time| time.value),
     }
 }
 

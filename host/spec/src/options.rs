@@ -3,22 +3,13 @@
 
 use super::dialect::Dialect;
 use super::error::Report;
-use super::keys;
+use super::keys::{self, Prs};
 use super::tree::{Entry, Node, Value};
 
 /// Options by which ParallelRunStep's own driver is set (A1 to A9, C26). Each is a key, too.
-const DRIVER: [&str; 10] = [
-    "task_overhead_timeout",
-    "progress_update_timeout",
-    "first_task_creation_timeout",
-    "resource_monitor_interval",
-    "profiling_module",
-    "copy_logs_to_parent",
-    "metrics_name_prefix",
-    "push_metrics_to_parent",
-    "append_row_dataframe_header",
-    "rank_mini_batch_count",
-];
+fn driver() -> impl Iterator<Item = &'static str> {
+    keys::JOB.iter().filter(|key| matches!(key.prs, Prs::Option)).map(|key| key.name)
+}
 
 /// What files of version 2 may give as an option, too (A10).
 pub(super) const THRESHOLDS: [&str; 3] =
@@ -91,8 +82,8 @@ fn option<'n>(
         None => (text, next.and_then(scalar).filter(|value| !value.starts_with("--"))),
     };
     let thresholds = if dialect == Dialect::Version2 { &THRESHOLDS[..] } else { &[] };
-    let exact = DRIVER.iter().chain(thresholds).find(|name| **name == written);
-    let name = exact.or_else(|| DRIVER.iter().find(|name| abbreviates(written, name)))?;
+    let exact = driver().chain(thresholds.iter().copied()).find(|name| *name == written);
+    let name = exact.or_else(|| driver().find(|name| abbreviates(written, name)))?;
     Some((name, written, value))
 }
 
@@ -118,13 +109,14 @@ mod tests {
     #[test]
     fn abbreviations_are_unambiguous() {
         for text in ["resource_monitor_interva", "copy_logs_to_p", "profiling_modul"] {
-            assert_eq!(DRIVER.iter().filter(|name| abbreviates(text, name)).count(), 1, "{text}");
+            assert_eq!(driver().filter(|name| abbreviates(text, name)).count(), 1, "{text}");
         }
         for text in ["resource_monitor_", "task", "profiling", "profile", "copy_logs_to_parents"] {
-            assert!(!DRIVER.iter().any(|name| abbreviates(text, name)), "{text}");
+            assert!(!driver().any(|name| abbreviates(text, name)), "{text}");
         }
-        for name in DRIVER.iter().chain(&THRESHOLDS) {
-            assert!(keys::JOB.iter().any(|key| key.name == *name), "{name} is a key");
+        assert_eq!(driver().count(), 10);
+        for name in THRESHOLDS {
+            assert!(keys::JOB.iter().any(|key| key.name == name), "{name} is a key");
         }
     }
 }

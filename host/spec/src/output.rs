@@ -57,7 +57,6 @@ pub(super) fn place_of(given: &At<String>, report: &Report) -> Option<Address> {
 
 /// What becomes of rows.
 pub(super) struct Rows {
-    pub(super) action: OutputAction,
     pub(super) file_name: String,
     pub(super) format: OutputFormat,
 }
@@ -65,11 +64,12 @@ pub(super) struct Rows {
 /// Reads the settings in `script_folder`, too, if rows are written at all.
 pub(super) fn rows(
     raw: &RawJob,
+    action: OutputAction,
     script_folder: Option<&Path>,
     defaults: &Defaults<'_>,
     report: &Report,
 ) -> Rows {
-    let action = defaults.told("output_action", raw, |raw| &raw.output_action);
+    defaults.tell("output_action", &raw.settings.output_action, action);
     let settings = match action {
         OutputAction::AppendRow => {
             check_file_name(raw.append_row_file_name.as_ref(), report);
@@ -89,13 +89,13 @@ pub(super) fn rows(
     if action == OutputAction::AppendRow && raw.append_row_file_name.is_none() {
         defaults.mention("append_row_file_name", &file_name);
     }
-    Rows { action, file_name, format }
+    Rows { file_name, format }
 }
 
 fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> OutputLayout {
     let layout = defaults.of(raw, |raw| &raw.output_layout);
     if layout == OutputLayout::Parts
-        && let Some(ordered) = raw.ordered.as_ref().filter(|at| at.value)
+        && let Some(ordered) = raw.settings.ordered.as_ref().filter(|at| at.value)
     {
         ordered.blame(
             report,
@@ -224,7 +224,7 @@ fn say_unused(raw: &RawJob, report: &Report) {
             raw.append_row_dataframe_header.as_ref().is_some_and(|at| at.value),
         ),
         ("output_layout", raw.output_layout.is_some()),
-        ("ordered", raw.ordered.as_ref().is_some_and(|at| at.value)),
+        ("ordered", raw.settings.ordered.as_ref().is_some_and(|at| at.value)),
         ("join", raw.join.is_some()),
     ] {
         if given {

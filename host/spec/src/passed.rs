@@ -8,7 +8,7 @@ use crate::model::{InputKind, OutputAction, SliceSize};
 /// Puts each option behind the arguments that is not among them. Thresholds for mini-batches are
 /// only passed where the job file has them.
 pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
-    let mut options = vec![("logging_level", spec.logging_level.to_string())];
+    let mut options = vec![("logging_level", spec.worker.logging_level.to_string())];
     match &spec.input_kind {
         _ if !spec.partition_keys.is_empty() => {
             let keys = spec.partition_keys.clone();
@@ -26,17 +26,20 @@ pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
         }
         InputKind::Void { .. } => {}
     }
-    options.push(("error_threshold", spec.error_threshold.to_string()));
-    if raw.allowed_failed_count.is_some() {
-        options.push(("allowed_failed_count", spec.allowed_failed_count.to_string()));
+    options.push(("error_threshold", spec.settings.error_threshold.to_string()));
+    if raw.settings.allowed_failed_count.is_some() {
+        options.push(("allowed_failed_count", spec.settings.allowed_failed_count.to_string()));
     }
-    if raw.allowed_failed_percent.is_some() {
-        options.push(("allowed_failed_percent", spec.allowed_failed_percent.to_string()));
+    if raw.settings.allowed_failed_percent.is_some() {
+        options.push(("allowed_failed_percent", spec.settings.allowed_failed_percent.to_string()));
     }
-    options.push(("run_invocation_timeout", spec.run_invocation_timeout.as_secs_f64().to_string()));
-    options.push(("run_max_try", spec.run_max_try.to_string()));
-    options.push(("output_action", spec.output_action.to_string()));
-    if spec.output_action == OutputAction::AppendRow {
+    options.push((
+        "run_invocation_timeout",
+        spec.settings.run_invocation_timeout.as_secs_f64().to_string(),
+    ));
+    options.push(("run_max_try", spec.settings.run_max_try.to_string()));
+    options.push(("output_action", spec.worker.output_action.to_string()));
+    if spec.worker.output_action == OutputAction::AppendRow {
         options.push(("append_row_file_name", spec.append_row_file_name.clone()));
     }
     options.push(("process_count_per_node", spec.process_count.to_string()));

@@ -1,8 +1,6 @@
-//! The JSON schema of the job file, made from the table of keys and the default job file.
+//! The JSON schema of the job file, made from the table of keys.
 
 use super::azure::{SCHEMA_KEY, SECTION};
-use super::defaults::DEFAULT_JOB;
-use super::error::Report;
 use super::keys::{self, Key, Kind};
 use super::tree::{self, Node, Value};
 use serde_json::{Map, Value as Json, json};
@@ -14,14 +12,13 @@ const MODEL_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 /// Editors use it to check and complete job files; the loader is more lenient in places (a saved
 /// file's section is not looked into).
 pub fn schema() -> Json {
-    let defaults = tree::parse(DEFAULT_JOB, &Report::default());
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sandmill job file",
         "description": "One job of Sandmill: an entry script, its inputs, and how it is to run. \
                         Relative paths mean the job file's folder.",
     });
-    let body = object(keys::JOB, defaults.as_ref(), &[]);
+    let body = object(keys::JOB, &[]);
     if let (Some(schema), Json::Object(body)) = (schema.as_object_mut(), body) {
         schema.extend(body);
         // A job without data needs no inputs.
@@ -63,21 +60,20 @@ fn add_tolerated(properties: &mut Map<String, Json>) {
     }
 }
 
-fn object(keys: &[Key], defaults: Option<&Node>, without: &[&str]) -> Json {
+fn object(keys: &[Key], without: &[&str]) -> Json {
     let mut properties = Map::new();
     for key in keys.iter().filter(|key| !without.contains(&key.name)) {
-        properties.insert(key.name.to_owned(), property(key, defaults));
+        properties.insert(key.name.to_owned(), property(key));
     }
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-fn property(key: &Key, defaults: Option<&Node>) -> Json {
-    let default = defaults.and_then(|node| child(node, key.name));
-    let mut schema = kind(key.kind, default);
+fn property(key: &Key) -> Json {
+    let mut schema = kind(key.kind);
     if let Some(schema) = schema.as_object_mut() {
-        schema.insert(String::from("description"), json!(key.description));
-        if let Some(default) = default.map(json_of).filter(|default| !default.is_object()) {
-            schema.insert(String::from("default"), default);
+        schema.insert(String::from("description"), json!(key.description.replace('`', "")));
+        if let Some(Ok(default)) = key.default.map(tree::parse_value) {
+            schema.insert(String::from("default"), json_of(&default));
         }
         if let Ok(example) = tree::parse_value(key.example) {
             schema.insert(String::from("examples"), json!([json_of(&example)]));
@@ -86,7 +82,7 @@ fn property(key: &Key, defaults: Option<&Node>) -> Json {
     schema
 }
 
-fn kind(kind: Kind, default: Option<&Node>) -> Json {
+fn kind(kind: Kind) -> Json {
     let text_or_number = json!({ "type": ["string", "number", "boolean"] });
     match kind {
         Kind::Text => json!({ "type": "string", "minLength": 1 }),
@@ -98,7 +94,7 @@ fn kind(kind: Kind, default: Option<&Node>) -> Json {
         }
         Kind::Interval { max } => json!({ "type": "number", "minimum": 0, "maximum": max }),
         Kind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
-        Kind::Size => size(1),
+        Kind::Size { .. } => size(1),
         Kind::BatchSize => {
             let mut schema = size(1);
             schema["anyOf"][1]["pattern"] =
@@ -124,7 +120,7 @@ fn kind(kind: Kind, default: Option<&Node>) -> Json {
             "minProperties": 1,
             "additionalProperties": choice(&keys::column_types()),
         }),
-        Kind::Group(keys) => object(keys, default, &[]),
+        Kind::Group(keys) => object(keys, &[]),
         Kind::Named(keys) => named(keys),
     }
 }
@@ -167,27 +163,18 @@ fn size(min: u64) -> Json {
 
 fn named(keys: &[Key]) -> Json {
     let of_model = keys.iter().any(|key| matches!(key.kind, Kind::ModelName));
-    let mut item = object(keys, None, &[]);
+    let mut item = object(keys, &[]);
     item["required"] = json!(["name"]);
     json!({ "anyOf": [
         {
             "type": "object",
             "propertyNames": { "pattern": if of_model { MODEL_NAME } else { NAME } },
             "additionalProperties": {
-                "anyOf": [{ "type": "string", "minLength": 1 }, object(keys, None, &["name"])],
+                "anyOf": [{ "type": "string", "minLength": 1 }, object(keys, &["name"])],
             },
         },
         { "type": "array", "items": item },
     ] })
-}
-
-fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
-    match &node.value {
-        Value::Map(entries) => {
-            entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
-        }
-        _ => None,
-    }
 }
 
 fn json_of(node: &Node) -> Json {

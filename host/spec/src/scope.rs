@@ -4,8 +4,7 @@
 use super::error::{Origin, Report};
 use super::keys::{self, Key, Kind};
 use super::tree::{Entry, Node, Value, join};
-use std::fmt::Display;
-use std::str::FromStr;
+use crate::model::Setting;
 
 /// A setting and where it was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +58,7 @@ impl<'r> Scope<'r> {
     /// The top level of the operator's policy file.
     pub(super) fn of_policy(entries: Vec<Entry>, report: &'r Report) -> Self {
         let (path, origin) = (String::new(), Origin::File);
-        Self { path, origin, keys: keys::POLICY, entries, report, is_job: false }
+        Self { path, origin, keys: keys::policy(), entries, report, is_job: false }
     }
 
     /// The top level of a file of datastores.
@@ -94,36 +93,24 @@ impl<'r> Scope<'r> {
 
     /// `true` or `false`, in any case.
     pub(super) fn bool(&mut self, name: &str) -> Option<At<bool>> {
-        self.parsed_by(name, |_, text| {
-            let text = text.trim();
-            let is = |word: &str| text.eq_ignore_ascii_case(word);
-            if is("true") { Some(true) } else { is("false").then_some(false) }
-        })
+        self.setting(name)
     }
 
-    /// A scalar of a type that reads itself, and says itself what is wrong with it.
-    pub(super) fn explained<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<At<T>> {
-        let text = self.text(name)?;
-        match text.value.parse() {
-            Ok(value) => Some(text.map(|_| value)),
-            Err(error) => {
-                text.blame(self.report, error.to_string());
-                None
+    /// A scalar of a type that settings have, within the bounds that the table gives.
+    pub(super) fn setting<T: Setting>(&mut self, name: &str) -> Option<At<T>> {
+        let (key, found) = self.take(name)?;
+        let Value::Scalar { text, .. } = &found.value else {
+            self.mismatch(key, found);
+            return None;
+        };
+        match (T::read(text), T::complaint(text)) {
+            (Some(value), _) if key.kind.takes(text) => {
+                return Some(At { value, origin: found.origin, key: found.key });
             }
+            (_, Some(complaint)) => self.report.error(&found.origin, &found.key, complaint),
+            _ => self.mismatch(key, found),
         }
-    }
-
-    /// A scalar of a type that reads itself, within the range that the table gives.
-    pub(super) fn parsed<T: FromStr>(&mut self, name: &str) -> Option<At<T>> {
-        self.parsed_by(name, |key, text| {
-            if let Kind::Integer { min, max } = key.kind {
-                let number: i64 = text.trim().parse().ok()?;
-                if !(min..=max).contains(&number) {
-                    return None;
-                }
-            }
-            text.trim().parse().ok()
-        })
+        None
     }
 
     /// A scalar that `parse` understands, or an error that says what is expected.

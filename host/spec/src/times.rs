@@ -3,17 +3,8 @@
 use super::defaults::Defaults;
 use super::error::Report;
 use super::raw::RawJob;
+use crate::model::JobSettings;
 use std::time::Duration;
-
-/// How long things may take.
-pub(super) struct Times {
-    pub(super) run: Duration,
-    pub(super) load: Duration,
-    pub(super) progress: Duration,
-    pub(super) first_task: Duration,
-    /// Between two looks at the machine; none for never.
-    pub(super) monitor: Option<Duration>,
-}
 
 /// No job waits longer, whatever its settings multiply to: about thirty years.
 const LONGEST: f64 = 1e9;
@@ -25,19 +16,25 @@ pub fn default_progress_timeout(attempts: u32, load: Duration, run: Duration) ->
     Duration::from_secs_f64(seconds.clamp(600.0, LONGEST))
 }
 
-/// The time-outs and the monitor's interval, for a job with so many attempts.
+/// The longest that nothing may move, and what is said of time-outs.
 pub(super) fn check(
     raw: &RawJob,
-    attempts: u32,
+    settings: &JobSettings,
     defaults: &Defaults<'_>,
     report: &Report,
-) -> Times {
-    let run =
-        defaults.told_seconds("run_invocation_timeout", raw, |raw| &raw.run_invocation_timeout);
-    let load =
-        defaults.told_seconds("task_overhead_timeout", raw, |raw| &raw.task_overhead_timeout);
-    let first_task = defaults
-        .told_seconds("first_task_creation_timeout", raw, |raw| &raw.first_task_creation_timeout);
+) -> Duration {
+    let attempts = settings.run_max_try;
+    let run = settings.run_invocation_timeout;
+    let load = settings.task_overhead_timeout;
+    let given = &raw.settings;
+    defaults.tell_seconds("run_invocation_timeout", &given.run_invocation_timeout, run);
+    defaults.tell_seconds("task_overhead_timeout", &given.task_overhead_timeout, load);
+    let first_task = settings.first_task_creation_timeout;
+    defaults.tell_seconds(
+        "first_task_creation_timeout",
+        &given.first_task_creation_timeout,
+        first_task,
+    );
     let progress = match &raw.progress_update_timeout {
         Some(given) => given.value,
         None => {
@@ -61,8 +58,7 @@ pub(super) fn check(
             run.as_secs_f64(),
         ));
     }
-    let monitor = defaults.of(raw, |raw| &raw.resource_monitor_interval);
-    Times { run, load, progress, first_task, monitor }
+    progress
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     request.tells_files = true;
     request.asks = objects.come_on_demand();
     // As long as when a job is taken up.
-    planner.patience = spec.first_task_creation_timeout.max(spec.progress_update_timeout);
+    planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store = Store { looks: node::Looks::new(&sources), objects: &mut objects };
     let mut table = Table::new(BufWriter::new(terminal::stdout()), &request.sources);

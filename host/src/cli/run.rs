@@ -175,7 +175,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, mut options: Options) -> Result<Exi
             job: spec.name.clone(),
             job_dir: job_dir.clone(),
             output: output_place(spec, output),
-            drops_rows: spec.output_action == OutputAction::SummaryOnly,
+            drops_rows: spec.worker.output_action == OutputAction::SummaryOnly,
             made_at_end: spec.output_format.is_made_at_end(),
             shown_from: shown_from.clone(),
             parent: spec.parent.as_ref().zip(parent).map(|(parent, folder)| ParentFolder {
@@ -183,7 +183,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, mut options: Options) -> Result<Exi
                 copy_logs: parent.copy_logs,
                 push_metrics: parent.push_metrics,
             }),
-            metrics_name_prefix: spec.metrics_name_prefix.clone(),
+            metrics_name_prefix: spec.settings.metrics_name_prefix.clone(),
             reports: ReportBudget::new(spec.job_limits.reports),
         };
     let told = signals::watch(options.cancel.clone());
@@ -272,7 +272,7 @@ pub(super) fn this_program() -> Result<PathBuf, Problem> {
 
 /// What the user will look for: the output file, or the folder if there is no one file.
 fn output_place(spec: &JobSpec, folder: &Path) -> PathBuf {
-    match spec.output_action {
+    match spec.worker.output_action {
         OutputAction::AppendRow => folder.join(&spec.append_row_file_name),
         OutputAction::SummaryOnly => folder.to_owned(),
     }

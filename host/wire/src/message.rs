@@ -2,14 +2,14 @@
 
 use sandmill_model::{
     AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
-    LoggingLevel, MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat,
-    SliceSize, Source, TableFormat, TableInput, WallState, WorkerId,
+    MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputFormat, SliceSize, Source, TableFormat,
+    TableInput, WallState, WorkerId, WorkerSettings,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,31 +84,20 @@ pub struct Setup {
     pub sources: Vec<Source>,
     /// How to read the tables, one for each of `sources`; empty for file inputs.
     pub tables: Vec<TableFormat>,
+    /// What the job file says for workers.
+    pub settings: WorkerSettings,
     /// The guest's budget.
     pub limits: Limits,
-    /// What to do with rows.
-    pub output_action: OutputAction,
     /// How rows are written.
     pub output_format: OutputFormat,
-    /// Whether an attempt fails whose rows are not as many as its items.
-    pub strict_cardinality: bool,
     /// Whether rows stay in the part file until the job's end; else the leader says when they need not.
     pub rows_stay: bool,
-    /// Whether to write a profile of the guest's code.
-    pub profile: bool,
-    /// What the guest's log calls are cut at.
-    pub logging_level: LoggingLevel,
     /// The GPU leased to this worker.
     pub gpu: Option<GpuLease>,
     /// The job's models.
     pub models: Vec<Model>,
     /// What inference may use.
     pub inference: InferenceSettings,
-    /// How much of the process wall must stand.
-    pub os_sandbox: OsSandbox,
-    /// Whether each attempt gets a fresh instance, and clocks and random numbers that follow from its
-    /// mini-batch.
-    pub deterministic: bool,
 }
 
 impl Setup {
@@ -117,8 +106,8 @@ impl Setup {
         Loading {
             protocol: self.protocol,
             fuel: self.limits.fuel.is_some(),
-            profile: self.profile,
-            deterministic: self.deterministic,
+            profile: self.settings.profiling_module.is_some(),
+            deterministic: self.settings.deterministic,
             stack: self.limits.stack,
         }
     }
@@ -127,7 +116,7 @@ impl Setup {
     pub fn surroundings(&self, cgroups: Option<PathBuf>) -> Surroundings {
         let models = self.models.iter().map(Model::mount);
         Surroundings {
-            os_sandbox: self.os_sandbox,
+            os_sandbox: self.settings.os_sandbox,
             job_dir: self.job_dir.clone(),
             sources: self.sources.clone(),
             mounts: self.mounts.iter().cloned().chain(models).collect(),

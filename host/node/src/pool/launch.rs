@@ -144,7 +144,7 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
         dir.script_stderr(worker),
     ];
     let profile = dir.worker_new_profile(worker);
-    let profiles = profile.parent().filter(|_| setup.profile);
+    let profiles = profile.parent().filter(|_| setup.settings.profiling_module.is_some());
     for folder in folders
         .iter()
         .map(PathBuf::as_path)

@@ -3,11 +3,11 @@
 use super::launch::Program;
 use super::{Pool, PoolEvent, Standby};
 use crate::gpu::MemoryWatch;
-use crate::model::WorkerExit;
 use crate::model::{
-    CallStats, GpuLease, InferenceSettings, Limits, LoggingLevel, MiniBatch, MiniBatchId,
-    OsSandbox, OutputAction, WallState, Work, WorkerId,
+    CallStats, GpuLease, InferenceSettings, Limits, MiniBatch, MiniBatchId, OsSandbox, WallState,
+    Work, WorkerId,
 };
+use crate::model::{WorkerExit, WorkerSettings};
 use crate::protocol::{
     Assignment, FrameBuffer, FromWorker, PROTOCOL_VERSION, Setup, ToWorker, encode,
 };
@@ -46,9 +46,7 @@ impl Bench {
     fn setup(&self) -> Setup {
         Setup {
             output_format: crate::model::OutputFormat::default(),
-            strict_cardinality: false,
             rows_stay: false,
-            profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WORKER,
             workers: 1,
@@ -59,14 +57,11 @@ impl Bench {
             source_dir: None,
             sources: vec![],
             tables: vec![],
+            settings: WorkerSettings { os_sandbox: OsSandbox::Off, ..WorkerSettings::default() },
             limits: Limits::default(),
-            output_action: OutputAction::AppendRow,
-            logging_level: LoggingLevel::Info,
             gpu: None,
             models: Vec::new(),
             inference: crate::model::InferenceSettings::default(),
-            os_sandbox: OsSandbox::Off,
-            deterministic: false,
         }
     }
 

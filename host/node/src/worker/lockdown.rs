@@ -37,7 +37,7 @@ pub(super) fn wall(setup: &Setup) -> Wall {
     let mut folders = read(setup);
     folders.extend(written(setup));
     folders.extend(setup.gpu.iter().flat_map(|gpu| gpu_folders(gpu, &setup.inference.cuda)));
-    Wall { occupant, mode: setup.os_sandbox, folders, bounds: bounds(setup) }
+    Wall { occupant, mode: setup.settings.os_sandbox, folders, bounds: bounds(setup) }
 }
 
 /// The wall of the process that workers are forked from: what any of them may use, here or later. Each builds a
@@ -126,7 +126,7 @@ fn written(setup: &Setup) -> Vec<Folder> {
         folders.push(folder(dir.worker_copies(worker), Rights::Write));
     }
     let profile = dir.worker_new_profile(worker);
-    if let Some(place) = profile.parent().filter(|_| setup.profile) {
+    if let Some(place) = profile.parent().filter(|_| setup.settings.profiling_module.is_some()) {
         folders.push(folder(place.to_owned(), Rights::Files));
     }
     folders
@@ -138,7 +138,7 @@ fn bounds(setup: &Setup) -> Bounds {
     let models: Vec<&Path> = setup.models.iter().map(|model| model.host.as_path()).collect();
     let inference = inference_memory(&models, &setup.inference, &setup.limits);
     let budget = MemoryBudget::new(&setup.limits, table, inference).total();
-    let off = setup.os_sandbox == OsSandbox::Off;
+    let off = setup.settings.os_sandbox == OsSandbox::Off;
     Bounds {
         memory: (!off).then(|| budget.0.saturating_add(SLACK)),
         cpu_seconds: None,
@@ -164,7 +164,7 @@ mod tests {
     /// Whoever has taken a worker over must not be able to write where others do.
     #[test]
     fn a_worker_writes_among_its_own_files_only() {
-        use crate::model::{Limits, LoggingLevel, OutputAction, OutputFormat, Source, WorkerId};
+        use crate::model::{Limits, OutputFormat, Profiler, Source, WorkerId, WorkerSettings};
         let source =
             Source { pattern: Some("*.png".to_owned()), ..Source::new("d", "/data".into()) };
         let setup = Setup {
@@ -178,18 +178,16 @@ mod tests {
             source_dir: None,
             sources: vec![source],
             tables: Vec::new(),
+            settings: WorkerSettings {
+                profiling_module: Some(Profiler::Guest),
+                ..WorkerSettings::default()
+            },
             limits: Limits::default(),
-            output_action: OutputAction::AppendRow,
             output_format: OutputFormat::default(),
-            strict_cardinality: false,
             rows_stay: false,
-            profile: true,
-            logging_level: LoggingLevel::Info,
             gpu: None,
             models: Vec::new(),
             inference: crate::model::InferenceSettings::default(),
-            os_sandbox: OsSandbox::Required,
-            deterministic: false,
         };
         let dir = JobDir::new("/job");
         let writes =

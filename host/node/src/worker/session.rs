@@ -49,7 +49,7 @@ impl Session {
     /// Makes the worker's folders and files and loads the component. None if that failed; the leader
     /// has been told then. An error is the link's.
     pub(super) fn prepare(setup: Setup, mut link: Link, code: Code) -> io::Result<Option<Self>> {
-        let profiler = setup.profile.then(|| {
+        let profiler = setup.settings.profiling_module.is_some().then(|| {
             let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
             Profiler::new(&setup.worker.to_string(), path)
         });
@@ -58,7 +58,7 @@ impl Session {
         match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
             Ok((program, bench)) => {
                 let program = program.profiled_by(profiler.clone());
-                let deterministic = setup.deterministic;
+                let deterministic = setup.settings.deterministic;
                 let guest = Guest::new(program, grants(setup, &bench), deterministic);
                 let wall = WallState::default();
                 let line = VecDeque::new();
@@ -229,10 +229,10 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
     let folder = OutputFolder::create(output.clone());
     let folder = folder.map_err(|e| host_fault("make", &output, &e))?;
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
-    let keep = setup.output_action == OutputAction::AppendRow;
+    let keep = setup.settings.output_action == OutputAction::AppendRow;
     let rows = RowWriter::new(setup.limits.results.0, keep, &setup.output_format)
         .with_row_limit(setup.limits.row);
-    let strict = setup.strict_cardinality;
+    let strict = setup.settings.strict_cardinality;
     let heads = setup.output_format.layout == OutputLayout::Parts;
     Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder, cpu: None })
 }
@@ -268,7 +268,7 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
         source_dir: setup.source_dir,
         gpu_index: lease,
         models: Arc::new(models),
-        logging_level: setup.logging_level,
+        logging_level: setup.settings.logging_level,
         limits: setup.limits,
         seed: Seed::before_mini_batches(),
         stdout: LogFile::open(&job_dir.script_stdout(worker)),
@@ -293,7 +293,7 @@ fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Limits, LoggingLevel, OsSandbox, Source};
+    use crate::model::{Limits, OsSandbox, Source, WorkerSettings};
     use crate::protocol::PROTOCOL_VERSION;
 
     #[test]
@@ -308,9 +308,7 @@ mod tests {
         let side = Mount { host: root.join("m"), guest: "/side_inputs/m".into(), writable: false };
         let setup = Setup {
             output_format: crate::model::OutputFormat::default(),
-            strict_cardinality: false,
             rows_stay: false,
-            profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WorkerId(7),
             workers: 2,
@@ -321,14 +319,15 @@ mod tests {
             source_dir: None,
             sources: vec![source("/inputs/a", None), source("/inputs/b", Some("*.png"))],
             tables: Vec::new(),
+            settings: WorkerSettings {
+                output_action: OutputAction::SummaryOnly,
+                os_sandbox: OsSandbox::Off,
+                ..WorkerSettings::default()
+            },
             limits: Limits::default(),
-            output_action: OutputAction::SummaryOnly,
-            logging_level: LoggingLevel::Info,
             gpu: None,
             models: Vec::new(),
             inference: crate::model::InferenceSettings::default(),
-            os_sandbox: OsSandbox::Off,
-            deterministic: false,
         };
         let bench = bench(&setup).unwrap();
         let grants = grants(setup, &bench);

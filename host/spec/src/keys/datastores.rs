@@ -26,7 +26,7 @@ const CACHE: &[Key] = &[
     key("folder", Kind::Text, "an absolute path to a folder", "/var/cache/sandmill", "The folder."),
     key(
         "size",
-        Kind::Size,
+        Kind::Size { min: 1 << 20, max: u64::MAX },
         "a size of at least 1 MB (e.g. 50 GB)",
         "50 GB",
         "The most that it holds. 10 GB unless given.",

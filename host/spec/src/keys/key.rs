@@ -1,18 +1,76 @@
 //! What a key of a job file is.
 
-use crate::model::{ColumnType, REGISTERED_NAME_EXPECTED};
+use crate::model::{ByteSize, ColumnType, REGISTERED_NAME_EXPECTED};
+use std::time::Duration;
 
 /// A key of a job file.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// What is allowed, for the end of a sentence that starts with "expected".
     pub(crate) expected: &'static str,
-    /// One or two sentences for the schema.
+    /// One or two sentences for the schema. What is quoted stands in backquotes.
     pub(crate) description: &'static str,
     /// A value in YAML.
     pub(crate) example: &'static str,
+    /// What holds where a file does not have the key, in YAML.
+    pub(crate) default: Option<&'static str>,
+    /// What the docs say otherwise than this table.
+    pub(crate) docs: Docs,
+    pub(crate) prs: Prs,
+    pub(crate) rows: Rows,
+    pub(crate) ceiling: Ceiling,
+    /// Of a limit: the file that enforces it, and a test that holds it.
+    pub(crate) enforced: Option<(&'static str, &'static str)>,
+}
+
+/// Words for the docs, in Markdown. Where there are none, they follow from the key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Docs {
+    /// Which values there are.
+    pub(crate) values: Option<&'static str>,
+    /// What holds where a file does not have the key.
+    pub(crate) unless_given: Option<&'static str>,
+    /// The description.
+    pub(crate) meaning: Option<&'static str>,
+}
+
+/// What ParallelRunStep calls a setting: cells of the docs' table of names, of version 1 and of version 2.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Prs {
+    /// It does not have it.
+    Unknown,
+    /// A key or a parameter of its own.
+    Key(&'static str, &'static str),
+    /// The same, which it also passes to the entry script as an option (E11): among the arguments of a job it is
+    /// refused (C24).
+    Setting(&'static str, &'static str),
+    /// An option of its driver (A1 to A9, C26), which is taken from among the arguments.
+    Option,
+}
+
+/// Whether a setting decides what rows a job has: then an earlier result is only reused, and the job only taken up
+/// again, where the setting is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// It does.
+    Decide,
+    /// It does, and earlier versions, which did not have it, did what its default does: their jobs go on.
+    DecideUnlessDefault,
+    /// It does not, for this reason.
+    Not(&'static str),
+}
+
+/// What the operator's policy has for a setting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ceiling {
+    /// The highest that a job may ask for: a key of the same name that is as this one.
+    Same,
+    /// The same, and what is expected of the key there, an example, and its description.
+    Key(&'static str, &'static str, &'static str),
+    /// It needs none, for this reason.
+    No(&'static str),
 }
 
 /// What a key's value is made of.
@@ -33,7 +91,7 @@ pub(crate) enum Kind {
     /// A share in percent.
     Percent,
     /// Bytes.
-    Size,
+    Size { min: u64, max: u64 },
     /// A number of files, bytes, or a number of rows.
     BatchSize,
     /// One of these, in any case.
@@ -54,6 +112,38 @@ pub(crate) enum Kind {
     Group(&'static [Key]),
     /// A map of names to paths or groups, or a list of groups that have a name.
     Named(&'static [Key]),
+}
+
+impl Kind {
+    /// Whether a value lies within the bounds, if the kind has some.
+    pub(crate) fn takes(self, text: &str) -> bool {
+        let seconds = || text.trim().parse::<f64>().ok();
+        match self {
+            Self::Name => is_name(text),
+            Self::Integer { min, max } => {
+                text.trim().parse::<i64>().is_ok_and(|number| (min..=max).contains(&number))
+            }
+            Self::Size { min, max } => {
+                text.parse::<ByteSize>().is_ok_and(|size| (min..=max).contains(&size.0))
+            }
+            Self::Seconds { max } => seconds().is_some_and(|seconds| {
+                let time = Duration::try_from_secs_f64(seconds);
+                seconds <= f64::from(max) && time.is_ok_and(|time| !time.is_zero())
+            }),
+            Self::Interval { max } => {
+                seconds().is_some_and(|seconds| (0.0..=f64::from(max)).contains(&seconds))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether a text is fit for a folder's name on any machine: see [`NAME_EXPECTED`].
+pub(crate) fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'_'))
+        && text.bytes().next().is_some_and(plain)
 }
 
 pub(crate) const NAME_EXPECTED: &str = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or a \
@@ -77,6 +167,7 @@ pub(crate) fn column_types() -> Vec<&'static str> {
     ColumnType::ALL.map(ColumnType::name).to_vec()
 }
 
+/// A key below a composed one, or of another file than a job's.
 pub(super) const fn key(
     name: &'static str,
     kind: Kind,
@@ -84,7 +175,41 @@ pub(super) const fn key(
     example: &'static str,
     description: &'static str,
 ) -> Key {
-    Key { name, kind, expected, description, example }
+    Key {
+        name,
+        kind,
+        expected,
+        description,
+        example,
+        default: None,
+        docs: Docs { values: None, unless_given: None, meaning: None },
+        prs: Prs::Unknown,
+        rows: Rows::Not("the key that it belongs to says it"),
+        ceiling: Ceiling::No("the key that it belongs to says it"),
+        enforced: None,
+    }
+}
+
+impl Key {
+    /// The same key, with this default.
+    pub(super) const fn or(self, default: &'static str) -> Self {
+        Self { default: Some(default), ..self }
+    }
+
+    /// The same key, with these words for the docs; an empty text is none.
+    pub(super) const fn told(
+        self,
+        values: &'static str,
+        unless_given: &'static str,
+        meaning: &'static str,
+    ) -> Self {
+        const fn some(text: &'static str) -> Option<&'static str> {
+            if text.is_empty() { None } else { Some(text) }
+        }
+        let docs =
+            Docs { values: some(values), unless_given: some(unless_given), meaning: some(meaning) };
+        Self { docs, ..self }
+    }
 }
 
 pub(super) const COUNT: i64 = u32::MAX as i64;

@@ -1,8 +1,9 @@
-//! The one table of all keys of a job file: it drives reading, suggestions and the JSON schema. And
+//! The one table of all keys of a job file: it drives reading, suggestions, the JSON schema and the docs. And
 //! the table of the operator's policy file. Imports `model` only.
 //!
 //! - `key`: what a key is;
-//! - `job`: those of the top level; `groups` and `models`: those below them;
+//! - `job`: those of the top level and below `limits`, from the tables of `sandmill-model`; `groups` and `models`: those
+//!   below others;
 //! - `names`: what other descriptions of such a job call things;
 //! - `policy`: the keys of the operator's policy file; `datastores`: those of the file of datastores.
 
@@ -15,15 +16,17 @@ mod names;
 mod policy;
 
 pub(super) use datastores::DATASTORES;
-#[cfg(test)]
-pub(super) use groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
-pub(super) use job::JOB;
+pub(super) use groups::{INPUT, OUTPUT_FORMAT, SIDE_INPUT};
+pub(super) use job::{JOB, LIMITS};
 pub(super) use key::{
-    Key, Kind, MAX_INTERVAL, MAX_JOB_TIME, MAX_TIMEOUT, MODEL_NAME_EXPECTED, NAME_EXPECTED,
-    column_types,
+    Ceiling, Key, Kind, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs, Rows, column_types, is_name,
 };
-#[cfg(test)]
-pub(super) use models::INFERENCE;
-pub(super) use models::MODEL;
+pub(super) use models::{INFERENCE, MODEL};
 pub(super) use names::{ALIASES, IGNORED, RENAMED, nearest, top_level};
-pub(super) use policy::POLICY;
+pub(super) use policy::policy;
+
+/// The keys at the top level of a job file that decide what rows the job has.
+#[cfg(any(test, feature = "testing"))]
+pub fn keys_that_decide_rows() -> impl Iterator<Item = &'static str> {
+    JOB.iter().filter(|key| !matches!(key.rows, Rows::Not(_))).map(|key| key.name)
+}

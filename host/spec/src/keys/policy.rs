@@ -1,12 +1,28 @@
 //! The keys of the operator's policy file.
 
-use super::groups::LIMITS;
-use super::key::{BOOL_EXPECTED, COUNT, Key, Kind, MAX_PROCESSES, MAX_TIMEOUT, key};
+use super::job::{JOB, LIMITS};
+use super::key::{BOOL_EXPECTED, Ceiling, Key, Kind, key};
 use super::models::CEILINGS_OF_INFERENCE;
 use crate::model::{OsSandbox, ProcessLists};
+use std::sync::LazyLock;
 
-/// Of the top level. A key that has a job's name is a ceiling for that key.
-pub(crate) const POLICY: &[Key] = &[
+/// The top level. A key that has a job's name is a ceiling for that key.
+pub(crate) fn policy() -> &'static [Key] {
+    static POLICY: LazyLock<Vec<Key>> = LazyLock::new(|| {
+        let of_job = JOB.iter().filter_map(|key| match key.ceiling {
+            Ceiling::Key(expected, example, description) => {
+                Some(Key { expected, example, description, ..*key })
+            }
+            Ceiling::Same => Some(*key),
+            Ceiling::No(_) => None,
+        });
+        GROUPS.iter().copied().chain(of_job).chain(OTHERS.iter().copied()).collect()
+    });
+    &POLICY
+}
+
+/// Ceilings for the groups of a job.
+const GROUPS: &[Key] = &[
     key(
         "limits",
         Kind::Group(LIMITS),
@@ -21,31 +37,10 @@ pub(crate) const POLICY: &[Key] = &[
         "{threads: 2}",
         "The highest that a job may ask for, as in a job file.",
     ),
-    key(
-        "process_count_per_node",
-        Kind::Integer { min: 1, max: MAX_PROCESSES },
-        "a whole number from 1 to 1000",
-        "4",
-        "The most workers of one job.",
-    ),
-    key(
-        "gpus",
-        Kind::Integer { min: 0, max: 1000 },
-        "a whole number from 0 to 1000",
-        "0",
-        "The most GPUs of one job.",
-    ),
-    key(
-        "run_max_try",
-        Kind::Integer { min: 1, max: COUNT },
-        "a whole number of at least 1",
-        "3",
-        "The most attempts at one mini-batch.",
-    ),
-    seconds("run_invocation_timeout", "The longest time-out for a call of run."),
-    seconds("task_overhead_timeout", "The longest time-out for loading a mini-batch."),
-    seconds("progress_update_timeout", "The longest time-out for a job that does not move."),
-    seconds("first_task_creation_timeout", "The longest time-out for the first mini-batch."),
+];
+
+/// What is no ceiling of one key.
+const OTHERS: &[Key] = &[
     key(
         "os_sandbox",
         Kind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
@@ -141,7 +136,7 @@ pub(crate) const MACHINE: &[Key] = &[
     ),
     key(
         "memory",
-        Kind::Size,
+        Kind::Size { min: 0, max: u64::MAX },
         "a size (e.g. 32 GB)",
         "32 GB",
         "The most that the budgets of all these workers may come to.",
@@ -154,11 +149,6 @@ pub(crate) const MACHINE: &[Key] = &[
         "Where jobs keep count of each other.",
     ),
 ];
-
-const fn seconds(name: &'static str, description: &'static str) -> Key {
-    let kind = Kind::Seconds { max: MAX_TIMEOUT };
-    key(name, kind, "a number of seconds above 0, up to 259200", "600", description)
-}
 
 const fn folders(name: &'static str, description: &'static str) -> Key {
     key(name, Kind::Texts, "a list of absolute paths to folders, [] for none", "[/]", description)

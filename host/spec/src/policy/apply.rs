@@ -1,11 +1,13 @@
 //! A job's settings against the ceilings.
 
-use super::amounts::{self, Slot};
+use super::amounts;
 use super::file::{OperatorPolicy, Settings};
 use super::place::Place;
 use super::places::fixed_part;
 use crate::error::{Origin, Report, SpecErrors};
-use crate::model::{JobDir, Limits, OsSandbox, RegisteredKind, Source};
+use crate::given::GivenLimits;
+use crate::measured::Amount;
+use crate::model::{JobDir, JobLimits, Limits, OsSandbox, RegisteredKind, Source};
 use crate::raw::RawJob;
 use crate::{JobSpec, ModelSpec};
 use std::path::Path;
@@ -17,7 +19,8 @@ impl OperatorPolicy {
     pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &Report) {
         let Some(settings) = &self.0 else { return };
         settings.bound(spec, Some(raw), report);
-        settings.sandbox(spec.os_sandbox, raw.os_sandbox.as_ref().map(|at| &at.origin), report);
+        let asked = raw.settings.os_sandbox.as_ref().map(|at| &at.origin);
+        settings.sandbox(spec.worker.os_sandbox, asked, report);
         settings.places_of_file(spec, raw, report);
         settings.models(&spec.models, Some(raw), report);
         settings.guest_models(&spec.inference, Some(raw), report);
@@ -41,7 +44,7 @@ impl OperatorPolicy {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = Report::default();
         settings.bound(&mut spec.clone(), None, &report);
-        settings.sandbox(spec.os_sandbox, None, &report);
+        settings.sandbox(spec.worker.os_sandbox, None, &report);
         settings.places_of_job(spec, sources, &report);
         settings.models(&spec.models, None, &report);
         settings.guest_models(&spec.inference, None, &report);
@@ -187,10 +190,10 @@ impl OperatorPolicy {
     /// The default limits of an instance, as far as the ceilings allow them.
     pub fn default_limits(&self) -> Limits {
         let mut limits = Limits::default();
-        for (key, mut slot) in amounts::of_limits(&mut limits) {
+        for (key, limit) in GivenLimits::capped((&mut JobLimits::default(), &mut limits)) {
             let ceiling = self.0.as_ref().and_then(|settings| settings.ceiling(key));
-            if let Some(ceiling) = ceiling.filter(|ceiling| is_above(&slot, ceiling.amount)) {
-                slot.set(ceiling.amount);
+            if let Some(ceiling) = ceiling.filter(|c| is_above(limit.amount(), c.amount)) {
+                limit.set(ceiling.amount);
             }
         }
         limits
@@ -208,14 +211,15 @@ impl OperatorPolicy {
     /// The longest that one call of `run` may take; none for as long as it likes.
     pub fn longest_call(&self) -> Option<Duration> {
         match self.0.as_ref()?.ceiling("run_invocation_timeout")?.amount {
-            amounts::Amount::Time(time) => Some(time),
+            Amount::Time(time) => Some(time),
             _ => None,
         }
     }
 }
 
-fn is_above(slot: &Slot<'_>, ceiling: amounts::Amount) -> bool {
-    slot.get().is_none_or(|amount| amount > ceiling)
+/// `None` is without a bound.
+fn is_above(amount: Option<Amount>, ceiling: Amount) -> bool {
+    amount.is_none_or(|amount| amount > ceiling)
 }
 
 impl Settings {
@@ -228,7 +232,7 @@ impl Settings {
         let given = raw.map(amounts::given);
         for (key, mut slot) in amounts::of_job(spec) {
             let Some(ceiling) = self.ceiling(key) else { continue };
-            if !is_above(&slot, ceiling.amount) {
+            if !is_above(slot.get(), ceiling.amount) {
                 continue;
             }
             let (most, place) = (ceiling.amount, self.at(&ceiling.origin));
@@ -278,7 +282,7 @@ impl Settings {
 
     /// Where places are counted by tenant, a job file does not choose whose they are.
     fn tenant(&self, raw: &RawJob, report: &Report) {
-        if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.tenant)
+        if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.settings.tenant)
             && !matches!(given.origin, Origin::Set(_))
         {
             given.blame(

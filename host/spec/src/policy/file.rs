@@ -1,10 +1,12 @@
 //! From a policy file to a policy.
 
-use super::amounts::{self, Amount};
+use super::amounts;
 use super::owner;
 use super::roots::Roots;
 use crate::error::{Origin, Report, SpecErrors};
+use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys;
+use crate::measured::Amount;
 use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
 use crate::raw::{self, RawJob};
 use crate::scope::{At, Scope};
@@ -115,15 +117,12 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     };
     let mut scope = Scope::of_policy(entries, report);
     let bounds = RawJob {
-        limits: raw::read_limits(&mut scope),
+        limits: given::limits(&mut scope, GivenLimits::read_ceilings),
+        settings: GivenSettings::read_ceilings(&mut scope),
         inference: raw::read_ceilings(&mut scope),
-        process_count_per_node: scope.parsed("process_count_per_node"),
-        gpus: scope.parsed("gpus"),
-        run_max_try: scope.parsed("run_max_try"),
-        run_invocation_timeout: scope.parsed_by("run_invocation_timeout", raw::seconds),
-        task_overhead_timeout: scope.parsed_by("task_overhead_timeout", raw::seconds),
-        progress_update_timeout: scope.parsed_by("progress_update_timeout", raw::seconds),
-        first_task_creation_timeout: scope.parsed_by("first_task_creation_timeout", raw::seconds),
+        process_count_per_node: scope.setting("process_count_per_node"),
+        gpus: scope.setting("gpus"),
+        progress_update_timeout: scope.setting("progress_update_timeout"),
         ..RawJob::default()
     };
     let mut ceilings: Vec<Ceiling> = amounts::given(&bounds)
@@ -135,9 +134,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
             ceilings.push(Ceiling { key, amount, origin: Origin::File });
         }
     }
-    let os_sandbox = scope.parsed_by("os_sandbox", |_, text| {
-        raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
-    });
+    let os_sandbox = scope.setting("os_sandbox");
     // What strangers' jobs need is not left to their job files.
     let os_sandbox = os_sandbox.unwrap_or_else(|| At {
         value: OsSandbox::Required,
@@ -198,9 +195,9 @@ fn machine(
     report: &Report,
 ) -> (MachineCaps, Option<Origin>, Option<Origin>) {
     let Some(mut group) = scope.group("machine") else { return Default::default() };
-    let workers: Option<At<u32>> = group.parsed("workers");
-    let per_tenant: Option<At<u32>> = group.parsed("workers_per_tenant");
-    let memory = group.parsed("memory");
+    let workers: Option<At<u32>> = group.setting("workers");
+    let per_tenant: Option<At<u32>> = group.setting("workers_per_tenant");
+    let memory = group.setting("memory");
     let directory = group.text("directory");
     if let Some(directory) = directory.as_ref().filter(|text| !text.value.starts_with('/')) {
         let message = format!(

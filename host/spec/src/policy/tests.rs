@@ -1,7 +1,7 @@
 //! A policy file, and jobs under it.
 
 use super::{OperatorPolicy, amounts};
-use crate::keys::{Key, Kind, POLICY};
+use crate::keys::{Key, Kind, policy};
 use crate::model::{ByteSize, JobDir, Source};
 use crate::{JobSpec, Machine, NoRegistry, SpecErrors, Surroundings, load};
 use insta::assert_snapshot;
@@ -284,7 +284,7 @@ fn a_policy_file_that_is_wrong_is_refused() {
 /// Every key of the table, with those below it.
 fn keys() -> Vec<(String, &'static Key)> {
     let mut keys = Vec::new();
-    for key in POLICY {
+    for key in policy() {
         keys.push((key.name.to_owned(), key));
         if let Kind::Group(below) = key.kind {
             keys.extend(below.iter().map(|inner| (format!("{}.{}", key.name, inner.name), inner)));

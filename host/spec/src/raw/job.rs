@@ -1,22 +1,21 @@
 //! The root of a job file as written, its inputs and its output.
 
-use super::limits::{self, RawLimits};
 use super::models::{self, RawInference, RawModel};
-use super::values::{choice, delimiter, digest, interval, is_name, name, seconds};
+use super::values::{choice, delimiter, digest};
 use crate::error::{Origin, Report};
+use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys;
-use crate::model::{
-    AllowedPercent, Column, ColumnType, Compression, ErrorThreshold, LoggingLevel, OnConflict,
-    OsSandbox, OutputAction, OutputKind, OutputLayout, Quoting, TableKind,
-};
+use crate::model::{Column, ColumnType, Compression, OutputKind, OutputLayout, Quoting, TableKind};
 use crate::scope::{At, Scope, Variables};
 use crate::tree::{Node, Value};
 use std::time::Duration;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawJob {
+    /// What needs no reader of its own.
+    pub(crate) settings: GivenSettings,
+    pub(crate) limits: GivenLimits,
     pub(crate) name: Option<At<String>>,
-    pub(crate) tenant: Option<At<String>>,
     pub(crate) entry_script: Option<At<String>>,
     pub(crate) entry_script_digest: Option<At<String>>,
     pub(crate) source_directory: Option<At<String>>,
@@ -30,39 +29,18 @@ pub(crate) struct RawJob {
     pub(crate) mini_batch_size: Option<At<String>>,
     pub(crate) process_count_per_node: Option<At<u32>>,
     pub(crate) node_count: Option<At<u32>>,
-    pub(crate) output_action: Option<At<OutputAction>>,
     pub(crate) append_row_file_name: Option<At<String>>,
-    pub(crate) error_threshold: Option<At<ErrorThreshold>>,
-    pub(crate) run_max_try: Option<At<u32>>,
-    pub(crate) run_invocation_timeout: Option<At<Duration>>,
-    pub(crate) logging_level: Option<At<LoggingLevel>>,
-    pub(crate) pass_settings: Option<At<bool>>,
     pub(crate) partition_keys: Option<At<Vec<At<String>>>>,
     pub(crate) gpus: Option<At<u32>>,
     pub(crate) output_format: RawOutputFormat,
     pub(crate) append_row_dataframe_header: Option<At<bool>>,
     pub(crate) output_layout: Option<At<OutputLayout>>,
-    pub(crate) ordered: Option<At<bool>>,
     /// Names, and whether there is one that stands alone.
     pub(crate) join: Option<At<(Vec<String>, bool)>>,
-    pub(crate) output_files: Option<At<OnConflict>>,
-    pub(crate) allow_reuse: Option<At<bool>>,
-    pub(crate) allowed_failed_count: Option<At<ErrorThreshold>>,
-    pub(crate) allowed_failed_percent: Option<At<AllowedPercent>>,
-    pub(crate) strict_cardinality: Option<At<bool>>,
-    pub(crate) task_overhead_timeout: Option<At<Duration>>,
     pub(crate) progress_update_timeout: Option<At<Duration>>,
-    pub(crate) first_task_creation_timeout: Option<At<Duration>>,
-    /// None for never.
-    pub(crate) resource_monitor_interval: Option<At<Option<Duration>>>,
-    pub(crate) profiling_module: Option<At<String>>,
     pub(crate) parent: Option<At<String>>,
     pub(crate) copy_logs_to_parent: Option<At<bool>>,
     pub(crate) push_metrics_to_parent: Option<At<bool>>,
-    pub(crate) metrics_name_prefix: Option<At<String>>,
-    pub(crate) limits: RawLimits,
-    pub(crate) os_sandbox: Option<At<OsSandbox>>,
-    pub(crate) deterministic: Option<At<bool>>,
     pub(crate) schema_inference: Option<At<SchemaInference>>,
     pub(crate) rank_mini_batch_count: Option<At<i64>>,
 }
@@ -171,8 +149,9 @@ pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
     // Only for people, but it must be a text.
     let _ = job.text("description");
     let raw = RawJob {
-        name: job.parsed_by("name", name),
-        tenant: job.parsed_by("tenant", name),
+        settings: GivenSettings::read(&mut job),
+        limits: given::limits(&mut job, GivenLimits::read),
+        name: job.setting("name"),
         entry_script: job.text("entry_script"),
         entry_script_digest: job.parsed_by("entry_script_digest", digest),
         source_directory: job.text("source_directory"),
@@ -184,53 +163,25 @@ pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
         arguments: job.scalars("arguments"),
         environment_variables: job.variables("environment_variables"),
         mini_batch_size: job.text("mini_batch_size"),
-        process_count_per_node: job.parsed("process_count_per_node"),
-        node_count: job.parsed("node_count"),
-        output_action: job.parsed("output_action"),
+        process_count_per_node: job.setting("process_count_per_node"),
+        node_count: job.setting("node_count"),
         append_row_file_name: job.text("append_row_file_name"),
-        error_threshold: job.parsed("error_threshold"),
-        run_max_try: job.parsed("run_max_try"),
-        run_invocation_timeout: job.parsed_by("run_invocation_timeout", seconds),
-        logging_level: job.parsed("logging_level"),
-        pass_settings: job.bool("pass_settings"),
         partition_keys: job.texts("partition_keys"),
-        gpus: job.parsed("gpus"),
+        gpus: job.setting("gpus"),
         output_format: output_format(&mut job),
         append_row_dataframe_header: job.bool("append_row_dataframe_header"),
         output_layout: job.parsed_by("output_layout", |_, text| {
             choice(text, &OutputLayout::ALL.map(|layout| (layout.name(), layout)))
         }),
-        ordered: job.bool("ordered"),
         join: job.scalars_or_one("join"),
-        output_files: job.parsed_by("output_files", |_, text| {
-            choice(text, &OnConflict::ALL.map(|way| (way.name(), way)))
-        }),
-        allow_reuse: job.bool("allow_reuse"),
-        allowed_failed_count: job.parsed("allowed_failed_count"),
-        allowed_failed_percent: job.explained("allowed_failed_percent"),
-        strict_cardinality: job.bool("strict_cardinality"),
-        task_overhead_timeout: job.parsed_by("task_overhead_timeout", seconds),
-        progress_update_timeout: job.parsed_by("progress_update_timeout", seconds),
-        first_task_creation_timeout: job.parsed_by("first_task_creation_timeout", seconds),
-        resource_monitor_interval: job.parsed_by("resource_monitor_interval", interval),
-        profiling_module: job.parsed_by("profiling_module", |key, text| {
-            let keys::Kind::Choice(names) = key.kind else { return None };
-            let given = text.trim();
-            names().into_iter().find(|name| name.eq_ignore_ascii_case(given)).map(str::to_owned)
-        }),
+        progress_update_timeout: job.setting("progress_update_timeout"),
         parent: job.text("parent"),
         copy_logs_to_parent: job.bool("copy_logs_to_parent"),
         push_metrics_to_parent: job.bool("push_metrics_to_parent"),
-        metrics_name_prefix: job.text("metrics_name_prefix"),
-        limits: limits::read(&mut job),
-        os_sandbox: job.parsed_by("os_sandbox", |_, text| {
-            choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
-        }),
-        deterministic: job.bool("deterministic"),
         schema_inference: job.parsed_by("schema_inference", |_, text| {
             choice(text, &[("first", SchemaInference::First), ("full", SchemaInference::Full)])
         }),
-        rank_mini_batch_count: job.parsed("rank_mini_batch_count"),
+        rank_mini_batch_count: job.setting("rank_mini_batch_count"),
     };
     job.finish();
     Some(raw)
@@ -380,7 +331,7 @@ fn side_input(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option
 }
 
 fn check_name(name: &At<String>, report: &Report) -> bool {
-    let fits = is_name(&name.value);
+    let fits = keys::is_name(&name.value);
     if !fits {
         let message = format!("found the name {:?}; expected {}", name.value, keys::NAME_EXPECTED);
         name.blame(report, message);

@@ -1,6 +1,6 @@
 //! `models` and `inference` as written.
 
-use super::values::{at_least, choice, digest};
+use super::values::{choice, digest};
 use crate::error::Report;
 use crate::job::RegisteredModel;
 use crate::keys;
@@ -52,7 +52,7 @@ fn model(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawM
     }
     let path = scope.text("path");
     let model = scope.text("model");
-    let version = scope.parsed("version");
+    let version = scope.setting("version");
     let digest = scope.parsed_by("digest", digest);
     let backend = scope.parsed_by("backend", |_, text| {
         choice(text, &Backend::ALL.map(|backend| (backend.name(), backend)))
@@ -97,8 +97,8 @@ pub(crate) fn read_ceilings(policy: &mut Scope<'_>) -> RawInference {
 fn amounts(mut group: Scope<'_>) -> RawInference {
     let raw = RawInference {
         allow_guest_models: None,
-        threads: group.parsed("threads"),
-        gpu_memory: group.parsed_by("gpu_memory", at_least(1 << 20)),
+        threads: group.setting("threads"),
+        gpu_memory: group.setting("gpu_memory"),
     };
     group.finish();
     raw

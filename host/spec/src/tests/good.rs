@@ -1,9 +1,11 @@
 use super::{LEAST, errors, job, job_with};
 use crate::JobSpec;
+use crate::defaults::default_job;
+use crate::keys::JOB;
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
-    JobLimits, Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat,
-    SliceSize, TableInput, TableKind,
+    JobLimits, JobSettings, Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction,
+    OutputFormat, SliceSize, TableInput, TableKind, WorkerSettings,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +13,6 @@ use std::time::Duration;
 fn least() -> JobSpec {
     JobSpec {
         name: "job".into(),
-        tenant: "default".into(),
         entry_script: "/dir/script.wasm".into(),
         entry_script_digest: None,
         source_directory: None,
@@ -31,32 +32,38 @@ fn least() -> JobSpec {
         own_arguments: 0,
         environment_variables: Vec::new(),
         process_count: 1,
-        output_action: OutputAction::AppendRow,
         append_row_file_name: "parallel_run_step.txt".into(),
-        error_threshold: ErrorThreshold::AtMost(0),
-        run_max_try: 3,
-        run_invocation_timeout: Duration::from_secs(60),
-        logging_level: LoggingLevel::Info,
+        settings: JobSettings {
+            tenant: "default".into(),
+            pass_settings: false,
+            ordered: false,
+            output_files: OnConflict::Error,
+            allow_reuse: true,
+            error_threshold: ErrorThreshold::AtMost(0),
+            allowed_failed_count: ErrorThreshold::Ignore,
+            allowed_failed_percent: AllowedPercent::ALL,
+            run_max_try: 3,
+            run_invocation_timeout: Duration::from_secs(60),
+            task_overhead_timeout: Duration::from_secs(600),
+            first_task_creation_timeout: Duration::from_secs(600),
+            resource_monitor_interval: Some(Duration::from_secs(600)),
+            metrics_name_prefix: String::new(),
+        },
+        worker: WorkerSettings {
+            output_action: OutputAction::AppendRow,
+            strict_cardinality: false,
+            logging_level: LoggingLevel::Info,
+            profiling_module: None,
+            os_sandbox: OsSandbox::Required,
+            deterministic: false,
+        },
         limits: Limits::default(),
         job_limits: JobLimits::default(),
-        os_sandbox: OsSandbox::Required,
-        deterministic: false,
-        allowed_failed_count: ErrorThreshold::Ignore,
-        allowed_failed_percent: AllowedPercent::ALL,
-        strict_cardinality: false,
-        task_overhead_timeout: Duration::from_secs(600),
         progress_update_timeout: Duration::from_secs(2040),
-        first_task_creation_timeout: Duration::from_secs(600),
-        resource_monitor_interval: Some(Duration::from_secs(600)),
-        profile: false,
         gpus: 0,
         partition_keys: Vec::new(),
         output_format: OutputFormat::default(),
-        ordered: false,
-        output_files: OnConflict::Error,
-        allow_reuse: true,
         parent: None,
-        metrics_name_prefix: String::new(),
         latest: Vec::new(),
         notices: Vec::new(),
     }
@@ -71,7 +78,7 @@ fn the_least_job_file_gets_the_defaults() {
 /// The same holds with the default job file before it: it says nothing new.
 #[test]
 fn the_default_job_file_is_a_job_file() {
-    assert_eq!(job(&format!("{}{LEAST}", crate::DEFAULT_JOB)), least());
+    assert_eq!(job(&format!("{}{LEAST}", default_job(JOB, ""))), least());
 }
 
 /// C1, C14, C18, C22, C26.
@@ -108,7 +115,6 @@ rank_mini_batch_count: -3
     .replace("--in=${{inputs.more}}", "\"--in=${{inputs.more}}\"");
     let expected = JobSpec {
         name: "nightly".into(),
-        tenant: "radiology".into(),
         entry_script: "/dir/source/inner.wasm".into(),
         entry_script_digest: Some(
             "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
@@ -149,12 +155,19 @@ rank_mini_batch_count: -3
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec(),
         process_count: 4,
-        output_action: OutputAction::SummaryOnly,
         append_row_file_name: "any/thing, as it is not used".into(),
-        error_threshold: ErrorThreshold::Ignore,
-        run_max_try: 5,
-        run_invocation_timeout: Duration::from_millis(1500),
-        logging_level: LoggingLevel::Debug,
+        settings: JobSettings {
+            tenant: "radiology".into(),
+            error_threshold: ErrorThreshold::Ignore,
+            run_max_try: 5,
+            run_invocation_timeout: Duration::from_millis(1500),
+            ..JobSettings::default()
+        },
+        worker: WorkerSettings {
+            output_action: OutputAction::SummaryOnly,
+            logging_level: LoggingLevel::Debug,
+            ..WorkerSettings::default()
+        },
         limits: Limits {
             memory: ByteSize(512 << 20),
             fuel: Some(1_000_000),
@@ -297,7 +310,10 @@ fn set_removes() {
         &text,
         &[("run_max_try", ""), ("source_directory", "~"), ("limits.fuel", "null"), ("no.such", "")],
     );
-    assert_eq!((spec.run_max_try, spec.source_directory, spec.limits.fuel), (3, None, None));
+    assert_eq!(
+        (spec.settings.run_max_try, spec.source_directory, spec.limits.fuel),
+        (3, None, None)
+    );
 }
 
 #[test]
@@ -321,7 +337,7 @@ fn set_replaces_and_adds() {
     assert_eq!(spec.inputs[1].paths, ["/dir/data"]);
     assert_eq!(spec.arguments, ["--threshold", "0.5"]);
     assert_eq!(spec.environment_variables, [("a.b".to_owned(), "1".to_owned())]);
-    assert_eq!(spec.run_max_try, 6);
+    assert_eq!(spec.settings.run_max_try, 6);
     assert_eq!(spec.side_inputs.len(), 1);
     let list = "entry_script: script.wasm\ninputs: [{name: a, path: data}, {name: b, path: x}]\n";
     let spec = job_with(list, &[("inputs.b.path", "y"), ("inputs[0].path", "z")]);

@@ -58,10 +58,10 @@ fn a_saved_file_loads_unchanged() {
     assert_eq!(spec.entry_script.to_str(), Some("/dir/source/inner.wasm"));
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 5 });
     assert_eq!(spec.process_count, 2);
-    assert_eq!(spec.error_threshold, ErrorThreshold::AtMost(10));
-    assert_eq!(spec.logging_level, LoggingLevel::Debug);
-    assert_eq!(spec.run_invocation_timeout.as_secs(), 600);
-    assert_eq!(spec.output_action, OutputAction::AppendRow);
+    assert_eq!(spec.settings.error_threshold, ErrorThreshold::AtMost(10));
+    assert_eq!(spec.worker.logging_level, LoggingLevel::Debug);
+    assert_eq!(spec.settings.run_invocation_timeout.as_secs(), 600);
+    assert_eq!(spec.worker.output_action, OutputAction::AppendRow);
     assert_eq!(spec.append_row_file_name, "predictions.txt");
     insta::assert_snapshot!(spec.notices.join("\n"), @"
     compute_target: ignored, the job runs on this machine
@@ -156,8 +156,8 @@ fn saved_files_have_thresholds_and_preview_names() {
         .replace("input_format: null", "input_format: mime"),
         &[("inputs.images.path", "data"), ("entry_script", "inner.wasm")],
     );
-    assert_eq!(spec.allowed_failed_count, ErrorThreshold::AtMost(5));
-    assert_eq!(spec.allowed_failed_percent.to_string(), "2.5");
+    assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(5));
+    assert_eq!(spec.settings.allowed_failed_percent.to_string(), "2.5");
     insta::assert_snapshot!(spec.arguments.join(" "), @"--logging_level DEBUG --mini_batch_size 5 --error_threshold 10 --allowed_failed_count 5 --allowed_failed_percent 2.5 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
     insta::assert_snapshot!(spec.notices.join("\n"), @"
     compute_target: ignored, the job runs on this machine

@@ -19,12 +19,12 @@ fn driver_options_set_the_job() {
              --append_row_dataframe_header, true, --mine, 1"
         )
     ));
-    assert_eq!(spec.task_overhead_timeout, Duration::from_secs(100));
+    assert_eq!(spec.settings.task_overhead_timeout, Duration::from_secs(100));
     assert_eq!(spec.progress_update_timeout, Duration::from_secs(700));
-    assert_eq!(spec.first_task_creation_timeout, Duration::from_secs(50));
-    assert_eq!(spec.resource_monitor_interval, Some(Duration::from_secs(20)));
-    assert!(spec.profile && spec.output_format.header);
-    assert_eq!(spec.metrics_name_prefix, "m_");
+    assert_eq!(spec.settings.first_task_creation_timeout, Duration::from_secs(50));
+    assert_eq!(spec.settings.resource_monitor_interval, Some(Duration::from_secs(20)));
+    assert!(spec.worker.profiling_module.is_some() && spec.output_format.header);
+    assert_eq!(spec.settings.metrics_name_prefix, "m_");
     let parent = spec.parent.expect("a parent");
     assert!(parent.copy_logs && parent.push_metrics);
     assert_eq!(spec.arguments.len(), 17);
@@ -47,7 +47,7 @@ fn driver_options_may_be_cut() {
     let spec = job(&with_arguments(
         "--resource_monitor_interva, 20, --task, classify, --profile, x, --outputs, y",
     ));
-    assert_eq!(spec.resource_monitor_interval, Some(Duration::from_secs(20)));
+    assert_eq!(spec.settings.resource_monitor_interval, Some(Duration::from_secs(20)));
     insta::assert_snapshot!(spec.notices.join("\n"), @"
     arguments: --resource_monitor_interva is taken for --resource_monitor_interval
     arguments: --resource_monitor_interval sets resource_monitor_interval to 20; the entry script gets it too
@@ -70,11 +70,11 @@ fn driver_options_that_do_not_fit() {
     )), @r#"
     job.yaml:3: arguments[7]: --copy_logs_to_parent has no value; write one behind it
     job.yaml:3: arguments[14]: --metrics_name_prefix is given twice; remove one
-    job.yaml:3: append_row_dataframe_header: found "2"; expected true or false
-    job.yaml:3: progress_update_timeout: found "0"; expected seconds, more than 0 and at most 259200 (e.g. 600)
     job.yaml:3: first_task_creation_timeout: found "x"; expected seconds, more than 0 and at most 259200 (e.g. 600)
     job.yaml:3: resource_monitor_interval: found "-1"; expected seconds from 0 (never) to 2147483647 (e.g. 600)
     job.yaml:3: profiling_module: found "perf"; expected cProfile, profile or guest
+    job.yaml:3: append_row_dataframe_header: found "2"; expected true or false
+    job.yaml:3: progress_update_timeout: found "0"; expected seconds, more than 0 and at most 259200 (e.g. 600)
     job.yaml:3: push_metrics_to_parent: found "maybe"; expected true or false
     "#);
 }

@@ -28,8 +28,8 @@ fn formats_have_their_own_defaults() {
         }
     );
     let spec = job_with(LEAST, &[("ordered", "true"), ("output_files", "append")]);
-    assert!(spec.ordered);
-    assert_eq!(spec.output_files, OnConflict::Append);
+    assert!(spec.settings.ordered);
+    assert_eq!(spec.settings.output_files, OnConflict::Append);
 }
 
 #[test]

@@ -117,8 +117,8 @@ fn thresholds_say_what_they_take() {
 #[test]
 fn other_names_are_taken() {
     let spec = job(&format!("{LEAST}mini_batch_error_threshold: 3\nis_deterministic: false\n"));
-    assert_eq!(spec.allowed_failed_count, ErrorThreshold::AtMost(3));
-    assert!(!spec.allow_reuse);
+    assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(3));
+    assert!(!spec.settings.allow_reuse);
     insta::assert_snapshot!(spec.notices.join("\n"), @"
     mini_batch_error_threshold is taken for allowed_failed_count
     is_deterministic is taken for allow_reuse
@@ -141,8 +141,9 @@ fn the_progress_time_out_is_computed() {
 /// A4: 0 turns the monitor off.
 #[test]
 fn the_monitor_can_be_off() {
-    let interval =
-        |value| job_with(LEAST, &[("resource_monitor_interval", value)]).resource_monitor_interval;
+    let interval = |value| {
+        job_with(LEAST, &[("resource_monitor_interval", value)]).settings.resource_monitor_interval
+    };
     assert_eq!(interval("0"), None);
     assert_eq!(interval("0.25"), Some(Duration::from_millis(250)));
 }

@@ -2,7 +2,7 @@
 
 use super::{Fixture, LEAST, errors, job};
 use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, SIDE_INPUT};
-use crate::schema;
+use crate::{docs, schema};
 use std::fs;
 use std::path::Path;
 
@@ -28,6 +28,31 @@ fn the_checked_in_schema_is_true() {
         parse(&checked_in) == parse(&schema),
         "docs/job.schema.json is old; run this test with BLESS=1"
     );
+}
+
+/// The tables of the docs stand between two markers, and are those of the table of keys.
+#[test]
+fn the_tables_of_the_docs_are_true() {
+    let mut parts = docs();
+    for file in ["docs/job-file.md", "docs/security.md"] {
+        let path = repository(file);
+        let written = fs::read_to_string(&path).expect("the docs are there");
+        let mut text = written.clone();
+        parts.retain(|(name, part)| {
+            let (begin, end) =
+                (format!("<!-- begin: {name} -->\n"), format!("<!-- end: {name} -->\n"));
+            let Some((before, rest)) = text.split_once(&begin) else { return true };
+            let (_, after) = rest.split_once(&end).expect("a part of the docs has an end");
+            text = [before, &begin, part, &end, after].concat();
+            false
+        });
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&path, &text).expect("the docs can be written");
+        } else {
+            assert!(text == written, "{file} is old; run this test with BLESS=1");
+        }
+    }
+    assert!(parts.is_empty(), "no docs have the parts {parts:?}");
 }
 
 /// A job file that is good but for the named keys, which are added.
@@ -256,57 +281,5 @@ fn every_key_says_what_it_expects() {
     job.yaml:47: deterministic: found nothing; expected true or false, or leave the key out
     job.yaml:48: schema_inference: found nothing; expected first or full, or leave the key out
     job.yaml:49: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
-    ");
-    // Of several on a line, in the order of the table.
-    insta::assert_snapshot!(errors(&format!("{{{}}}", nulls.concat().replace('\n', ", "))), @"
-    job.yaml:1: description: found nothing; expected a text, or leave the key out
-    job.yaml:1: name: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
-    job.yaml:1: tenant: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
-    job.yaml:1: entry_script: found nothing; expected a path to a component (.wasm), a core module (.wasm) or a guest crate's folder, or leave the key out
-    job.yaml:1: entry_script_digest: found nothing; expected sha256: and 64 hexadecimal digits, or leave the key out
-    job.yaml:1: source_directory: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:1: inputs: found nothing; expected a map of names to paths (e.g. images: data/*.png), or leave the key out
-    job.yaml:1: side_inputs: found nothing; expected a map of names to folders (e.g. model: weights), or leave the key out
-    job.yaml:1: models: found nothing; expected a map of names to paths (e.g. digits: models/digits.onnx), or leave the key out
-    job.yaml:1: inference: found nothing; expected a map with allow_guest_models, threads or gpu_memory, or leave the key out
-    job.yaml:1: output: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:1: arguments: found nothing; expected a list of texts and numbers (e.g. [--model, digits.bin]), or leave the key out
-    job.yaml:1: environment_variables: found nothing; expected a map of names to texts (e.g. MODE: fast), or leave the key out
-    job.yaml:1: mini_batch_size: found nothing; expected a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows), or leave the key out
-    job.yaml:1: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
-    job.yaml:1: node_count: found nothing; expected 1, or leave the key out
-    job.yaml:1: output_action: found nothing; expected append_row or summary_only, or leave the key out
-    job.yaml:1: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
-    job.yaml:1: error_threshold: found nothing; expected a whole number of items from 0 up, or -1 to ignore all failures, or leave the key out
-    job.yaml:1: run_max_try: found nothing; expected a whole number of attempts of at least 1 (e.g. 3), or leave the key out
-    job.yaml:1: run_invocation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 60), or leave the key out
-    job.yaml:1: logging_level: found nothing; expected WARNING, INFO or DEBUG, or leave the key out
-    job.yaml:1: pass_settings: found nothing; expected true or false, or leave the key out
-    job.yaml:1: partition_keys: found nothing; expected a list of texts (e.g. [store, brand]), or leave the key out
-    job.yaml:1: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out
-    job.yaml:1: output_format: found nothing; expected a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
-    job.yaml:1: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
-    job.yaml:1: output_layout: found nothing; expected file or parts, or leave the key out
-    job.yaml:1: ordered: found nothing; expected true or false, or leave the key out
-    job.yaml:1: join: found nothing; expected input, or a list of columns of the input (e.g. [id]), or leave the key out
-    job.yaml:1: output_files: found nothing; expected error, append or overwrite, or leave the key out
-    job.yaml:1: allow_reuse: found nothing; expected true or false, or leave the key out
-    job.yaml:1: allowed_failed_count: found nothing; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures, or leave the key out
-    job.yaml:1: allowed_failed_percent: found nothing; expected a number from 0 to 100, or leave the key out
-    job.yaml:1: strict_cardinality: found nothing; expected true or false, or leave the key out
-    job.yaml:1: task_overhead_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:1: progress_update_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:1: first_task_creation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:1: resource_monitor_interval: found nothing; expected seconds from 0 (never) to 2147483647 (e.g. 600), or leave the key out
-    job.yaml:1: profiling_module: found nothing; expected cProfile, profile or guest, or leave the key out
-    job.yaml:1: parent: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:1: copy_logs_to_parent: found nothing; expected true or false, or leave the key out
-    job.yaml:1: push_metrics_to_parent: found nothing; expected true or false, or leave the key out
-    job.yaml:1: metrics_name_prefix: found nothing; expected a text, or leave the key out
-    job.yaml:1: limits: found nothing; expected a map with memory, stack, fuel and others, or leave the key out
-    job.yaml:1: os_sandbox: found nothing; expected required, best-effort or off, or leave the key out
-    job.yaml:1: deterministic: found nothing; expected true or false, or leave the key out
-    job.yaml:1: schema_inference: found nothing; expected first or full, or leave the key out
-    job.yaml:1: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
     ");
 }

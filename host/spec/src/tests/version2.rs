@@ -61,15 +61,15 @@ fn a_parallel_job_loads() {
     assert_eq!(spec.inputs[0].paths, ["/dir/data"]);
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 4 });
     assert_eq!(spec.side_inputs[0].guest, "/side_inputs/score_model");
-    assert_eq!((spec.process_count, spec.run_max_try), (2, 3));
-    assert_eq!(spec.run_invocation_timeout, Duration::from_secs(120));
-    assert_eq!(spec.task_overhead_timeout, Duration::from_secs(1200));
-    assert_eq!(spec.error_threshold, ErrorThreshold::AtMost(7));
-    assert_eq!(spec.allowed_failed_count, ErrorThreshold::AtMost(5));
-    assert_eq!(spec.allowed_failed_percent.to_string(), "30");
-    assert_eq!(spec.logging_level, LoggingLevel::Debug);
-    assert_eq!(spec.output_action, OutputAction::AppendRow);
-    assert!(!spec.allow_reuse);
+    assert_eq!((spec.process_count, spec.settings.run_max_try), (2, 3));
+    assert_eq!(spec.settings.run_invocation_timeout, Duration::from_secs(120));
+    assert_eq!(spec.settings.task_overhead_timeout, Duration::from_secs(1200));
+    assert_eq!(spec.settings.error_threshold, ErrorThreshold::AtMost(7));
+    assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(5));
+    assert_eq!(spec.settings.allowed_failed_percent.to_string(), "30");
+    assert_eq!(spec.worker.logging_level, LoggingLevel::Debug);
+    assert_eq!(spec.worker.output_action, OutputAction::AppendRow);
+    assert!(!spec.settings.allow_reuse);
     assert_eq!(
         spec.environment_variables,
         [("MODEL".to_owned(), "/side_inputs/score_model".to_owned())]
@@ -107,10 +107,13 @@ fn a_parallel_job_loads() {
 #[test]
 fn defaults_of_version_2() {
     let spec = job(LEAST);
-    assert_eq!(spec.error_threshold, ErrorThreshold::Ignore);
-    assert_eq!(spec.allowed_failed_count, ErrorThreshold::Ignore);
-    assert_eq!(spec.output_action, OutputAction::SummaryOnly);
-    assert_eq!((spec.run_max_try, spec.run_invocation_timeout.as_secs()), (3, 60));
+    assert_eq!(spec.settings.error_threshold, ErrorThreshold::Ignore);
+    assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::Ignore);
+    assert_eq!(spec.worker.output_action, OutputAction::SummaryOnly);
+    assert_eq!(
+        (spec.settings.run_max_try, spec.settings.run_invocation_timeout.as_secs()),
+        (3, 60)
+    );
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 10 });
     insta::assert_snapshot!(spec.notices.join("\n"), @"
     input_data: inputs.d is cut into mini-batches
@@ -326,6 +329,6 @@ fn void_jobs_of_version_2() {
 /// Own keys, and misspelt ones, of a version 2 file are read as in our own files.
 #[test]
 fn own_keys_in_a_version_2_file() {
-    assert!(job(&format!("{LEAST}strict_cardinality: true\n")).strict_cardinality);
+    assert!(job(&format!("{LEAST}strict_cardinality: true\n")).worker.strict_cardinality);
     insta::assert_snapshot!(errors(&format!("{LEAST}mini_bach_size: 5\n")), @"job.yaml:6: mini_bach_size: unknown key; did you mean mini_batch_size?");
 }

@@ -1,0 +1,201 @@
+//! The table of the keys below `limits` in a job file, in the order of the docs.
+
+/// Calls the macro `$generate` with the table, of which a row is as in [`job_keys`](crate::job_keys). Limits of
+/// `worker` are the budget of an instance; those of `job` are what the leader may spend on the job.
+#[macro_export]
+macro_rules! limit_keys {
+    ($generate:ident) => {
+        $generate! {
+            /// What the leader spends on one job: time, and room on the disk. Neither the journal nor the
+            /// output is cut by any of these.
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            job JobLimits;
+            /// The budget of one instance. The failure of an entry script that goes beyond a limit names it.
+            ///
+            /// The defaults suit an interpreter such as Python with its libraries: tens of megabytes of
+            /// code, some hundred of memory.
+            #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+            worker Limits;
+            given GivenLimits below "limits.";
+
+            worker memory: ByteSize => {
+                kind: Kind::Size { min: 64 << 10, max: u64::MAX },
+                default: "1 GB",
+                expected: "a size of at least 64 KB (e.g. 512 MB)",
+                example: "512 MB",
+                description: "All memories and tables of one instance together.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/limits.rs", by "each_limit_has_its_failure",
+            }
+            worker stack: ByteSize => {
+                kind: Kind::Size { min: 64 << 10, max: 64 << 20 },
+                default: "1 MB",
+                expected: "a size from 64 KB to 64 MB (e.g. 1 MB)",
+                example: "1 MB",
+                description: "The stack of a call, in the entry script's own code.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/program.rs", by "the_stack_is_as_large_as_the_job_says",
+            }
+            worker fuel: Option<u64> => {
+                kind: Kind::Integer { min: 1, max: i64::MAX },
+                unless_given: "not measured",
+                expected: "a whole number of at least 1 (e.g. 10000000000)",
+                example: "10000000000",
+                description: "Fuel for each single call of init, run and shutdown, about one for each WebAssembly instruction. Not measured unless given, which makes the entry script faster.",
+                docs: "Fuel for each single call of `init`, `run` and `shutdown`, about one for each WebAssembly instruction. Measuring makes the entry script slower.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/program.rs", by "each_limit_has_its_failure",
+            }
+            worker read: ByteSize => {
+                kind: Kind::Size { min: 1, max: u64::MAX },
+                default: "512 MB",
+                expected: "a size of at least 1 byte (e.g. 512 MB)",
+                example: "512 MB",
+                description: "The largest file that the entry script can read in one call of the host.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/whole_file.rs", by "each_limit_has_its_failure",
+            }
+            worker results: ByteSize => {
+                kind: Kind::Size { min: 1, max: u64::MAX },
+                default: "256 MB",
+                expected: "a size of at least 1 byte (e.g. 256 MB)",
+                example: "256 MB",
+                description: "Result bytes of one call of `run`.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/data/src/output/rows.rs", by "one_row_and_one_call_that_are_too_large",
+            }
+            worker row: ByteSize => {
+                kind: Kind::Size { min: 1, max: u64::MAX },
+                default: "64 MB",
+                expected: "a size of at least 1 byte (e.g. 64 MB)",
+                example: "64 MB",
+                description: "Bytes of one row that `run` returns.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/data/src/output/rows.rs", by "a_long_row_of_a_table",
+            }
+            worker logs: ByteSize => {
+                kind: Kind::Size { min: 1, max: u64::MAX },
+                default: "256 MB",
+                expected: "a size of at least 1 byte (e.g. 256 MB)",
+                example: "256 MB",
+                description: "Bytes that one call may write to stdout, stderr and the log together.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/sink.rs", by "floods_of_logs",
+            }
+            worker output: ByteSize => {
+                kind: Kind::Size { min: 1, max: u64::MAX },
+                default: "16 GB",
+                expected: "a size of at least 1 byte (e.g. 16 GB)",
+                example: "16 GB",
+                description: "Bytes that one call may write below its output and log directories, and that each worker may leave in the log directory.",
+                docs: "Bytes that one call may write below its output and log directories, and bytes that each worker may leave in the log directory (see below). In a call what is written twice counts twice, and holes count; removing gives nothing back.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/quota.rs", by "one_file_that_fills_the_disk",
+            }
+            worker files: u64 => {
+                kind: Kind::Integer { min: 0, max: i64::MAX },
+                default: "10000",
+                expected: "a whole number of files from 0 up (e.g. 10000)",
+                example: "10000",
+                description: "Files and folders that one call may make below its output and log directories.",
+                docs: "Files and folders that one call may make there, also those that are removed again, and that each worker may leave in the log directory.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/quota.rs", by "a_million_files",
+            }
+            worker handles: u64 => {
+                kind: Kind::Integer { min: 16, max: 1_000_000 },
+                default: "10000",
+                expected: "a whole number from 16 to 1000000 (e.g. 10000)",
+                example: "10000",
+                description: "Files and other handles that an instance may have open at once.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/program.rs", by "more_handles_than_there_are",
+            }
+            worker transfer: ByteSize => {
+                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                default: "128 MB",
+                expected: "a size of at least 1 MB (e.g. 128 MB)",
+                example: "128 MB",
+                description: "Bytes that the entry script may hand over in one call of the host.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/program.rs", by "a_call_hands_over_no_more_than_allowed",
+            }
+            worker models: ByteSize => {
+                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                default: "1 GB",
+                expected: "a size of at least 1 MB (e.g. 1 GB)",
+                example: "1 GB",
+                description: "Bytes of model files that a worker may load, all together.",
+                docs: "Bytes of model files that a worker may load, all together. A model in the job file that is larger is refused, with the number to write.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/inference/registry.rs", by "models_are_held_to_their_limit_together",
+            }
+            worker tensors: ByteSize => {
+                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                default: "256 MB",
+                expected: "a size of at least 1 MB (e.g. 256 MB)",
+                example: "256 MB",
+                description: "Bytes of tensors that the entry script may hold in the host at once.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/guest/src/sandbox/nn/allowance.rs", by "what_a_guest_does_wrong_is_told_and_harms_nobody",
+            }
+            job mini_batches: u64 => {
+                kind: Kind::Integer { min: 1, max: i64::MAX },
+                default: "1000000000",
+                expected: "a whole number of at least 1 (e.g. 1000000)",
+                example: "1000000000",
+                description: "Mini-batches of the job. Then the job fails.",
+                docs: "Mini-batches of the job. One with more fails as soon as that is known (exit code 42; a `rank_mini_batch_count` above it is refused, exit code 2).",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/leader/src/machine/job/limits.rs", by "a_job_with_more_mini_batches_than_it_may_have_fails",
+            }
+            job reports: ByteSize => {
+                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                default: "10 GB",
+                expected: "a size of at least 1 MB (e.g. 10 GB)",
+                example: "10 GB",
+                description: "Bytes of all reports that have a line for each attempt or item. Lines beyond are left out, and counted.",
+                docs: "Bytes of all [reports](log-tree.md) that have a line for each attempt or item. Lines beyond are left out, and counted in the result. As much again is kept of what workers that are gone had printed and logged; of further ones, the first 4 KB of each file.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/report/src/budget.rs", by "what_the_leader_writes_of_failures_is_bounded",
+            }
+            job failures: u64 => {
+                kind: Kind::Integer { min: 0, max: i64::MAX },
+                default: "10000",
+                expected: "a whole number of failures from 0 up (e.g. 10000)",
+                example: "10000",
+                description: "Failures that are told in full. Later ones are told in short.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/leader/src/machine/job/limits.rs", by "what_the_leader_writes_of_failures_is_bounded",
+            }
+            job job_time: Option<Duration> => {
+                kind: Kind::Seconds { max: MAX_JOB_TIME },
+                unless_given: "no limit",
+                expected: "seconds, more than 0 and at most 31536000 (e.g. 86400)",
+                example: "86400",
+                description: "The longest that one run of the job may last, in seconds, without what it waits for its turn. Then the job fails. As long as it likes unless given.",
+                docs: "The longest that one run of the job may last, without what it waits for [its turn](operators.md#machine-wide-caps). Then it fails (exit code 42, `ended by: job_time`); what is committed is kept, and `sandmill resume` goes on from there.",
+                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                ceiling: most same,
+                enforced: "host/leader/src/machine/job/limits.rs", by "a_job_ends_when_its_time_is_over",
+            }
+
+        }
+    };
+}

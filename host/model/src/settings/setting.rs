@@ -1,0 +1,146 @@
+//! Values of settings, as they stand in a job file.
+
+use crate::{
+    AllowedPercent, ByteSize, ErrorThreshold, LoggingLevel, OnConflict, OsSandbox, OutputAction,
+    Profiler,
+};
+use std::time::Duration;
+
+/// A type of values that settings have.
+pub trait Setting: Sized {
+    /// Reads a value, as it stands in a job file; `None` if the text is no such value.
+    fn read(text: &str) -> Option<Self>;
+
+    /// What holds where neither a file nor a default says anything; `None` if there must be a default.
+    fn unset() -> Option<Self> {
+        None
+    }
+
+    /// What is wrong with a text that is no such value, where there is more to say than what is expected.
+    fn complaint(_text: &str) -> Option<String> {
+        None
+    }
+}
+
+impl Setting for String {
+    fn read(text: &str) -> Option<Self> {
+        Some(text.to_owned())
+    }
+
+    fn unset() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+impl Setting for bool {
+    fn read(text: &str) -> Option<Self> {
+        choice(text, &[("true", true), ("false", false)])
+    }
+}
+
+impl Setting for u32 {
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok()
+    }
+}
+
+impl Setting for u64 {
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok()
+    }
+}
+
+impl Setting for i64 {
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok()
+    }
+}
+
+impl Setting for ByteSize {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+/// A number of seconds.
+impl Setting for Duration {
+    fn read(text: &str) -> Option<Self> {
+        Self::try_from_secs_f64(text.trim().parse().ok()?).ok()
+    }
+}
+
+/// 0 is none.
+impl Setting for Option<Duration> {
+    fn read(text: &str) -> Option<Self> {
+        Duration::read(text).map(|time| Some(time).filter(|time| !time.is_zero()))
+    }
+
+    fn unset() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl Setting for Option<u64> {
+    fn read(text: &str) -> Option<Self> {
+        u64::read(text).map(Some)
+    }
+
+    fn unset() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl Setting for Option<Profiler> {
+    fn read(text: &str) -> Option<Self> {
+        choice(text, &Profiler::ALL.map(|word| (word.name(), word))).map(Some)
+    }
+
+    fn unset() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl Setting for ErrorThreshold {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Setting for AllowedPercent {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn complaint(text: &str) -> Option<String> {
+        text.parse::<Self>().err().map(|error| error.to_string())
+    }
+}
+
+impl Setting for OutputAction {
+    fn read(text: &str) -> Option<Self> {
+        choice(text, &Self::ALL.map(|action| (action.name(), action)))
+    }
+}
+
+impl Setting for OnConflict {
+    fn read(text: &str) -> Option<Self> {
+        choice(text, &Self::ALL.map(|way| (way.name(), way)))
+    }
+}
+
+impl Setting for LoggingLevel {
+    fn read(text: &str) -> Option<Self> {
+        choice(text, &Self::ALL.map(|level| (level.name(), level)))
+    }
+}
+
+impl Setting for OsSandbox {
+    fn read(text: &str) -> Option<Self> {
+        choice(text, &Self::ALL.map(|mode| (mode.name(), mode)))
+    }
+}
+
+/// One of these words, in any case.
+fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {
+    choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim())).map(|(_, value)| *value)
+}

@@ -1,0 +1,116 @@
+//! The tables of keys in the docs, made from the table of keys.
+
+use super::keys::{self, Ceiling, Key, Kind, Prs, Rows};
+use crate::model::ByteSize;
+
+/// Names of ParallelRunStep that mean nothing here: version 1, version 2, and what becomes of them.
+const IGNORED: &str = "| `environment`, `compute_target` | `task.environment`, `compute` | ignored |
+| | `task.model`, `resources` but for `instance_count`, `identity` | ignored |
+| `input_format`, `models` below `parallel_run_config`, `tags`, `properties`, `add_parallel_run_step_dependencies` (preview) | `tags`, `properties`, `display_name`, `experiment_name` | ignored |
+";
+
+/// The parts of the docs that are made here: the name that stands in the markers around it, and the text, in Markdown.
+pub fn docs() -> Vec<(&'static str, String)> {
+    vec![
+        ("keys", keys_table(keys::JOB)),
+        ("keys of inputs", keys_table(keys::INPUT)),
+        ("keys of output_format", keys_table(keys::OUTPUT_FORMAT)),
+        ("keys of side_inputs", keys_table(keys::SIDE_INPUT)),
+        ("keys of models", keys_table(keys::MODEL)),
+        ("keys of inference", keys_table(keys::INFERENCE)),
+        ("keys of limits", keys_table(keys::LIMITS)),
+        ("names", names()),
+        ("changes", changes()),
+        ("limits", limits()),
+    ]
+}
+
+fn keys_table(keys: &[Key]) -> String {
+    let mut table = String::from("| key | type | default | meaning |\n|---|---|---|---|\n");
+    for key in keys {
+        let meaning = key.docs.meaning.unwrap_or(key.description);
+        let (name, values, default) = (key.name, values(key), default(key));
+        table.push_str(&format!("| `{name}` | {values} | {default} | {meaning} |\n"));
+    }
+    table
+}
+
+fn default(key: &Key) -> String {
+    match (key.docs.unless_given, key.default) {
+        (Some(words), _) => words.to_owned(),
+        (None, Some(default)) => format!("`{default}`"),
+        (None, None) => "none".to_owned(),
+    }
+}
+
+fn values(key: &Key) -> String {
+    if let Some(values) = key.docs.values {
+        return values.to_owned();
+    }
+    let size = ByteSize;
+    match key.kind {
+        Kind::Text => "text".to_owned(),
+        Kind::Name => "name".to_owned(),
+        Kind::Texts => "list of texts".to_owned(),
+        Kind::Bool => "`true`, `false`".to_owned(),
+        Kind::Choice(names) => {
+            let names: Vec<String> = names().iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        }
+        Kind::Integer { min: i64::MIN, .. } => "whole number".to_owned(),
+        Kind::Integer { min: -1, .. } => "-1, or 0 and up".to_owned(),
+        Kind::Integer { min, max } if max >= i64::from(u32::MAX) => format!("{min} and up"),
+        Kind::Integer { min, max } => format!("{min} to {max}"),
+        Kind::Seconds { max } => format!("seconds, above 0, at most {max}"),
+        Kind::Interval { max } => format!("seconds, 0 to {max}"),
+        Kind::Percent => "number from 0 to 100".to_owned(),
+        Kind::Size { min: 1, max: u64::MAX } => "size".to_owned(),
+        Kind::Size { min, max: u64::MAX } => format!("size, at least {}", size(min)),
+        Kind::Size { min, max } => format!("size, {} to {}", size(min), size(max)),
+        _ => key.expected.to_owned(),
+    }
+}
+
+/// What ParallelRunStep calls each key.
+fn names() -> String {
+    let mut table = String::from("| version 1 | version 2 | here |\n|---|---|---|\n");
+    for key in keys::JOB {
+        let name = key.name;
+        match key.prs {
+            Prs::Unknown => {}
+            Prs::Key(first, second) | Prs::Setting(first, second) => {
+                table.push_str(&format!("| {first} | {second} | `{name}` |\n"));
+            }
+            Prs::Option => table.push_str(&format!("| `--{name}` | `--{name}` | `{name}` |\n")),
+        }
+    }
+    table + IGNORED
+}
+
+/// What of a job may change before it is taken up again, and what an operator may cap.
+fn changes() -> String {
+    let mut table = String::from("| key | decides rows | may be capped |\n|---|---|---|\n");
+    for key in keys::JOB {
+        let rows = match key.rows {
+            Rows::Decide | Rows::DecideUnlessDefault => "yes".to_owned(),
+            Rows::Not(reason) => format!("no: {reason}"),
+        };
+        let ceiling = match key.ceiling {
+            Ceiling::Same | Ceiling::Key(..) => "yes".to_owned(),
+            Ceiling::No(reason) => format!("no: {reason}"),
+        };
+        table.push_str(&format!("| `{}` | {rows} | {ceiling} |\n", key.name));
+    }
+    table
+}
+
+/// Where each limit is enforced, and a test that holds it.
+fn limits() -> String {
+    let mut table = String::from("| limit | default | enforced in | test |\n|---|---|---|---|\n");
+    for key in keys::LIMITS {
+        let (file, test) = key.enforced.unwrap_or_default();
+        let (name, default) = (key.name, default(key));
+        table.push_str(&format!("| `limits.{name}` | {default} | `{file}` | `{test}` |\n"));
+    }
+    table
+}

@@ -1,0 +1,171 @@
+//! What a file says of the settings in the tables of `sandmill-model`, and what follows from it: the values in force,
+//! what decides rows, and what the operator's policy may cap. Settings that are composed of several keys are read by
+//! `raw`, and checked by `check` and the rest.
+
+use super::error::Origin;
+use super::keys::Rows;
+use super::measured::{Amount, Measured};
+use super::scope::{At, Scope};
+use crate::model::{
+    AllowedPercent, ByteSize, ErrorThreshold, JobLimits, JobSettings, Limits, LoggingLevel,
+    OnConflict, OsSandbox, OutputAction, Profiler, Setting, WorkerSettings, job_keys, limit_keys,
+};
+use std::time::Duration;
+
+// What is done with a row's setting if the row has a ceiling, `[]` being none. A composed setting has no field.
+macro_rules! read_ceiling {
+    ([$most:tt] $scope:ident, $given:ident $field:ident) => {
+        $given.$field = $scope.setting(stringify!($field));
+    };
+    ([$($most:tt)?] $scope:ident, $($given:ident $field:ident)?) => {};
+}
+
+macro_rules! given_amount {
+    ([$most:tt] $amounts:ident, $key:expr, $given:ident $field:ident) => {
+        if let Some(at) = &$given.$field {
+            $amounts.extend(at.value.amount().map(|amount| ($key, amount, at.origin.clone())));
+        }
+    };
+    ([$($most:tt)?] $amounts:ident, $key:expr, $($given:ident $field:ident)?) => {};
+}
+
+macro_rules! capped {
+    ([$most:tt] $capped:ident, $key:expr, $parts:ident $part:tt $field:ident) => {
+        $capped.extend([($key, &mut $parts.$part.$field as &mut dyn Measured)]);
+    };
+    ([$($most:tt)?] $capped:ident, $key:expr, $($parts:ident $part:tt $field:ident)?) => {};
+}
+
+macro_rules! given {
+    (
+        $(#[$of_job:meta])* job $Job:ident;
+        $(#[$of_worker:meta])* worker $Worker:ident;
+        given $Given:ident below $below:literal;
+        $(
+            $(job $job:ident: $job_type:ty =>)?
+            $(worker $worker:ident: $worker_type:ty =>)?
+            $(composed $composed:ident =>)?
+            {
+                kind: $kind:expr,
+                $(values: $values:literal,)?
+                $(default: $default:literal,)?
+                $(unless_given: $unless_given:literal,)?
+                expected: $expected:expr,
+                example: $example:literal,
+                description: $description:literal,
+                $(docs: $docs:literal,)?
+                $(prs: $prs:expr,)?
+                rows: $rows:expr,
+                ceiling: $(most $most:tt)? $(no $no:literal)?,
+                $(enforced: $file:literal, by $test:literal,)?
+            }
+        )*
+    ) => {
+        /// What a file says of these settings.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub(crate) struct $Given {
+            $(
+                $(pub(crate) $job: Option<At<$job_type>>,)?
+                $(pub(crate) $worker: Option<At<$worker_type>>,)?
+            )*
+        }
+
+        impl $Given {
+            /// Takes them out of a map.
+            pub(crate) fn read(scope: &mut Scope<'_>) -> Self {
+                Self {
+                    $(
+                        $($job: scope.setting(stringify!($job)),)?
+                        $($worker: scope.setting(stringify!($worker)),)?
+                    )*
+                }
+            }
+
+            /// Takes out of the map of a policy those that have ceilings.
+            pub(crate) fn read_ceilings(scope: &mut Scope<'_>) -> Self {
+                let mut given = Self::default();
+                $(read_ceiling!([$($most)?] scope, $(given $job)? $(given $worker)?);)*
+                given
+            }
+
+            /// The values in force: what the file says, else what `defaults` say.
+            pub(crate) fn in_force(&self, defaults: &Self) -> ($Job, $Worker) {
+                (
+                    $Job { $($($job: value(&self.$job, &defaults.$job),)?)* },
+                    $Worker { $($($worker: value(&self.$worker, &defaults.$worker),)?)* },
+                )
+            }
+
+            /// Of those that have ceilings: the key, the amount, and where it stands.
+            pub(crate) fn amounts(&self) -> Vec<(&'static str, Amount, Origin)> {
+                let given = self;
+                let mut amounts = Vec::new();
+                $(given_amount!(
+                    [$($most)?] amounts, concat!($below, stringify!($($job)? $($worker)?)),
+                    $(given $job)? $(given $worker)?
+                );)*
+                amounts
+            }
+
+            /// Those that have ceilings, by their keys.
+            pub(crate) fn capped<'s>(
+                parts: (&'s mut $Job, &'s mut $Worker),
+            ) -> Vec<(&'static str, &'s mut dyn Measured)> {
+                let mut capped: Vec<(&'static str, &'s mut dyn Measured)> = Vec::new();
+                $(capped!(
+                    [$($most)?] capped, concat!($below, stringify!($($job)? $($worker)?)),
+                    $(parts 0 $job)? $(parts 1 $worker)?
+                );)*
+                capped
+            }
+
+            /// Those that decide rows: their keys, and their values as JSON.
+            pub(crate) fn deciding(job: &$Job, worker: &$Worker) -> Vec<(&'static str, String)> {
+                let usual_job = $Job::default();
+                let usual_worker = $Worker::default();
+                let mut deciding = Vec::new();
+                $(
+                    $(if decides($rows, job.$job != usual_job.$job) {
+                        let value = serde_json::to_string(&job.$job);
+                        deciding.push((concat!($below, stringify!($job)), value));
+                    })?
+                    $(if decides($rows, worker.$worker != usual_worker.$worker) {
+                        let value = serde_json::to_string(&worker.$worker);
+                        deciding.push((concat!($below, stringify!($worker)), value));
+                    })?
+                )*
+                // Plain data always serialises; were it not so, all would be as one.
+                let text = |(key, value): (_, Result<_, _>)| (key, value.unwrap_or_default());
+                deciding.into_iter().map(text).collect()
+            }
+        }
+    };
+}
+
+job_keys!(given);
+limit_keys!(given);
+
+/// Takes the group `limits` out of a map, and of that what `read` takes.
+pub(crate) fn limits(
+    scope: &mut Scope<'_>,
+    read: fn(&mut Scope<'_>) -> GivenLimits,
+) -> GivenLimits {
+    let Some(mut group) = scope.group("limits") else { return GivenLimits::default() };
+    let given = read(&mut group);
+    group.finish();
+    given
+}
+
+fn value<T: Setting + Clone>(given: &Option<At<T>>, default: &Option<At<T>>) -> T {
+    let at = given.as_ref().or(default.as_ref());
+    let value = at.map(|at| at.value.clone()).or_else(T::unset);
+    value.expect("the table gives every key a default that can be read, as a test holds")
+}
+
+fn decides(rows: Rows, is_unusual: bool) -> bool {
+    match rows {
+        Rows::Decide => true,
+        Rows::DecideUnlessDefault => is_unusual,
+        Rows::Not(_) => false,
+    }
+}

@@ -1,0 +1,94 @@
+//! Amounts that settings ask for, which a policy may cap.
+
+use crate::model::ByteSize;
+use std::fmt;
+use std::time::Duration;
+
+/// How much of something. Only amounts of one kind are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Amount {
+    Size(ByteSize),
+    Count(u64),
+    Time(Duration),
+}
+
+/// Prints the amount as in a job file.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(size) => size.fmt(f),
+            Self::Count(count) => count.fmt(f),
+            Self::Time(time) => write!(f, "{} seconds", time.as_secs_f64()),
+        }
+    }
+}
+
+/// A value of a setting that asks for an amount.
+pub(crate) trait Measured {
+    /// How much it is; `None` is without a bound, and above every ceiling.
+    fn amount(&self) -> Option<Amount>;
+
+    /// Makes it this much. Does nothing with an amount of another kind than [`amount`](Self::amount) gives.
+    fn set(&mut self, amount: Amount);
+}
+
+impl Measured for ByteSize {
+    fn amount(&self) -> Option<Amount> {
+        Some(Amount::Size(*self))
+    }
+
+    fn set(&mut self, amount: Amount) {
+        if let Amount::Size(size) = amount {
+            *self = size;
+        }
+    }
+}
+
+impl Measured for u64 {
+    fn amount(&self) -> Option<Amount> {
+        Some(Amount::Count(*self))
+    }
+
+    fn set(&mut self, amount: Amount) {
+        if let Amount::Count(count) = amount {
+            *self = count;
+        }
+    }
+}
+
+impl Measured for u32 {
+    fn amount(&self) -> Option<Amount> {
+        Some(Amount::Count(u64::from(*self)))
+    }
+
+    fn set(&mut self, amount: Amount) {
+        if let Amount::Count(count) = amount {
+            *self = Self::try_from(count).unwrap_or(Self::MAX);
+        }
+    }
+}
+
+impl Measured for Duration {
+    fn amount(&self) -> Option<Amount> {
+        Some(Amount::Time(*self))
+    }
+
+    fn set(&mut self, amount: Amount) {
+        if let Amount::Time(time) = amount {
+            *self = time;
+        }
+    }
+}
+
+/// `None` is without a bound.
+impl<T: Measured + Default> Measured for Option<T> {
+    fn amount(&self) -> Option<Amount> {
+        self.as_ref().and_then(T::amount)
+    }
+
+    fn set(&mut self, amount: Amount) {
+        let mut value = T::default();
+        value.set(amount);
+        *self = Some(value);
+    }
+}
