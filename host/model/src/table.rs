@@ -124,21 +124,56 @@ pub enum TableKind {
     Sqlite,
 }
 
+/// What there is to know of a kind of tables before one of its files is opened.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    name: &'static str,
+    is_text: bool,
+    is_whole: bool,
+    is_asked: bool,
+    may_have_log: bool,
+}
+
 impl TableKind {
-    /// Whether its files are text, whose columns have no types.
-    pub fn is_text(self) -> bool {
-        matches!(self, Self::Csv | Self::Jsonl)
+    /// All of them, in the order of the docs.
+    pub const ALL: [Self; 5] = [Self::Csv, Self::Jsonl, Self::Parquet, Self::Arrow, Self::Sqlite];
+
+    /// The list of what a format must give, but for its reader, which is a `TypedFile` of `sandmill-data` where the
+    /// files' columns have types, and for its words in the table of keys of `sandmill-spec`.
+    fn facts(self) -> Facts {
+        let typed = Facts::default();
+        match self {
+            Self::Csv => Facts { name: "csv", is_text: true, ..typed },
+            Self::Jsonl => Facts { name: "jsonl", is_text: true, ..typed },
+            Self::Parquet => Facts { name: "parquet", may_have_log: true, ..typed },
+            Self::Arrow => Facts { name: "arrow", ..typed },
+            Self::Sqlite => Facts { name: "sqlite", is_whole: true, is_asked: true, ..typed },
+        }
     }
 
     /// The name in a job file.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Jsonl => "jsonl",
-            Self::Parquet => "parquet",
-            Self::Arrow => "arrow",
-            Self::Sqlite => "sqlite",
-        }
+        self.facts().name
+    }
+
+    /// Whether its files are text, whose columns have no types.
+    pub fn is_text(self) -> bool {
+        self.facts().is_text
+    }
+
+    /// Whether all that a file holds is one mini-batch. Else its rows are cut by size.
+    pub fn is_whole(self) -> bool {
+        self.facts().is_whole
+    }
+
+    /// Whether each file is asked a query, or for one of its tables.
+    pub fn is_asked(self) -> bool {
+        self.facts().is_asked
+    }
+
+    /// Whether its files may belong to a table with a log, which says what rows the table has.
+    pub fn may_have_log(self) -> bool {
+        self.facts().may_have_log
     }
 }
 

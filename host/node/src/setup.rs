@@ -7,7 +7,7 @@ use crate::inference::inference_memory;
 use crate::model::MemoryBudget;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Model, Mount,
-    OutputLayout, SliceSize, Source, TableFormat, TableInput, TableKind, WorkerId,
+    OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
 };
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, ModelSpec};
@@ -23,7 +23,7 @@ pub(super) fn budget(
         // All rows of a key are one mini-batch, however many, and so are those of a database.
         InputKind::Tables { inputs, .. }
             if !spec.partition_keys.is_empty()
-                || inputs.iter().any(|input| input.kind == TableKind::Sqlite) =>
+                || inputs.iter().any(|input| input.kind.is_whole()) =>
         {
             MAX_SLICE
         }

@@ -4,7 +4,7 @@ use super::error::NodeError;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
-use crate::model::{ByteSize, Input, InputKind, Mount, Source, TableKind};
+use crate::model::{ByteSize, Input, InputKind, Mount, Source};
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ fn look_for_log(
 fn refuses_tables(spec: &JobSpec, input: &Input) -> bool {
     let InputKind::Tables { inputs: tables, .. } = &spec.input_kind else { return false };
     let table = spec.inputs.iter().zip(tables).find(|(known, _)| known.name == input.name);
-    table.is_some_and(|(_, table)| table.kind == TableKind::Parquet && !table.files)
+    table.is_some_and(|(_, table)| table.kind.may_have_log() && !table.files)
 }
 
 /// Nobody but the process that fetches could have put a link there.
@@ -154,8 +154,8 @@ fn coming(spec: &JobSpec) -> Coming {
     match &spec.input_kind {
         InputKind::Files { .. } => Coming::OnDemand,
         InputKind::Tables { inputs, .. } => {
-            let are_databases = inputs.iter().any(|table| table.kind == TableKind::Sqlite);
-            match are_databases || !spec.partition_keys.is_empty() {
+            let are_whole = inputs.iter().any(|table| table.kind.is_whole());
+            match are_whole || !spec.partition_keys.is_empty() {
                 true => Coming::AtOnce,
                 false => Coming::AsTheyFit,
             }

@@ -4,10 +4,11 @@ use super::defaults::Defaults;
 use super::dialect::Dialect;
 use super::error::{Origin, Report};
 use super::keys;
+use super::keys::Format;
 use super::partition;
 use super::place::Place;
 use super::query;
-use super::raw::{Format, RawInput, RawJob, SchemaInference};
+use super::raw::{RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
 use super::scope::At;
 use crate::model::{
@@ -161,8 +162,8 @@ fn check_keys(input: &RawInput, report: &Report) {
     let kind = format.table();
     let is_csv = kind == Some(TableKind::Csv);
     let is_text = kind.is_some_and(TableKind::is_text);
-    let is_database = kind == Some(TableKind::Sqlite);
-    let is_parquet = kind == Some(TableKind::Parquet);
+    let is_database = kind.is_some_and(TableKind::is_asked);
+    let is_parquet = kind.is_some_and(TableKind::may_have_log);
     let (for_csv, for_text) = ("inputs of format csv or tsv", "inputs of format csv, tsv or jsonl");
     let (for_tables, for_databases) = ("tables", "inputs of format sqlite");
     let for_parquet = "inputs of format parquet";

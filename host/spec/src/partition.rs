@@ -1,7 +1,8 @@
 //! Partition keys: by what mini-batches are made instead of by size (prs-semantics C8, M4, M5).
 
 use super::error::{Report, TemplateError};
-use super::raw::{Format, RawInput, RawJob};
+use super::keys::Format;
+use super::raw::{RawInput, RawJob};
 use super::scope::At;
 use super::tree;
 

@@ -1,14 +1,18 @@
 //! What databases are asked (prs-semantics M3).
 
 use super::error::Report;
-use super::raw::{Format, RawInput, RawJob};
+use super::raw::{RawInput, RawJob};
 use super::scope::At;
+use crate::model::TableKind;
 
 /// The most that a statement can have, in bytes, as SQLite is built.
 const LONGEST: usize = 1_000_000;
 
 fn is_database(input: &RawInput) -> bool {
-    input.format.as_ref().is_some_and(|format| format.value == Format::Sqlite)
+    input
+        .format
+        .as_ref()
+        .is_some_and(|format| format.value.table().is_some_and(TableKind::is_asked))
 }
 
 /// Wants each database to be asked one thing. That other formats are asked nothing is looked at where their

@@ -9,7 +9,7 @@ use super::{PlanError, refuse};
 use crate::dataset::columnar::{Columns, Resolution, TableFile, check, from_message, to_message};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, Found};
-use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TableSlice, Work};
+use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
 
@@ -169,7 +169,7 @@ fn each_slice<'s>(
     let mut origin: Option<String> = None;
     each_file(input, sender, &mut |sender, index, file| {
         let path = input.sources[(index - input.first) as usize].root.join(&file);
-        if format.kind == TableKind::Sqlite && is_beside_database(&path) {
+        if format.kind.is_asked() && is_beside_database(&path) {
             return Ok(());
         }
         if is_marker(&path) {

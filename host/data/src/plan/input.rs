@@ -5,7 +5,7 @@ use super::sender::Sender;
 use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TableFile;
 use crate::dataset::{Listing, wait_for};
-use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, TableKind};
+use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput};
 use crate::protocol::PlanRequest;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -142,7 +142,7 @@ pub(super) fn group<'a>(
 /// The files of a source of tables. Those of tables with a log are refused, unless the input says that they are meant.
 fn listing(source: &Source, table: &TableInput) -> Result<Listing, PlanError> {
     let listing = Listing::of_rows(source)?;
-    let may_have_log = table.kind == TableKind::Parquet && !table.files;
+    let may_have_log = table.kind.may_have_log() && !table.files;
     Ok(if may_have_log { listing.refusing_tables() } else { listing })
 }
 

@@ -26,12 +26,10 @@ pub(super) fn plan(
     for (input, format) in inputs.iter().zip(formats) {
         let in_path = |path| positions(path, keys).is_ok();
         match format.kind {
-            TableKind::Parquet | TableKind::Arrow | TableKind::Sqlite => {
-                drop(columnar::keys_of_paths(input, keys)?);
-            }
-            TableKind::Csv | TableKind::Jsonl if input.path.as_ref().is_some_and(in_path) => {}
+            kind if !kind.is_text() => drop(columnar::keys_of_paths(input, keys)?),
+            _ if input.path.as_ref().is_some_and(in_path) => {}
             TableKind::Csv if is_unknown(input, format) => {}
-            TableKind::Csv | TableKind::Jsonl => drop(columns(input, format, keys)?),
+            _ => drop(columns(input, format, keys)?),
         }
     }
     let idle = Idle::default();

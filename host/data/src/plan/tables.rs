@@ -81,9 +81,7 @@ fn format(
     let format = match input.table.kind {
         TableKind::Csv => csv_format(input, unpacker, notices, sender)?,
         TableKind::Jsonl => json_format(input, unpacker, notices, sender)?,
-        TableKind::Parquet | TableKind::Arrow | TableKind::Sqlite => {
-            columnar::format(input, notices, sender)?
-        }
+        _ => columnar::format(input, notices, sender)?,
     };
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();

@@ -1,5 +1,6 @@
 //! The keys of the groups: what stands below a key of the top level.
 
+use super::format::Format;
 use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
 use crate::model::{Compression, OutputKind};
 
@@ -49,7 +50,7 @@ pub(crate) const INPUT: &[Key] = &[
     .told("", "", "Names parts of the files' paths below the input's folder, for [partition keys](#partition-keys): `{user}/{season}/{genre}.wav`, `{region}/{store}`."),
     key(
         "format",
-        Kind::Choice(|| vec!["files", "csv", "tsv", "jsonl", "parquet", "arrow", "sqlite"]),
+        Kind::Choice(|| Format::all().into_iter().map(Format::name).collect()),
         "files, csv, tsv, jsonl, parquet, arrow or sqlite",
         "csv",
         "files: the entry script gets the files' paths. Any other: it gets tables, from files of that kind.",

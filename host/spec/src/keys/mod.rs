@@ -4,10 +4,11 @@
 //! - `key`: what a key is;
 //! - `job`: those of the top level and below `limits`, from the tables of `sandmill-model`; `groups` and `models`: those
 //!   below others;
-//! - `names`: what other descriptions of such a job call things;
+//! - `format`: the formats of inputs; `names`: what other descriptions of such a job call things;
 //! - `policy`: the keys of the operator's policy file; `datastores`: those of the file of datastores.
 
 mod datastores;
+mod format;
 mod groups;
 mod job;
 mod key;
@@ -16,6 +17,7 @@ mod names;
 mod policy;
 
 pub(super) use datastores::DATASTORES;
+pub(super) use format::Format;
 pub(super) use groups::{INPUT, OUTPUT_FORMAT, SIDE_INPUT};
 pub(super) use job::{JOB, LIMITS};
 pub(super) use key::{

@@ -4,8 +4,8 @@ use super::models::{self, RawInference, RawModel};
 use super::values::{choice, delimiter, digest};
 use crate::error::{Origin, Report};
 use crate::given::{self, GivenLimits, GivenSettings};
-use crate::keys;
-use crate::model::{Column, ColumnType, Compression, OutputKind, OutputLayout, Quoting, TableKind};
+use crate::keys::{self, Format};
+use crate::model::{Column, ColumnType, Compression, OutputKind, OutputLayout, Quoting};
 use crate::scope::{At, Scope, Variables};
 use crate::tree::{Node, Value};
 use std::time::Duration;
@@ -84,47 +84,6 @@ pub(crate) struct RawSideInput {
     pub(crate) name: At<String>,
     pub(crate) path: At<String>,
     pub(crate) mount_path: Option<At<String>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Files,
-    Csv,
-    /// CSV with tabs.
-    Tsv,
-    Jsonl,
-    Parquet,
-    Arrow,
-    Sqlite,
-}
-
-impl Format {
-    pub(crate) const ALL: [(&str, Self); 7] = [
-        ("files", Self::Files),
-        ("csv", Self::Csv),
-        ("tsv", Self::Tsv),
-        ("jsonl", Self::Jsonl),
-        ("parquet", Self::Parquet),
-        ("arrow", Self::Arrow),
-        ("sqlite", Self::Sqlite),
-    ];
-
-    /// Its name in a job file.
-    pub(crate) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
-    }
-
-    /// What its tables are; none for files.
-    pub(crate) fn table(self) -> Option<TableKind> {
-        match self {
-            Self::Files => None,
-            Self::Csv | Self::Tsv => Some(TableKind::Csv),
-            Self::Jsonl => Some(TableKind::Jsonl),
-            Self::Parquet => Some(TableKind::Parquet),
-            Self::Arrow => Some(TableKind::Arrow),
-            Self::Sqlite => Some(TableKind::Sqlite),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +186,10 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         datastore: input.text("datastore"),
         dataset: input.text("dataset"),
         partition_format: input.text("partition_format"),
-        format: input.parsed_by("format", |_, text| choice(text, &Format::ALL)),
+        format: input.parsed_by("format", |_, text| {
+            let named = |name: &str| name.eq_ignore_ascii_case(text.trim());
+            Format::all().into_iter().find(|format| named(format.name()))
+        }),
         delimiter: input.parsed_by("delimiter", |_, text| delimiter(text)),
         header: input.bool("header"),
         null_values: input.scalars("null_values").map(|values| {

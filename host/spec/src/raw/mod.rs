@@ -8,6 +8,6 @@ mod job;
 mod models;
 mod values;
 
-pub(crate) use job::{Format, RawInput, RawJob, RawSideInput, SchemaInference, read};
+pub(crate) use job::{RawInput, RawJob, RawSideInput, SchemaInference, read};
 pub(crate) use models::{RawModel, read_ceilings};
 pub(crate) use values::{choice, delimiter};

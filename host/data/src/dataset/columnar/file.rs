@@ -3,17 +3,11 @@
 use super::at::At;
 use super::columns::Fit;
 use super::cut::{Cuts, Part};
-use super::fitted::{Misfits, fitted};
-use super::guard::caught;
-use super::ipc::ArrowFile;
-use super::parquet::ParquetFile;
 use super::resolution::Resolution;
+use super::typed::{self, Rows, TypedFile};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::sqlite::{Database, Survey};
 use crate::dataset::{DatasetError, Found, fail};
 use crate::model::{ByteSize, SliceSize, TableKind};
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use std::path::Path;
 
@@ -23,15 +17,7 @@ use std::path::Path;
 pub struct TableFile {
     at: At,
     found: Found,
-    inner: Inner,
-}
-
-#[derive(Debug)]
-enum Inner {
-    Parquet(Box<ParquetFile>),
-    Arrow(Box<ArrowFile>),
-    /// With what its result is like, once that was asked for.
-    Sqlite(Box<Database>, Option<Survey>),
+    inner: Box<dyn TypedFile>,
 }
 
 impl TableFile {
@@ -52,36 +38,18 @@ impl TableFile {
         if at.length() == 0 {
             return fail!("is empty, without as much as a schema; remove it, or write it anew");
         }
-        let opened = at.clone();
-        let inner = caught(|| match kind {
-            TableKind::Parquet => {
-                ParquetFile::open(opened).map(|file| Inner::Parquet(Box::new(file)))
-            }
-            TableKind::Arrow => ArrowFile::open(opened).map(|file| Inner::Arrow(Box::new(file))),
-            TableKind::Sqlite => {
-                let database = Database::open(path, query.unwrap_or_default())?;
-                Ok(Inner::Sqlite(Box::new(database), None))
-            }
-            TableKind::Csv | TableKind::Jsonl => fail!("is text; {} is not read so", kind.name()),
-        })?;
+        let inner = typed::open(kind, query, path, at.clone())?;
         Ok(Self { at, found, inner })
     }
 
     /// All its columns. Fails if a database cannot be queried.
     pub fn schema(&mut self) -> Result<&SchemaRef, DatasetError> {
-        match &mut self.inner {
-            Inner::Parquet(file) => Ok(file.schema()),
-            Inner::Arrow(file) => Ok(file.schema()),
-            Inner::Sqlite(database, survey) => Ok(&surveyed(database, survey)?.schema),
-        }
+        self.inner.schema()
     }
 
     /// All its columns, as they become those of a table: times of 96 bits may be in microseconds there.
     pub fn schema_in(&mut self, table: &Schema) -> Result<SchemaRef, DatasetError> {
-        match &self.inner {
-            Inner::Parquet(file) => Ok(file.schema_in(table)),
-            _ => self.schema().cloned(),
-        }
+        self.inner.schema_in(table)
     }
 
     /// Adds what the values of the `wanted` columns (none for all) tell of their resolution, of `all` rows or of the
@@ -92,10 +60,7 @@ impl TableFile {
         wanted: Option<&[String]>,
         all: bool,
     ) -> Result<(), DatasetError> {
-        match &mut self.inner {
-            Inner::Parquet(file) => caught(|| resolution.look(file, wanted, all)),
-            _ => Ok(()),
-        }
+        self.inner.look_at_times(resolution, wanted, all)
     }
 
     /// What the file was like when it was opened.
@@ -123,15 +88,8 @@ impl TableFile {
     ) -> Result<Cuts, DatasetError> {
         let schema = self.schema_in(columns)?;
         let needed = Fit::new(&schema, columns, "the table")?.needed;
-        let inner = &mut self.inner;
-        let (parts, size) = caught(|| match inner {
-            Inner::Parquet(file) => Ok((file.parts(&needed)?, size)),
-            Inner::Arrow(file) => Ok((file.parts(&needed)?, size)),
-            Inner::Sqlite(database, survey) => {
-                let &mut Survey { rows, bytes, .. } = surveyed(database, survey)?;
-                Ok((vec![Part { rows, bytes, ..Part::default() }], SliceSize::Bytes(MAX_SLICE)))
-            }
-        })?;
+        let parts = self.inner.parts(&needed)?;
+        let size = self.inner.slices(size);
         let is_huge = |part: &&Part| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;
         if let Some(part) = parts.iter().find(is_huge) {
             return fail!(
@@ -157,61 +115,9 @@ impl TableFile {
         place: (u64, u64),
         rows: u64,
         columns: &SchemaRef,
-    ) -> Result<(RecordBatch, Misfits), DatasetError> {
+    ) -> Result<Rows, DatasetError> {
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (part, skip, rows) = (number(place.0), number(place.1), number(rows));
-        let (schema, fit, batches) = match &mut self.inner {
-            Inner::Parquet(file) => {
-                let schema = file.schema_in(columns);
-                let fit = Fit::new(&schema, columns, "the table")?;
-                let batches = caught(|| file.read(part, skip, rows, &fit.needed))?;
-                (schema, fit, batches)
-            }
-            Inner::Arrow(file) => {
-                let schema = SchemaRef::clone(file.schema());
-                let fit = Fit::new(&schema, columns, "the table")?;
-                let batches = caught(|| file.read(part, skip, rows, &fit.needed))?;
-                (schema, fit, batches)
-            }
-            Inner::Sqlite(database, _) => {
-                let batch = caught(|| database.read(columns, rows as u64))?;
-                return Ok((batch, Misfits::new()));
-            }
-        };
-        let mut found = 0;
-        let mut table = Vec::with_capacity(batches.len());
-        let mut misfits = Misfits::new();
-        for batch in &batches {
-            let (fit_batch, here) = caught(|| fitted(batch, &schema, &fit, columns))?;
-            table.push(fit_batch);
-            misfits.extend(here.into_iter().map(|(row, reason)| (found + row, reason)));
-            found += batch.num_rows();
-        }
-        if found != rows {
-            return fail!(
-                "has changed since planning: {found} rows are where {rows} were; run the job on files that \
-                 nobody writes to"
-            );
-        }
-        let batch = match table.as_slice() {
-            [only] => only.clone(),
-            several => match concat_batches(columns, several) {
-                Ok(batch) => batch,
-                Err(error) => return fail!("cannot be put together: {error}"),
-            },
-        };
-        Ok((batch, misfits))
+        self.inner.read(part, skip, rows, columns)
     }
-}
-
-/// What the result of a database is like, which is found out once.
-fn surveyed<'s>(
-    database: &mut Database,
-    survey: &'s mut Option<Survey>,
-) -> Result<&'s mut Survey, DatasetError> {
-    let known = match survey.take() {
-        Some(known) => known,
-        None => caught(|| database.survey())?,
-    };
-    Ok(survey.insert(known))
 }

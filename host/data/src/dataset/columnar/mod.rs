@@ -1,5 +1,5 @@
 //! Parquet and Arrow files, and databases as [`sqlite`](super::sqlite) reads them. `file` is a file of any of these
-//! kinds; the first two are read through `at`: `parquet` reads
+//! kinds, and `typed` what each kind must give; the first two are read through `at`: `parquet` reads
 //! footers (`nesting` looks at them first) and row groups (`pages` keeps those of one that is cut, `numbers` takes numbers from them, by their `keys`,
 //! and `decoder` goes on in them), `ipc`
 //! Arrow files and streams (`messages` finds what is in them). `cut` makes slices of what they hold. `columns` says which columns an input
@@ -43,6 +43,7 @@ mod resolution;
 mod schema;
 mod stored;
 mod thrift;
+mod typed;
 mod width;
 
 pub use columns::{Columns, check};

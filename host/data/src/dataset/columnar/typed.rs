@@ -1,0 +1,216 @@
+//! What a format whose columns have types must give: [`TypedFile`], and a line in [`open`].
+
+use super::at::At;
+use super::columns::Fit;
+use super::cut::Part;
+use super::fitted::{Misfits, fitted};
+use super::guard::caught;
+use super::ipc::ArrowFile;
+use super::parquet::ParquetFile;
+use super::resolution::Resolution;
+use crate::dataset::csv::MAX_SLICE;
+use crate::dataset::sqlite::{Database, Survey};
+use crate::dataset::{DatasetError, fail};
+use crate::model::{SliceSize, TableKind};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Schema, SchemaRef};
+use std::fmt::Debug;
+use std::path::Path;
+
+/// Rows of a file as a table, and which of them have no part in it, counted from 0.
+pub(super) type Rows = (RecordBatch, Misfits);
+
+/// An open file of such a format, of which only what describes it has been read. What it says of what is wrong goes on
+/// from the file's name. A reader that may panic is called through [`caught`].
+pub(super) trait TypedFile: Debug + Send {
+    /// All its columns. Fails if they cannot be found out.
+    fn schema(&mut self) -> Result<&SchemaRef, DatasetError>;
+
+    /// All its columns, as they become those of a table.
+    fn schema_in(&mut self, _table: &Schema) -> Result<SchemaRef, DatasetError> {
+        self.schema().cloned()
+    }
+
+    /// Adds what the values of the `wanted` columns (none for all) tell of the resolution of times, of `all` rows or of
+    /// the first. Nothing, unless the format has times whose unit their type does not tell.
+    fn look_at_times(
+        &mut self,
+        _resolution: &mut Resolution,
+        _wanted: Option<&[String]>,
+        _all: bool,
+    ) -> Result<(), DatasetError> {
+        Ok(())
+    }
+
+    /// The parts that its rows can be read by, with what the `needed` columns take.
+    fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError>;
+
+    /// The size of slices, where the job file asks for this one.
+    fn slices(&self, asked: SliceSize) -> SliceSize {
+        asked
+    }
+
+    /// So many rows from a part on, after `skip` of it, as a table. Fails if there are fewer.
+    fn read(
+        &mut self,
+        part: usize,
+        skip: usize,
+        rows: usize,
+        table: &SchemaRef,
+    ) -> Result<Rows, DatasetError>;
+}
+
+/// Opens a file of that kind; a database is asked that query. Fails if it cannot be read, or is no such file.
+pub(super) fn open(
+    kind: TableKind,
+    query: Option<&str>,
+    path: &Path,
+    at: At,
+) -> Result<Box<dyn TypedFile>, DatasetError> {
+    caught(|| {
+        Ok(match kind {
+            TableKind::Parquet => Box::new(ParquetFile::open(at)?) as Box<dyn TypedFile>,
+            TableKind::Arrow => Box::new(ArrowFile::open(at)?),
+            TableKind::Sqlite => {
+                let database = Database::open(path, query.unwrap_or_default())?;
+                Box::new(Queried { database, survey: None })
+            }
+            TableKind::Csv | TableKind::Jsonl => {
+                return fail!("is text; {} is not read so", kind.name());
+            }
+        })
+    })
+}
+
+impl TypedFile for ParquetFile {
+    fn schema(&mut self) -> Result<&SchemaRef, DatasetError> {
+        Ok(ParquetFile::schema(self))
+    }
+
+    fn schema_in(&mut self, table: &Schema) -> Result<SchemaRef, DatasetError> {
+        Ok(ParquetFile::schema_in(self, table))
+    }
+
+    fn look_at_times(
+        &mut self,
+        resolution: &mut Resolution,
+        wanted: Option<&[String]>,
+        all: bool,
+    ) -> Result<(), DatasetError> {
+        caught(|| resolution.look(self, wanted, all))
+    }
+
+    fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError> {
+        caught(|| ParquetFile::parts(self, needed))
+    }
+
+    fn read(
+        &mut self,
+        part: usize,
+        skip: usize,
+        rows: usize,
+        table: &SchemaRef,
+    ) -> Result<Rows, DatasetError> {
+        let schema = ParquetFile::schema_in(self, table);
+        as_table(&schema, table, rows, |needed| ParquetFile::read(self, part, skip, rows, needed))
+    }
+}
+
+impl TypedFile for ArrowFile {
+    fn schema(&mut self) -> Result<&SchemaRef, DatasetError> {
+        Ok(ArrowFile::schema(self))
+    }
+
+    fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError> {
+        caught(|| ArrowFile::parts(self, needed))
+    }
+
+    fn read(
+        &mut self,
+        part: usize,
+        skip: usize,
+        rows: usize,
+        table: &SchemaRef,
+    ) -> Result<Rows, DatasetError> {
+        let schema = SchemaRef::clone(ArrowFile::schema(self));
+        as_table(&schema, table, rows, |needed| ArrowFile::read(self, part, skip, rows, needed))
+    }
+}
+
+/// A database that is asked one query. Its result is not cut.
+#[derive(Debug)]
+struct Queried {
+    database: Database,
+    /// What the result is like, once that was asked for.
+    survey: Option<Survey>,
+}
+
+impl Queried {
+    fn survey(&mut self) -> Result<&mut Survey, DatasetError> {
+        let known = match self.survey.take() {
+            Some(known) => known,
+            None => caught(|| self.database.survey())?,
+        };
+        Ok(self.survey.insert(known))
+    }
+}
+
+impl TypedFile for Queried {
+    fn schema(&mut self) -> Result<&SchemaRef, DatasetError> {
+        Ok(&self.survey()?.schema)
+    }
+
+    fn parts(&mut self, _needed: &[usize]) -> Result<Vec<Part>, DatasetError> {
+        let &mut Survey { rows, bytes, .. } = self.survey()?;
+        Ok(vec![Part { rows, bytes, ..Part::default() }])
+    }
+
+    fn slices(&self, _asked: SliceSize) -> SliceSize {
+        SliceSize::Bytes(MAX_SLICE)
+    }
+
+    fn read(
+        &mut self,
+        _part: usize,
+        _skip: usize,
+        rows: usize,
+        table: &SchemaRef,
+    ) -> Result<Rows, DatasetError> {
+        Ok((caught(|| self.database.read(table, rows as u64))?, Misfits::new()))
+    }
+}
+
+/// So many rows as a table, of a file with that schema. `read` reads the columns that the table needs.
+fn as_table(
+    schema: &SchemaRef,
+    table: &SchemaRef,
+    rows: usize,
+    read: impl FnOnce(&[usize]) -> Result<Vec<RecordBatch>, DatasetError>,
+) -> Result<Rows, DatasetError> {
+    let fit = Fit::new(schema, table, "the table")?;
+    let batches = caught(|| read(&fit.needed))?;
+    let mut found = 0;
+    let mut whole = Vec::with_capacity(batches.len());
+    let mut misfits = Misfits::new();
+    for batch in &batches {
+        let (fit_batch, here) = caught(|| fitted(batch, schema, &fit, table))?;
+        whole.push(fit_batch);
+        misfits.extend(here.into_iter().map(|(row, reason)| (found + row, reason)));
+        found += batch.num_rows();
+    }
+    if found != rows {
+        return fail!(
+            "has changed since planning: {found} rows are where {rows} were; run the job on files that \
+             nobody writes to"
+        );
+    }
+    let batch = match whole.as_slice() {
+        [only] => only.clone(),
+        several => match concat_batches(table, several) {
+            Ok(batch) => batch,
+            Err(error) => return fail!("cannot be put together: {error}"),
+        },
+    };
+    Ok((batch, misfits))
+}
