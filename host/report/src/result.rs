@@ -48,6 +48,21 @@ pub struct ParentFolder {
 }
 
 impl Places {
+    /// Of a job whose reports tell no more than where things are.
+    pub fn new(job: String, job_dir: JobDir, output: PathBuf, shown_from: PathBuf) -> Self {
+        Self {
+            job,
+            job_dir,
+            output,
+            drops_rows: false,
+            made_at_end: false,
+            shown_from,
+            parent: None,
+            metrics_name_prefix: String::new(),
+            reports: ReportBudget::default(),
+        }
+    }
+
     /// Where the rows of a job are that has not come to its end: an output that is made at the end has its
     /// name only then.
     fn kept(&self) -> PathBuf {

@@ -11,17 +11,8 @@ use std::path::Path;
 /// A job directory, and what else reports must know.
 pub(super) fn places(root: &Path) -> Places {
     let job_dir = JobDir::new(root);
-    Places {
-        job: "digits".to_owned(),
-        output: job_dir.default_output().join("parallel_run_step.txt"),
-        drops_rows: false,
-        made_at_end: false,
-        shown_from: root.to_owned(),
-        parent: None,
-        metrics_name_prefix: String::new(),
-        reports: Default::default(),
-        job_dir,
-    }
+    let output = job_dir.default_output().join("parallel_run_step.txt");
+    Places::new("digits".to_owned(), job_dir, output, root.to_owned())
 }
 
 pub(super) fn event(seq: u64, kind: EventKind) -> Event {

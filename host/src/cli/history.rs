@@ -56,17 +56,11 @@ fn find(path: &Path) -> Result<Found, Problem> {
     };
     // Relative to the job directory where it lies in it.
     let output = dir.root().join(&state.output);
+    let rows = state.output_file.as_ref().map_or(output.clone(), |file| output.join(file));
+    // Nothing is written of a job that is looked at.
     let places = Places {
-        job: state.name.clone(),
-        job_dir: dir.clone(),
-        output: state.output_file.as_ref().map_or(output.clone(), |file| output.join(file)),
         drops_rows: state.output_file.is_none(),
-        // Of no interest for a job that is looked at.
-        made_at_end: false,
-        parent: None,
-        metrics_name_prefix: String::new(),
-        reports: Default::default(),
-        shown_from: here,
+        ..Places::new(state.name.clone(), dir.clone(), rows, here)
     };
     Ok(Found { dir, state, history, places })
 }

@@ -34,8 +34,6 @@ fn least() -> JobSpec {
         process_count: 1,
         append_row_file_name: "parallel_run_step.txt".into(),
         settings: JobSettings {
-            tenant: "default".into(),
-            pass_settings: false,
             ordered: false,
             output_files: OnConflict::Error,
             allow_reuse: true,
@@ -47,15 +45,15 @@ fn least() -> JobSpec {
             task_overhead_timeout: Duration::from_secs(600),
             first_task_creation_timeout: Duration::from_secs(600),
             resource_monitor_interval: Some(Duration::from_secs(600)),
-            metrics_name_prefix: String::new(),
+            ..JobSettings::default()
         },
         worker: WorkerSettings {
             output_action: OutputAction::AppendRow,
             strict_cardinality: false,
             logging_level: LoggingLevel::Info,
-            profiling_module: None,
             os_sandbox: OsSandbox::Required,
             deterministic: false,
+            ..WorkerSettings::default()
         },
         limits: Limits::default(),
         job_limits: JobLimits::default(),
@@ -86,7 +84,6 @@ fn the_default_job_file_is_a_job_file() {
 fn a_file_with_everything() {
     let text = r#"
 name: nightly
-description: Digits
 tenant: radiology
 entry_script: "  inner.wasm "
 entry_script_digest: sha256:9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08
