@@ -138,8 +138,8 @@ impl TableKind {
     /// All of them, in the order of the docs.
     pub const ALL: [Self; 5] = [Self::Csv, Self::Jsonl, Self::Parquet, Self::Arrow, Self::Sqlite];
 
-    /// The list of what a format must give, but for its reader, which is a `TypedFile` of `sandmill-data` where the
-    /// files' columns have types, and for its words in the table of keys of `sandmill-spec`.
+    /// What each format must give. It also needs a reader (for columns with types, a `TypedFile` of `sandmill-data`) and
+    /// words in the table of keys of `sandmill-spec`.
     fn facts(self) -> Facts {
         let typed = Facts::default();
         match self {

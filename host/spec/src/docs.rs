@@ -29,8 +29,9 @@ fn keys_table(keys: &[Key]) -> String {
     let mut table = String::from("| key | type | default | meaning |\n|---|---|---|---|\n");
     for key in keys {
         let meaning = key.docs.meaning.unwrap_or(key.description);
-        let (name, values, default) = (key.name, values(key), default(key));
-        table.push_str(&format!("| `{name}` | {values} | {default} | {meaning} |\n"));
+        let values = values(key);
+        let default = default(key);
+        table.push_str(&format!("| `{}` | {values} | {default} | {meaning} |\n", key.name));
     }
     table
 }
@@ -87,7 +88,7 @@ fn names() -> String {
     table + IGNORED
 }
 
-/// What of a job may change before it is taken up again, and what an operator may cap.
+/// Which settings decide rows, and which an operator may cap.
 fn changes() -> String {
     let mut table = String::from("| key | decides rows | may be capped |\n|---|---|---|\n");
     for key in keys::JOB {
@@ -109,8 +110,8 @@ fn limits() -> String {
     let mut table = String::from("| limit | default | enforced in | test |\n|---|---|---|---|\n");
     for key in keys::LIMITS {
         let (file, test) = key.enforced.unwrap_or_default();
-        let (name, default) = (key.name, default(key));
-        table.push_str(&format!("| `limits.{name}` | {default} | `{file}` | `{test}` |\n"));
+        let default = default(key);
+        table.push_str(&format!("| `limits.{}` | {default} | `{file}` | `{test}` |\n", key.name));
     }
     table
 }

@@ -1,17 +1,16 @@
 //! The table of the keys at the top level of a job file, in the order of the docs.
 
-/// Calls the macro `$generate` with the table. A row begins with who goes by the setting: `job` (leader
-/// and node), `worker` (it goes to workers, too), or `composed` (a reader and checks of its own, in
-/// `sandmill-spec`, make something else of it). The folder's `mod.rs` tells what the fields of a row mean.
+/// Calls the macro `$generate` with the table. The first word of a row says who uses the setting: `job` (leader
+/// and node), `worker` (workers, too), or `composed` (`sandmill-spec` has a reader and checks for it, which may
+/// combine it with other keys). The folder's `mod.rs` explains the fields of a row.
 #[macro_export]
 macro_rules! job_keys {
     ($generate:ident) => {
         $generate! {
-            /// What the leader and the node of a job go by: settings that are what the job file says, or
-            /// their default.
+            /// Plain settings of the leader and the node: each has the value of the job file, or its default.
             #[derive(Clone, Debug, PartialEq)]
             job JobSettings;
-            /// What each worker goes by, too.
+            /// Plain settings that workers use, too.
             #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
             worker WorkerSettings;
             given GivenSettings below "";

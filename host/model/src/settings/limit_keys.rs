@@ -1,7 +1,7 @@
 //! The table of the keys below `limits` in a job file, in the order of the docs.
 
-/// Calls the macro `$generate` with the table, of which a row is as in [`job_keys`](crate::job_keys). Limits of
-/// `worker` are the budget of an instance; those of `job` are what the leader may spend on the job.
+/// Calls the macro `$generate` with the table. Rows are as in [`job_keys`](crate::job_keys): a limit of `worker` is a
+/// part of an instance's budget, and one of `job` bounds what the leader spends on the job.
 #[macro_export]
 macro_rules! limit_keys {
     ($generate:ident) => {

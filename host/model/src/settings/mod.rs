@@ -1,19 +1,19 @@
-//! The settings of a job, each in one place: a row of a table. A table is a macro that calls another one with its rows.
-//! What is made of them:
+//! The settings of a job. Each is one row of a table. A table is a macro that calls another macro with its rows; three
+//! macros do that:
 //!
-//! - here, in `structs`: a struct with the values that `job` goes by, one with those that go to `worker`s, and their
-//!   defaults;
-//! - in `sandmill-spec`, `keys`: the list of keys, for errors, suggestions, the JSON schema, the operator's policy and
-//!   the docs; `given`: what a file says, how it is read, what decides rows, and what a policy may cap.
+//! - `structs`, here: a struct with the values of `job` settings, one with those of `worker` settings, and the defaults;
+//! - `keys`, in `sandmill-spec`: the list of keys, for errors, suggestions, the JSON schema, the operator's policy and
+//!   the docs;
+//! - `given`, there too: what a file says, how it is read, which settings decide rows, and which a policy may cap.
 //!
-//! A row is
+//! A row looks like this:
 //!
 //! ```text
 //! job run_max_try: u32 => {
 //!     kind: Kind::Integer { min: 1, max: COUNT },    what its value is made of
-//!     values: "..",        the same in words, if those of the kind do not suit; for the docs
+//!     values: "..",        the same in words, where the docs need other words than those of the kind
 //!     default: "3",        in YAML; nothing if there is none
-//!     unless_given: "..",  what holds then, in words; for the docs
+//!     unless_given: "..",  the default in words, for the docs
 //!     expected: "..",      for the end of an error that says "expected"
 //!     example: "3",        in YAML
 //!     description: "..",   one or two sentences, for the schema; quoted words stand in backquotes
@@ -27,9 +27,8 @@
 //! }
 //! ```
 //!
-//! To add a setting, add a row and use it: `spec.settings.NAME`, or `setup.settings.NAME` in a worker, and raise the
-//! version of the protocol then.
-//! `Setting` is implemented once for each type of value.
+//! To add a setting, add a row and use it as `spec.settings.NAME`, or, in a worker, as `setup.settings.NAME`; a new
+//! setting of workers raises the version of the protocol. `Setting` is implemented once for each type of value.
 
 mod job_keys;
 mod limit_keys;

@@ -80,7 +80,8 @@ mod tests {
     /// Each default can be read, and is what it was.
     #[test]
     fn defaults_are_those_of_the_tables() {
-        let (settings, limits) = (JobSettings::default(), JobLimits::default());
+        let settings = JobSettings::default();
+        let limits = JobLimits::default();
         assert_eq!((settings.run_max_try, settings.tenant.as_str()), (3, "default"));
         assert_eq!(settings.run_invocation_timeout, Duration::from_secs(60));
         assert_eq!((limits.reports, limits.job_time), (ByteSize(10 << 30), None));

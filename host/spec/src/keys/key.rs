@@ -16,7 +16,7 @@ pub(crate) struct Key {
     pub(crate) example: &'static str,
     /// What holds where a file does not have the key, in YAML.
     pub(crate) default: Option<&'static str>,
-    /// What the docs say otherwise than this table.
+    /// Words for the docs, where they differ from the fields above.
     pub(crate) docs: Docs,
     pub(crate) prs: Prs,
     pub(crate) rows: Rows,
@@ -25,7 +25,7 @@ pub(crate) struct Key {
     pub(crate) enforced: Option<(&'static str, &'static str)>,
 }
 
-/// Words for the docs, in Markdown. Where there are none, they follow from the key.
+/// Words for the docs, in Markdown. `None` means that they follow from the key's other fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Docs {
     /// Which values there are.
@@ -50,13 +50,13 @@ pub(crate) enum Prs {
     Option,
 }
 
-/// Whether a setting decides what rows a job has: then an earlier result is only reused, and the job only taken up
-/// again, where the setting is the same.
+/// Whether a setting decides what rows a job has: then the job is resumed, and an earlier result reused, only if the
+/// setting is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// It does.
     Decide,
-    /// It does, and earlier versions, which did not have it, did what its default does: their jobs go on.
+    /// It does. Earlier versions did not have it, and did what its default does: their jobs can be resumed.
     DecideUnlessDefault,
     /// It does not, for this reason.
     Not(&'static str),
@@ -115,7 +115,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether a value lies within the bounds, if the kind has some.
+    /// Whether a value lies within the bounds of the kind. A kind without bounds takes every value.
     pub(crate) fn takes(self, text: &str) -> bool {
         let seconds = || text.trim().parse::<f64>().ok();
         match self {

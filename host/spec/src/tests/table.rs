@@ -39,8 +39,8 @@ fn the_tables_of_the_docs_are_true() {
         let written = fs::read_to_string(&path).expect("the docs are there");
         let mut text = written.clone();
         parts.retain(|(name, part)| {
-            let (begin, end) =
-                (format!("<!-- begin: {name} -->\n"), format!("<!-- end: {name} -->\n"));
+            let begin = format!("<!-- begin: {name} -->\n");
+            let end = format!("<!-- end: {name} -->\n");
             let Some((before, rest)) = text.split_once(&begin) else { return true };
             let (_, after) = rest.split_once(&end).expect("a part of the docs has an end");
             text = [before, &begin, part, &end, after].concat();

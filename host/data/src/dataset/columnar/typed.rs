@@ -21,8 +21,8 @@ use std::path::Path;
 /// Rows of a file as a table, and which of them have no part in it, counted from 0.
 pub(super) type Rows = (RecordBatch, Misfits);
 
-/// An open file of such a format, of which only what describes it has been read. What it says of what is wrong goes on
-/// from the file's name. A reader that may panic is called through [`caught`].
+/// An open file of such a format. Opening reads only what describes the file. Error messages continue a sentence that
+/// begins with the file's name. A reader that may panic is called through [`caught`].
 pub(super) trait TypedFile: Debug + Send {
     /// All its columns. Fails if they cannot be found out.
     fn schema(&mut self) -> Result<&SchemaRef, DatasetError>;
