@@ -145,6 +145,16 @@ fn the_tenant_is_recorded() {
     assert!(ran.log("sys/events.jsonl").contains(r#""tenant":"radiology""#), "{ran}");
 }
 
+#[test]
+fn the_description_is_in_the_result() {
+    let ran = two_files().yaml("description: |\n  Digits of the night\n  and more").run(&[]);
+    ran.exits_with(0);
+    let result = ran.log("job_result.txt");
+    assert!(result.contains("\n  description   Digits of the night ...\n"), "{result}");
+    let ran = two_files().run(&[]);
+    assert!(!ran.exits_with(0).log("job_result.txt").contains("description"), "{ran}");
+}
+
 /// C6.
 #[test]
 fn process_count_wins() {

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 pub struct Places {
     /// The job's name.
     pub job: String,
+    /// What the job file says of the job, for people; empty if nothing.
+    pub description: String,
     /// The job directory.
     pub job_dir: JobDir,
     /// The output file, or the output folder of a job that writes no output file.
@@ -52,6 +54,7 @@ impl Places {
     pub fn new(job: String, job_dir: JobDir, output: PathBuf, shown_from: PathBuf) -> Self {
         Self {
             job,
+            description: String::new(),
             job_dir,
             output,
             drops_rows: false,
@@ -180,6 +183,16 @@ fn typed_causes(result: &JobResult) -> String {
     // None was ever ready otherwise.
     if !result.os_sandbox.active.is_empty() {
         text.line("os_sandbox", &result.os_sandbox.to_string());
+    }
+    text.0
+}
+
+/// What it says of the job besides, in the words of the job file.
+fn description(places: &Places) -> String {
+    let mut text = Text::default();
+    let line = first_line(&places.description);
+    if !line.is_empty() {
+        text.line("description", &line);
     }
     text.0
 }
@@ -338,7 +351,8 @@ impl Reporter for ResultFile {
                 log_file::replace(&file(), &text)
             }
             EventKind::JobFinished { result } => {
-                let text = result_text(result, &self.0) + &typed_causes(result);
+                let more = description(&self.0) + &typed_causes(result);
+                let text = result_text(result, &self.0) + &more;
                 log_file::replace(&file(), &text)
             }
             _ => Ok(()),

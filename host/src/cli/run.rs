@@ -173,6 +173,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, mut options: Options) -> Result<Exi
     let places =
         |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| Places {
             job: spec.name.clone(),
+            description: spec.settings.description.clone(),
             job_dir: job_dir.clone(),
             output: output_place(spec, output),
             drops_rows: spec.worker.output_action == OutputAction::SummaryOnly,

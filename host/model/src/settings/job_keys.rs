@@ -26,11 +26,11 @@ macro_rules! job_keys {
                 rows: Rows::Not("a job directory holds one job, by its name"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
-            composed description => {
+            job description: String => {
                 kind: Kind::Text,
                 expected: "a text",
                 example: "Digits of the night shift",
-                description: "For people. Has no effect.",
+                description: "For people. Its first line stands in `logs/job_result.txt`.",
                 prs: Prs::Key("`description`", "`description`"),
                 rows: Rows::Not("it is for people"),
                 ceiling: no "names and words, which the size of a job file bounds",

@@ -105,8 +105,6 @@ pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
         }
     };
     let mut job = Scope::new(String::new(), Origin::File, entries, keys::JOB, report);
-    // Only for people, but it must be a text.
-    let _ = job.text("description");
     let raw = RawJob {
         settings: GivenSettings::read(&mut job),
         limits: given::limits(&mut job, GivenLimits::read),
