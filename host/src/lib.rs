@@ -32,7 +32,7 @@
 //! far as these names lead into them, and may change.
 //!
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
-//! (`tests/tests/floors.rs` checks that):
+//! (`tests/tests/repository/floors.rs` checks that):
 //!
 //! 0. `model`, `event`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `gpu`, `turns`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (crates of their own, or parts of one)
 //! 1. `load`, `run`

@@ -1,6 +1,6 @@
 //! The program's only exit to people: standard output and standard error. Whatever goes through here
 //! may hold words of strangers (keys, paths, names, headers of inputs), so each character that a
-//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/floors.rs`
+//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/repository/floors.rs`
 //! (`nothing_prints_but_the_one_exit`) holds that no other file prints.
 
 use super::exit::{Exit, Problem};

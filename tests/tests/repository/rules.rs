@@ -147,15 +147,21 @@ fn the_document_counts_its_rules_right() {
     assert!(text.contains(&sentence), "the document should say: {sentence}");
 }
 
-/// Whether a name in the table of attacks stands for tests: a file of this folder, a test of one, a module of the
+/// The file of end-to-end tests that has this name, in whichever folder it lies.
+fn test_file(name: &str) -> Option<PathBuf> {
+    let folders = fs::read_dir(root().join("tests/tests")).unwrap();
+    let mut files = folders.map(|folder| folder.unwrap().path().join(format!("{name}.rs")));
+    files.find(|file| file.is_file())
+}
+
+/// Whether a name in the table of attacks stands for tests: a file of end-to-end tests, a test of one, a module of the
 /// host, or a function.
 fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     let file = |path: String| root().join(path).is_file();
     let Some((first, last)) = name.rsplit_once("::") else {
-        return known.contains(name) || file(format!("tests/tests/{name}.rs"));
+        return known.contains(name) || test_file(name).is_some();
     };
-    let path = format!("tests/tests/{first}.rs");
-    let text = fs::read_to_string(root().join(path)).unwrap_or_default();
+    let text = test_file(first).map(|file| fs::read_to_string(file).unwrap()).unwrap_or_default();
     let module = name.replace("::", "/");
     // A module of a crate, by the crate's name, or of any crate.
     let of_crate =
