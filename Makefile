@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench gpu fuzz lint fmt setup python-env node-env python-guest test-guests clean
+.PHONY: help demo quick test bench gpu fuzz lint fmt setup python-env node-env python-guest test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -16,12 +16,15 @@ demo: setup ## Run two examples on real data and compare them with scikit-learn.
 	@cargo build --release --locked --package sandmill
 	@scripts/demo.sh target/release/sandmill
 
+quick: ## Run the unit tests of crates, as in `make quick CRATE=data`; unless named, of those with changes.
+	@scripts/quick.sh $(CRATE)
+
 # The workspace is built once, in the shape in which the tests want it, binary included.
 test: setup ## Run all tests.
 	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory test-guests python-env node-env python-guest
 ifneq ($(nextest),)
-	cargo nextest run --locked --workspace --no-fail-fast
+	@cargo nextest run --locked --workspace --profile all; failed=$$?; scripts/slowest.py; exit $$failed
 else
 	@echo "cargo-nextest is not installed: using cargo test"
 	cargo test --locked --workspace --all-targets --no-fail-fast
