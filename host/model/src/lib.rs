@@ -18,6 +18,7 @@ mod machine_caps;
 mod memory_budget;
 mod mini_batch;
 mod names;
+mod nearest;
 mod output_format;
 mod partition_format;
 mod paths;
@@ -54,6 +55,7 @@ pub use mini_batch::{
     is_plainly_below,
 };
 pub use names::Names;
+pub use nearest::{near, nearest};
 pub use output_format::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting, unfinished,
 };

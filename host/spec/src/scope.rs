@@ -4,6 +4,7 @@
 use super::error::{Origin, Report};
 use super::keys::{self, Key, Kind};
 use super::tree::{Entry, Node, Value, join};
+use crate::model::nearest;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -341,12 +342,9 @@ impl<'r> Scope<'r> {
         }
         let known = || self.keys.iter().map(|key| key.name);
         let near = if self.is_job {
-            keys::nearest(
-                key,
-                keys::top_level().chain(keys::RENAMED.iter().map(|(theirs, _)| *theirs)),
-            )
+            nearest(key, keys::top_level().chain(keys::RENAMED.iter().map(|(theirs, _)| *theirs)))
         } else {
-            keys::nearest(key, known())
+            nearest(key, known())
         };
         match near {
             Some(name) => {

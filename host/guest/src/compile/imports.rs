@@ -1,5 +1,7 @@
 //! What an entry script may import, name by name, and why not what it may not.
 
+use crate::model::nearest;
+
 /// The version of `wasi:nn` that is granted. It is a draft: no two of its versions are alike.
 pub const NN_VERSION: &str = "0.2.0-rc-2024-10-28";
 
@@ -27,7 +29,7 @@ pub fn judge_import(import: &str) -> ImportVerdict {
             }
             wasi_words(package, interface).map_or_else(
                 || {
-                    let near = nearest(package, interface)
+                    let near = nearest_granted(package, interface)
                         .map_or(String::new(), |near| format!(" (near to it is {package}/{near})"));
                     Refused(format!(
                         "Sandmill has no such interface of WASI 0.2{near}: update or change the \
@@ -128,12 +130,10 @@ const WASI: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The granted interface whose name is most like this one, if any is.
-fn nearest(package: &str, interface: &str) -> Option<&'static str> {
+/// The granted interface whose name is nearest to this one, if one is near.
+fn nearest_granted(package: &str, interface: &str) -> Option<&'static str> {
     let (_, known) = WASI.iter().find(|(name, _)| *name == package)?;
-    let like = |name: &&str| strsim::jaro_winkler(name, interface);
-    let best = known.iter().copied().max_by(|a, b| like(a).total_cmp(&like(b)))?;
-    (like(&best) >= 0.8).then_some(best)
+    nearest(interface, known.iter().copied())
 }
 
 fn wasi_words(package: &str, interface: &str) -> Option<&'static str> {

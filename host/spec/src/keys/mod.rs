@@ -25,5 +25,5 @@ pub(super) use key::{
 #[cfg(test)]
 pub(super) use models::INFERENCE;
 pub(super) use models::MODEL;
-pub(super) use names::{ALIASES, IGNORED, RENAMED, nearest, top_level};
+pub(super) use names::{ALIASES, IGNORED, RENAMED, top_level};
 pub(super) use policy::POLICY;

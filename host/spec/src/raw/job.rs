@@ -7,7 +7,7 @@ use crate::error::{Origin, Report};
 use crate::keys;
 use crate::model::{
     AllowedPercent, Column, ColumnType, Compression, ErrorThreshold, LoggingLevel, OnConflict,
-    OsSandbox, OutputAction, OutputKind, OutputLayout, Quoting, TableKind,
+    OsSandbox, OutputAction, OutputKind, OutputLayout, Quoting, TableKind, nearest,
 };
 use crate::scope::{At, Scope, Variables};
 use crate::tree::{Node, Value};
@@ -356,7 +356,7 @@ fn column_type_hint(text: &str) -> Option<&'static str> {
         "bool" => "boolean",
         "datetime" | "time" => "timestamp",
         "date32" => "date",
-        other => keys::nearest(other, keys::column_types())?,
+        other => nearest(other, keys::column_types())?,
     })
 }
 
