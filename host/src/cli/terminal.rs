@@ -15,6 +15,11 @@ pub(super) fn say(text: &str) {
     let _ = stderr().write_all(format!("{text}\n").as_bytes());
 }
 
+/// A line of JSON for programs, on standard error. Its values are as they were.
+pub(super) fn say_json(line: &str) -> io::Result<()> {
+    io::stderr().write_all(line.as_bytes())
+}
+
 /// Writes a text for people to standard output. A reader that has read enough is no error.
 pub(super) fn print(text: &str) -> Result<(), Problem> {
     write(&printable(text))

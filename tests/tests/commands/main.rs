@@ -6,6 +6,7 @@ mod explain;
 mod guest_sdk;
 mod job_dir;
 mod log_tree;
+mod logging;
 mod perf;
 mod policy;
 mod refusals;
