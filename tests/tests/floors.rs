@@ -158,7 +158,7 @@ const PRINTING: [(&str, &str); 12] = [
     ("src/cli/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
     ("guest/src/compile/child.rs", "the same"),
     ("data/src/finish/child.rs", "the same"),
-    ("guest/src/inference/probe.rs", "the same"),
+    ("guest/src/inference/models/trial.rs", "the same"),
     ("data/src/plan/serve.rs", "the same"),
     ("data/src/plan/shuffle/serve.rs", "the same"),
     ("store/src/serve.rs", "the same"),

@@ -1,7 +1,7 @@
 //! Tensors in the library's words, and back.
 
 use super::explain::Trouble;
-use crate::inference::{ErrorCode, InferenceError, OwnedTensor, TensorType, TensorView};
+use crate::inference::models::{ErrorCode, InferenceError, OwnedTensor, TensorType, TensorView};
 use half::{bf16, f16};
 use ort::session::SessionInputValue;
 use ort::value::{

@@ -1,7 +1,7 @@
 //! Files that are no models, or models that mean harm.
 
 use super::*;
-use crate::inference::samples::{
+use crate::inference::models::samples::{
     floats, graph, inner, ints, layer, longs, model, node, one, port, reals, texts, trees,
 };
 use crate::model::FileStamp;

@@ -1,8 +1,8 @@
 //! Which models there are, and which backend and device they get.
 
 use super::*;
-use crate::inference::samples::is_alone;
-use crate::inference::samples::{layer, model, node, one, port, trees};
+use crate::inference::models::samples::is_alone;
+use crate::inference::models::samples::{layer, model, node, one, port, trees};
 use crate::model::{ByteSize, Device, FileStamp};
 use tract_onnx::pb::tensor_proto::DataType;
 
@@ -117,7 +117,7 @@ fn a_gpu_is_leased_or_there_is_none() {
 /// A simulated GPU: a lease, and nothing that could use it.
 #[test]
 fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
-    if crate::inference::tract_cuda::check().is_ok() {
+    if crate::inference::models::tract_cuda::check().is_ok() {
         eprintln!("skipped: there is a GPU here");
         return;
     }

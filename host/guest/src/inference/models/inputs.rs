@@ -1,8 +1,7 @@
 //! Comparing tensors with what a model takes. The same texts for every backend.
 
-use super::backend::Shape;
 use super::error::short;
-use super::{Dimension, ElementType, ErrorCode, Facts, InferenceError, Port, TensorView};
+use super::{Dimension, ElementType, ErrorCode, Facts, InferenceError, Port, Shape, TensorView};
 use std::collections::HashMap;
 
 /// The inputs in the order of the facts, a scalar without dimensions.

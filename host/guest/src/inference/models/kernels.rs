@@ -10,9 +10,6 @@ use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
 use ::tract_cuda::with_cuda_stream;
 use std::panic;
 
-/// The hidden subcommand that must end in [`serve_kernels`].
-pub const KERNELS_COMMAND: &str = "gpu-prepare";
-
 /// Compiles whatever is not there yet for the GPU that this process sees, into tract's folder below
 /// `XDG_CACHE_HOME`: all but what tract compiles when a model first needs it (Gated DeltaNet), which workers
 /// cannot have. An error says why tract cannot compute there. To be called by a process that does nothing

@@ -2,8 +2,8 @@
 
 use super::explain::{Doing, Trouble};
 use super::tensor::{input, output, unusable};
-use crate::inference::vet::Vetted;
-use crate::inference::{
+use crate::inference::models::vet::Vetted;
+use crate::inference::models::{
     ElementType, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, Port, TensorView, Wanted,
 };
 use crate::model::{Backend, Device};

@@ -9,6 +9,7 @@ use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorType, TensorView,
     Wanted, onnx_facts, tract_cuda, tract_vet,
 };
+use crate::inference::memory::{LARGE, PLANS};
 use crate::model::{Backend, FailureKind};
 use tract_onnx::model::ParseResult;
 use tract_onnx::pb::GraphProto;
@@ -16,15 +17,6 @@ use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::prelude::{DatumType, InferenceFact, InferenceModel, InferenceModelExt, Tensor};
 use tract_onnx::prelude::{IntoTensor, TVec, TractResult};
 use tract_onnx::tract_core::runtime::{Runnable, runtime_for_name};
-
-/// Plans of a model that are kept, each with weights of its own in the form that computes fast.
-const PLANS: usize = 4;
-
-/// Bytes of models, all together, beyond which one plan of each is kept.
-const LARGE: u64 = 64 << 20;
-
-/// Bytes of weights of all plans beyond the first of each model, at the most.
-pub(super) const MORE_PLANS: u64 = LARGE * (PLANS as u64 - 1);
 
 /// A model in tract.
 struct TractModel {

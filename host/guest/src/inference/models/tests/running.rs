@@ -1,8 +1,8 @@
 //! What models compute, and which inputs they take.
 
 use super::*;
-use crate::inference::samples::{floats, int, layer, longs, model, node, one, port, trees};
-use crate::inference::{Dimension, ElementType, Port};
+use crate::inference::models::samples::{floats, int, layer, longs, model, node, one, port, trees};
+use crate::inference::models::{Dimension, ElementType, Port};
 use crate::model::Device;
 use half::f16;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -60,7 +60,7 @@ fn a_model_says_what_it_is() {
 fn model_port(info: tract_onnx::pb::ValueInfoProto) -> Port {
     let proto = model(Vec::new(), Vec::new(), vec![info], Vec::new());
     let graph = proto.graph.expect("a graph");
-    crate::inference::onnx_facts::outputs(&graph).expect("its output").remove(0)
+    crate::inference::models::onnx_facts::outputs(&graph).expect("its output").remove(0)
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use super::backends::{Backends, Purpose};
 use super::error::short;
-use super::note::NotePlace;
 use super::vet;
 use super::{
-    ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorView, Wanted, inputs,
+    ErrorCode, Facts, InferenceError, Loaded, ModelSource, NotePlace, OwnedTensor, TensorView,
+    Wanted, inputs,
 };
 use crate::model::{
     Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceNote, InferenceSettings,

@@ -1,9 +1,9 @@
 //! The library itself. It is there once in a process, and then for good.
 
 use super::session::Model;
-use crate::inference::error::LibraryError;
-use crate::inference::vet::Vetted;
-use crate::inference::{InferenceError, Loaded, ModelSource, Wanted};
+use crate::inference::models::error::LibraryError;
+use crate::inference::models::vet::Vetted;
+use crate::inference::models::{InferenceError, Loaded, ModelSource, NO_TELEMETRY, Wanted};
 use libloading::Symbol;
 use ort::environment::Environment;
 use ort::ep::ExecutionProvider as _;
@@ -15,13 +15,9 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// What keeps the library from telling its makers of each start, on a thread of its own. It is read when
-/// the library starts, so that it must be in the environment of the process.
-pub const NO_TELEMETRY: (&str, &str) = ("ORT_DISABLE_TELEMETRY", "1");
-
 /// ONNX Runtime's library, open. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(in crate::inference) struct Library {
+pub(in crate::inference::models) struct Library {
     environment: Environment,
     version: String,
     cuda: bool,
@@ -37,7 +33,7 @@ impl Library {
     ///
     /// # Errors
     /// For people: what is wrong with the file.
-    pub(in crate::inference) fn open(library: &Path) -> Result<Self, LibraryError> {
+    pub(in crate::inference::models) fn open(library: &Path) -> Result<Self, LibraryError> {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opened {
             Some((path, open)) if path == library => return Ok(open.clone()),
@@ -65,12 +61,12 @@ impl Library {
     }
 
     /// As in `1.31.1`.
-    pub(in crate::inference) fn version(&self) -> &str {
+    pub(in crate::inference::models) fn version(&self) -> &str {
         &self.version
     }
 
     /// Whether it was built to use NVIDIA's GPUs. What it needs for that may be missing all the same.
-    pub(in crate::inference) fn has_cuda(&self) -> bool {
+    pub(in crate::inference::models) fn has_cuda(&self) -> bool {
         self.cuda
     }
 
@@ -78,7 +74,7 @@ impl Library {
     ///
     /// # Errors
     /// For people: what of it is missing.
-    pub(in crate::inference) fn try_cuda(&self) -> Result<(), ort::Error> {
+    pub(in crate::inference::models) fn try_cuda(&self) -> Result<(), ort::Error> {
         let mut builder = Session::builder(&self.environment)?;
         ort::ep::CUDA::default().register(&mut builder)
     }
@@ -87,7 +83,7 @@ impl Library {
     ///
     /// # Errors
     /// What is wrong with it, or why it cannot run where it is wanted.
-    pub(in crate::inference) fn load(
+    pub(in crate::inference::models) fn load(
         &self,
         source: ModelSource<'_>,
         vetted: Vetted,

@@ -1,7 +1,7 @@
 //! The library's errors in our words.
 
-use crate::inference::guard::caught;
-use crate::inference::{ErrorCode, InferenceError};
+use crate::inference::models::guard::caught;
+use crate::inference::models::{ErrorCode, InferenceError};
 use crate::model::FailureKind;
 use ort::ErrorCode as Theirs;
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Whether the weights of a model are what it says they are, and how many bytes they take.
 
-use super::backend::Shape;
-use super::{ErrorCode, InferenceError, onnx_facts};
+use super::{ErrorCode, InferenceError, Shape, onnx_facts};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path};

@@ -1,9 +1,10 @@
 //! The library itself, from the Python package.
 
-use super::{Library, NamedLibrary};
-use crate::inference::samples::is_alone;
-use crate::inference::vet;
-use crate::inference::{
+use super::Library;
+use crate::inference::NamedLibrary;
+use crate::inference::models::samples::is_alone;
+use crate::inference::models::vet;
+use crate::inference::models::{
     Dimension, ElementType, ErrorCode, InferenceError, Loaded, ModelSource, OwnedTensor, Port,
     TensorType, TensorView, Wanted,
 };

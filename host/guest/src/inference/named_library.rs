@@ -1,7 +1,7 @@
-//! Where the library is looked for. Never in a job file: it is code that runs with the rights of a worker
+//! Where the library of ONNX Runtime is looked for. Never in a job file: it is code that runs with the rights of a worker
 //! before its wall stands.
 
-use crate::inference::error::NamedError;
+use super::error::NamedError;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -14,6 +14,10 @@ const VARIABLES: [&str; 2] = ["SANDMILL_ONNXRUNTIME", "ORT_DYLIB_PATH"];
 /// Where the library lies in a folder that somebody names: in itself, in one of an unpacked release, in
 /// the Python package, in a folder of Python packages.
 const BELOW: [&str; 4] = ["", "lib", "capi", "onnxruntime/capi"];
+
+/// What keeps the library from telling its makers of each start, on a thread of its own. It is read when
+/// the library starts, so that it must be in the environment of the process.
+pub const NO_TELEMETRY: (&str, &str) = ("ORT_DISABLE_TELEMETRY", "1");
 
 /// Where somebody says that the library is.
 #[derive(Clone, Debug, PartialEq, Eq)]
