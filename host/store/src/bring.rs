@@ -1,9 +1,11 @@
 //! Fetches what stand-ins or manifests tell of: all of it, or what is asked for, a few objects at a time.
 
-use super::fetch::{Target, fetch, mark, place};
-use super::list::{AT_ONCE, TELL, Tell};
+use super::fetch::{fetch, place};
+use super::list::{TELL, Tell};
 use super::look::key;
 use super::open::Store;
+use super::process::AT_ONCE;
+use super::target::{Target, mark};
 use super::words::{Asked, FetchError};
 use crate::dataset::{Found, is_stand_in};
 use crate::protocol::FrameBuffer;

@@ -1,8 +1,9 @@
 //! Brings one object.
 
 use super::open::Store;
+use super::target::{Target, make, make_folder, modified, put, stand_in};
 use super::words::{Asked, FetchError};
-use crate::dataset::{Found, STAND_IN_MODE, UNFETCHED};
+use crate::dataset::Found;
 use crate::model::{ByteSize, hex};
 use crate::protocol::store::StoreConfig;
 use object_store::path::Path as Key;
@@ -11,9 +12,8 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Attempts at one object, each of which tries again by itself what a store refuses for now.
 const ATTEMPTS: u32 = 4;
@@ -21,9 +21,6 @@ const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the name of what stands for an object whose own name is too long.
 const NAME: usize = 200;
-/// Bytes of a reason, which a link must hold.
-pub(super) const REASON: usize = 1000;
-
 /// What stands for an object that was not there when it was looked for.
 pub(super) const MISSING: Found = Found { length: 0, seconds: 0, nanos: 0 };
 
@@ -46,19 +43,9 @@ fn differs(known: &Found, answer: &Found) -> bool {
     known.length != answer.length || (both_tell && known.nanos != answer.nanos)
 }
 
-fn modified(known: &Found) -> SystemTime {
-    UNIX_EPOCH + Duration::new(known.seconds.max(0).cast_unsigned(), known.nanos)
-}
-
 /// A version without what stands around it: Azure lists it without quotes, and answers with some.
 fn bare(e_tag: &str) -> &str {
     e_tag.trim_start_matches("W/").trim_matches('"')
-}
-
-/// Puts a stand-in at the place of a file, by way of `part`.
-pub(super) fn stand_in(known: Found, part: &Path, file: &Path) -> std::io::Result<()> {
-    make(known, part)?;
-    put(part, file)
 }
 
 /// The same where mostly there is nothing, and nobody looks yet: half the calls of the kernel, and files of a folder
@@ -75,12 +62,6 @@ pub(super) fn first_stand_in(known: Found, part: &Path, file: &Path) -> std::io:
         Err(error) if error.kind() == ErrorKind::AlreadyExists => stand_in(known, part, file),
         made => made,
     }
-}
-
-fn make(known: Found, path: &Path) -> std::io::Result<()> {
-    let made = File::options().write(true).create_new(true).mode(STAND_IN_MODE).open(path)?;
-    made.set_len(known.length)?;
-    made.set_modified(modified(&known))
 }
 
 /// A path below the folder for objects. An error says why there can be none.
@@ -108,16 +89,6 @@ pub(super) fn file_name(name: &str) -> String {
         }
         _ => plain,
     }
-}
-
-/// Where one object goes.
-pub(super) struct Target {
-    /// Its final name, which it gets when all of it is there.
-    pub(super) file: PathBuf,
-    /// Where it lies until then.
-    pub(super) part: PathBuf,
-    /// The most bytes that it may have.
-    pub(super) most: u64,
 }
 
 /// Fetches an object. `known`: what is known of it. Returns its bytes. Fails with [`FetchError::Gone`] if it is no
@@ -222,48 +193,11 @@ async fn bring(
     Ok(written)
 }
 
-/// Gives a file its final name, whatever stands there.
-fn put(part: &Path, file: &Path) -> std::io::Result<()> {
-    make_folder(file)?;
-    match fs::rename(part, file) {
-        // What was a folder in an earlier job is an object now: nothing that is wanted lies below.
-        Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
-            fs::remove_dir_all(file)?;
-            fs::rename(part, file)
-        }
-        done => done,
-    }
-}
-
-/// Makes the folder of a file.
-fn make_folder(file: &Path) -> std::io::Result<()> {
-    let Some(folder) = file.parent() else { return Ok(()) };
-    match fs::create_dir_all(folder) {
-        Err(error)
-            if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists) =>
-        {
-            // What was an object in an earlier job is a folder now.
-            let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
-            there.map_or(Ok(()), fs::remove_file)?;
-            fs::create_dir_all(folder)
-        }
-        made => made,
-    }
-}
-
-/// Leaves a mark in place of an object that could not be fetched: the planner makes a failed item of it.
-pub(super) fn mark(target: &Target, reason: &str) -> std::io::Result<()> {
-    let reason = reason.replace('\0', " ");
-    let _ = fs::remove_file(&target.part);
-    let text = format!("{UNFETCHED}{}", &reason[..reason.floor_char_boundary(REASON)]);
-    std::os::unix::fs::symlink(text, &target.part)?;
-    put(&target.part, &target.file)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::is_stand_in;
+    use crate::dataset::{UNFETCHED, is_stand_in};
+    use std::time::UNIX_EPOCH;
 
     fn object(e_tag: Option<&str>, size: u64, nanos: i64) -> ObjectMeta {
         let location = Key::from("a");

@@ -1,13 +1,13 @@
 //! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and writes a
 //! manifest of them, or puts stand-ins in the places of those that are not here yet.
 
-use super::fetch::{
-    MISSING, REASON, Target, fetch, file_name, file_of, first_stand_in, mark, place, stand_in,
-};
+use super::fetch::{MISSING, fetch, file_name, file_of, first_stand_in, place};
 use super::look::{is_missing, key, look};
 use super::open::{At, Store};
+use super::process::AT_ONCE;
 use super::slot::{begin_manifest, manifest_path, remove_others};
 use super::tables::Tables;
+use super::target::{REASON, Target, mark, stand_in};
 use super::words::{Asked, FetchError};
 use crate::dataset::{Found, ManifestWriter, Pattern, is_stand_in};
 use crate::model::ByteSize;
@@ -22,8 +22,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Objects that are asked for at the same time.
-pub(super) const AT_ONCE: usize = 16;
 /// How often it is told how far it is.
 pub(super) const TELL: Duration = Duration::from_secs(2);
 /// Objects of a page, as stores have it.

@@ -15,9 +15,6 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe::Receiver;
 
-/// The hidden subcommand that must end in [`serve`].
-pub const FETCH_COMMAND: &str = "fetch-worker";
-
 /// Bytes of memory that it may write to.
 const MEMORY_BYTES: u64 = 4 << 30;
 /// Bytes of the largest object.
