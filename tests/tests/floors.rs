@@ -161,7 +161,7 @@ const PRINTING: [(&str, &str); 12] = [
     ("guest/src/inference/models/trial.rs", "the same"),
     ("data/src/plan/serve.rs", "the same"),
     ("data/src/plan/shuffle/serve.rs", "the same"),
-    ("store/src/serve.rs", "the same"),
+    ("store/src/network/serve.rs", "the same"),
     (
         "node/src/worker/attempt.rs",
         "a worker; its standard error is a log file, and the text is escaped",
