@@ -76,15 +76,46 @@ const NOT_THE_LEADERS: [&str; 12] = [
 /// All that the leader is built of, also by way of others.
 #[test]
 fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["tree", "--locked", "--package", "sandmill-leader"]);
-    cargo.args(["--edges", "normal,build", "--prefix", "none"]).current_dir(root());
-    let output = cargo.output().expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let tree = String::from_utf8_lossy(&output.stdout);
+    let tree = tree(&["sandmill-leader"]);
     assert!(tree.contains("sandmill-files"), "{tree}");
     let wrong = tree.lines().filter(|line| NOT_THE_LEADERS.iter().any(|not| line.starts_with(not)));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+/// The features of the program, with libraries that come with each and with no other.
+const BROUGHT: [(&str, &[&str]); 3] = [
+    ("inference", &["libloading", "ort", "tract-onnx"]),
+    ("cuda", &["nvml-wrapper", "tract-cuda"]),
+    ("stores", &["hyper", "object_store", "reqwest", "ring", "rustls"]),
+];
+
+#[test]
+fn a_build_has_the_libraries_of_its_features_alone() {
+    for set in 0..1 << BROUGHT.len() {
+        let asked = |index: usize| set >> index & 1 == 1;
+        let names: Vec<&str> =
+            (0..BROUGHT.len()).filter(|it| asked(*it)).map(|it| BROUGHT[it].0).collect();
+        let tree = tree(&["sandmill", "--no-default-features", "--features", &names.join(",")]);
+        let libraries: BTreeSet<&str> =
+            tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(libraries.contains("wasmtime"), "{tree}");
+        for (name, brought) in BROUGHT {
+            // The one implies the other.
+            let has = names.contains(&name) || name == "inference" && names.contains(&"cuda");
+            for library in brought {
+                assert_eq!(libraries.contains(library), has, "{library}, with {names:?}");
+            }
+        }
+    }
+}
+
+/// All that a package is built of, also by way of others, a line each.
+fn tree(package: &[&str]) -> String {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--package"]);
+    let output = cargo.args(package).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]

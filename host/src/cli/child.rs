@@ -1,7 +1,7 @@
 //! The hidden commands: what this program is when it started itself.
 
 use super::trial;
-use crate::{compile, finish, inference, plan, sandbox, store, worker};
+use crate::{compile, finish, plan, sandbox, worker};
 use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
@@ -18,10 +18,14 @@ pub(super) fn serve() -> Option<ExitCode> {
     match command.to_str()? {
         WORKER_COMMAND => Some(worker::serve().unwrap_or_else(plan)),
         PLAN_COMMAND => Some(plan()),
-        store::FETCH_COMMAND => Some(served("the process that fetches", store::serve())),
+        #[cfg(feature = "stores")]
+        crate::store::FETCH_COMMAND => {
+            Some(served("the process that fetches", crate::store::serve()))
+        }
         plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
-        inference::KERNELS_COMMAND => {
-            let made = inference::serve_kernels().map_err(io::Error::other);
+        #[cfg(feature = "cuda")]
+        crate::inference::KERNELS_COMMAND => {
+            let made = crate::inference::serve_kernels().map_err(io::Error::other);
             Some(served("the process that makes a GPU ready", made))
         }
         trial::TRIAL_COMMAND => Some(served("the process that tries a component", trial::serve())),
@@ -33,9 +37,10 @@ pub(super) fn serve() -> Option<ExitCode> {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(finish::serve_finish(&rest))
         }
-        inference::PROBE_COMMAND => {
+        #[cfg(feature = "inference")]
+        crate::inference::PROBE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
-            Some(inference::serve_probe(&rest))
+            Some(crate::inference::serve_probe(&rest))
         }
         _ => None,
     }

@@ -7,29 +7,36 @@
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
 //!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`; `events` are
 //!   what these tell each other;
-//! - `network`: that process;
+//! - `network`: that process, in builds with the feature `stores`;
 //! - `secrets`: what is not told of what it and stores say; `target`: the file of an object.
 
 mod ahead;
 mod config;
 mod error;
 mod events;
+#[cfg(feature = "stores")]
 mod network;
 mod objects;
 mod place;
 mod process;
 mod secrets;
+#[cfg_attr(not(feature = "stores"), expect(dead_code, reason = "`network` uses it, too"))]
 mod slot;
 mod stager;
+#[cfg_attr(not(feature = "stores"), expect(dead_code, reason = "`network` uses it, too"))]
 mod target;
 
 pub use crate::protocol::store::StoreErrorKind;
 pub use error::StoreError;
 pub use events::Arrival;
+#[cfg(feature = "stores")]
 pub use network::serve;
 pub use objects::Objects;
 pub use process::FETCH_COMMAND;
 pub use stager::{Coming, Kept, Stager, Watch};
+
+/// Whether this build can use stores.
+pub const HAS_STORES: bool = cfg!(feature = "stores");
 
 use sandmill_data::dataset;
 use sandmill_model as model;

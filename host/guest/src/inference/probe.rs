@@ -3,7 +3,8 @@
 
 use super::error::{NamedError, ProbeError};
 use super::named_library::{NO_TELEMETRY, NamedLibrary};
-use crate::model::OsSandbox;
+use crate::features::HAS_CUDA;
+use crate::model::{Feature, OsSandbox};
 use crate::wall;
 use serde::{Deserialize, Serialize};
 use std::env;
@@ -103,10 +104,14 @@ impl Probe {
             version: said.version,
             library: Some(library.to_owned()),
             missing: said.problem,
-            no_gpu: Some(
-                "it was built without CUDA; the Python package onnxruntime-gpu is not".to_owned(),
-            )
-            .filter(|_| !said.has_cuda),
+            no_gpu: if said.has_cuda {
+                None
+            } else if HAS_CUDA {
+                let why = "it was built without CUDA; the Python package onnxruntime-gpu is not";
+                Some(why.to_owned())
+            } else {
+                Some(Feature::Cuda.absence().to_string())
+            },
         }
     }
 

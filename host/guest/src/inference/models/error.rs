@@ -177,20 +177,6 @@ pub(super) enum BackendNoGpu<'a> {
     Tract(TractCudaError),
 }
 
-/// Why the kernels that tract needs on a GPU cannot be compiled.
-#[derive(Debug, thiserror::Error)]
-pub enum KernelsError {
-    /// The process cannot do what each child does first.
-    #[error(transparent)]
-    Start(#[from] io::Error),
-    /// What tract says.
-    #[error("{0:#}")]
-    Tract(anyhow::Error),
-    /// The text of a panic: how tract says that the GPU itself cannot be used.
-    #[error("{0}")]
-    NoGpu(String),
-}
-
 /// What a child finds wrong that tries a backend.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrialError {

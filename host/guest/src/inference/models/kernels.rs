@@ -4,11 +4,25 @@
 //! CUDA's compiler needs: it is done once, by a process that has nothing of a job's, and workers only read
 //! the folder.
 
-use super::error::KernelsError;
 use crate::wall;
 use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
 use ::tract_cuda::with_cuda_stream;
+use std::io;
 use std::panic;
+
+/// Why the kernels that tract needs on a GPU cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelsError {
+    /// The process cannot do what each child does first.
+    #[error(transparent)]
+    Start(#[from] io::Error),
+    /// What tract says.
+    #[error("{0:#}")]
+    Tract(anyhow::Error),
+    /// The text of a panic: how tract says that the GPU itself cannot be used.
+    #[error("{0}")]
+    NoGpu(String),
+}
 
 /// Compiles whatever is not there yet for the GPU that this process sees, into tract's folder below
 /// `XDG_CACHE_HOME`: all but what tract compiles when a model first needs it (Gated DeltaNet), which workers

@@ -19,6 +19,7 @@ mod backends;
 mod error;
 mod guard;
 mod inputs;
+#[cfg(feature = "cuda")]
 mod kernels;
 mod onnx_facts;
 mod onnxruntime;
@@ -43,8 +44,8 @@ use super::named_library::NO_TELEMETRY;
 use super::note::NotePlace;
 use backend::{Loaded, ModelSource, Wanted};
 
-pub use error::KernelsError;
 pub use guard::quiet_panics;
-pub use kernels::serve_kernels;
+#[cfg(feature = "cuda")]
+pub use kernels::{KernelsError, serve_kernels};
 pub use registry::{LoadedModel, Models};
 pub use trial::serve_probe;

@@ -1,14 +1,13 @@
 //! The library itself. It is there once in a process, and then for good.
 
+use super::cuda;
 use super::session::Model;
 use crate::inference::models::error::LibraryError;
 use crate::inference::models::vet::Vetted;
 use crate::inference::models::{InferenceError, Loaded, ModelSource, NO_TELEMETRY, Wanted};
 use libloading::Symbol;
 use ort::environment::Environment;
-use ort::ep::ExecutionProvider as _;
 use ort::logging::LogLevel;
-use ort::session::Session;
 use ort::sys::{ORT_API_VERSION, OrtApiBase};
 use std::env;
 use std::ffi::CStr;
@@ -54,8 +53,7 @@ impl Library {
             .map_err(|source| LibraryError::NoStart { path: library.to_owned(), source })?;
         // What fails is told as an error. A guest that has calls fail must not fill a log besides.
         environment.set_log_level(LogLevel::Fatal);
-        let cuda = ort::ep::CUDA::is_available().unwrap_or(false);
-        let open = Self { environment, version, cuda };
+        let open = Self { environment, version, cuda: cuda::is_there() };
         *opened = Some((library.to_owned(), open.clone()));
         Ok(open)
     }
@@ -75,8 +73,7 @@ impl Library {
     /// # Errors
     /// For people: what of it is missing.
     pub(in crate::inference::models) fn try_cuda(&self) -> Result<(), ort::Error> {
-        let mut builder = Session::builder(&self.environment)?;
-        ort::ep::CUDA::default().register(&mut builder)
+        cuda::load(&self.environment)
     }
 
     /// Loads a model that was looked at.

@@ -7,6 +7,11 @@
 //!
 //! Imports what the folder above shares, and `model`.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "without_cuda.rs"]
+mod cuda;
 mod explain;
 mod library;
 mod session;

@@ -1,5 +1,6 @@
 //! A model that the library has loaded.
 
+use super::cuda;
 use super::explain::{Doing, Trouble};
 use super::tensor::{input, output, unusable};
 use crate::inference::models::vet::Vetted;
@@ -8,7 +9,6 @@ use crate::inference::models::{
 };
 use crate::model::{Backend, Device};
 use ort::environment::Environment;
-use ort::ep::{self, ArenaExtendStrategy, ExecutionProviderDispatch};
 use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
@@ -119,18 +119,6 @@ fn builder(
         .with_prepacking(!shared)?;
     match wanted.gpu {
         None => Ok(builder),
-        Some(_) => Ok(builder.with_execution_providers([cuda(wanted)])?),
+        Some(_) => cuda::place(builder, wanted.gpu_memory),
     }
-}
-
-/// The worker's GPU is the only one that the process sees, so that it is number 0 there.
-fn cuda(wanted: &Wanted) -> ExecutionProviderDispatch {
-    let mut cuda = ep::CUDA::default()
-        .with_device_id(0)
-        .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
-    if let Some(limit) = wanted.gpu_memory {
-        cuda = cuda.with_memory_limit(usize::try_from(limit.0).unwrap_or(usize::MAX));
-    }
-    // It would go to the CPU without a word otherwise.
-    cuda.build().error_on_failure()
 }

@@ -237,7 +237,7 @@ fn large_weights_are_mapped() {
 
 #[test]
 fn what_is_no_library_is_told() {
-    if !is_alone("inference::onnxruntime::tests::what_is_no_library_is_told") {
+    if !is_alone("inference::models::onnxruntime::tests::what_is_no_library_is_told") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -50,7 +50,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
 /// What is installed where on the machine is not the guest's to know.
 #[test]
 fn places_of_libraries_are_not_told() {
-    if !is_alone("inference::tests::choosing::places_of_libraries_are_not_told") {
+    if !is_alone("inference::models::tests::choosing::places_of_libraries_are_not_told") {
         return;
     }
     let (folder, model) = named(&bytes(&layer()));
