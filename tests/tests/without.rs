@@ -97,8 +97,13 @@ fn doctor_says_what_is_left_out() {
 }
 
 #[test]
-fn its_processes_have_no_more_to_serve() {
-    for command in ["fetch-worker", "probe-backends", "gpu-prepare"] {
-        run(Job::empty(), &[command]).exits_with(2).says("unrecognized subcommand");
+fn a_program_that_embeds_more_hears_what_its_processes_lack() {
+    for (command, why) in [
+        ("fetch-worker", "built without stores (feature `stores`)"),
+        ("probe-backends", "built without inference (feature `inference`)"),
+        ("gpu-prepare", "built without CUDA (feature `cuda`)"),
+    ] {
+        let ran = run(Job::empty(), &[command]);
+        ran.exits_with(1).says(&format!("{command} stops: this sandmill was {why}"));
     }
 }
