@@ -36,7 +36,7 @@ impl Feature {
 
 /// A build does not have a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Absence(Feature);
+pub struct Absence(pub Feature);
 
 /// ``this sandmill was built without CUDA (feature `cuda`)``.
 impl fmt::Display for Absence {

@@ -22,6 +22,11 @@ impl NotBuilt {
         Self { what: what.into(), source: feature.absence(), instead: "" }
     }
 
+    /// The part.
+    pub fn feature(&self) -> Feature {
+        self.source.0
+    }
+
     fn or(self, instead: &'static str) -> Self {
         Self { instead, ..self }
     }
@@ -102,6 +107,7 @@ mod tests {
         let spec = crate::spec::load_plain(&job, &[]).unwrap();
         let has = |feature| parts.contains(&feature);
         let lacking = lacking(&spec, has).or_else(|| lacking_stores(&spec, has));
+        assert!(lacking.iter().all(|lacking| !parts.contains(&lacking.feature())));
         lacking.map_or(String::new(), |lacking| lacking.to_string())
     }
 

@@ -190,6 +190,11 @@ fn asked(
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Asked> {
     let trial = check.trial;
+    if !node::has(Feature::Inference)
+        && let Some((name, _)) = trial.models.first()
+    {
+        anyhow::bail!(NotBuilt::new(format!("--model gives {name}"), Feature::Inference));
+    }
     let mut asked = Asked {
         os_sandbox: check.os_sandbox,
         limits,
@@ -303,11 +308,6 @@ fn side_inputs(trial: &Trial) -> anyhow::Result<Vec<Mount>> {
 
 /// The models, below the scratch folder where they are single files.
 fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<Vec<Model>> {
-    if !node::has(Feature::Inference)
-        && let Some((name, _)) = check.trial.models.first()
-    {
-        anyhow::bail!(NotBuilt::new(format!("--model gives {name}"), Feature::Inference));
-    }
     let model = |(name, path): &(String, String)| ModelSpec::at(name, Path::new(path));
     let models: Result<Vec<_>, _> = check.trial.models.iter().map(model).collect();
     let models = models.map_err(|error| anyhow::anyhow!("--model: {error}"))?;
