@@ -29,6 +29,20 @@ code() {
     cargo check --locked --package sandmill --bin sandmill
 }
 
+# All sets of features but that of all, which `code` has. Beside `tests/without` no other crate is compiled anew.
+features() {
+    local name set packages=()
+    for name in sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without; do
+        packages+=(--package "$name")
+    done
+    for set in '' inference cuda stores inference,stores; do
+        set=alone${set:+,$set}
+        printf -- '-- %s\n' "$set"
+        cargo clippy --quiet --locked "${packages[@]}" --no-default-features \
+            --features "sandmill-without/${set//,/,sandmill-without/}" --lib --bins --tests -- --deny warnings
+    done
+}
+
 guests() { scripts/examples.sh all clippy --quiet --all-targets -- --deny warnings; }
 
 documents() {
@@ -44,7 +58,7 @@ dependencies() {
     fi
 }
 
-for step in ${1:-format shell code guests documents dependencies}; do
+for step in ${1:-format shell code features guests documents dependencies}; do
     printf '== lint: %s\n' "$step"
     "$step"
 done

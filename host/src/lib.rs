@@ -73,7 +73,7 @@ pub use inference::NamedLibrary;
 pub use journal::JournalError;
 pub use load::{load, load_under};
 pub use model::{JobResult, JobStatus};
-pub use node::{ModelError, NodeError};
+pub use node::{ModelError, NodeError, NotBuilt};
 pub use run::{Job, Options, PrepareError, Prepared, prepare, put_results, run};
 pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
 pub use store::StoreError;

@@ -6,6 +6,7 @@ mod errno;
 pub mod event;
 pub mod fail_point;
 mod failure;
+mod feature;
 mod few;
 mod file_stamp;
 mod guest_paths;
@@ -36,6 +37,7 @@ mod worker_exit;
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
 pub use errno::name_errors;
 pub use failure::{Failure, FailureKind, is_full};
+pub use feature::{Absence, Feature};
 pub use file_stamp::FileStamp;
 pub use guest_paths::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,

@@ -1,6 +1,7 @@
 //! What a job reads from stores, and who brings it to this machine.
 
 use super::error::NodeError;
+use super::features::check_stores;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
@@ -43,6 +44,7 @@ pub fn stage(
     options: &NodeOptions,
     say: &mut dyn FnMut(&str),
 ) -> Result<Staged, NodeError> {
+    check_stores(spec)?;
     let mut staged = Staged {
         sources: Vec::new(),
         objects: Objects::default(),

@@ -3,9 +3,9 @@
 
 use super::error::StoreError;
 use super::events::{Arrival, Event};
-use super::fetch::stand_in;
 use super::place::{Lost, Place};
 use super::process::{SILENCE, Said};
+use super::target::stand_in;
 use crate::dataset::{Found, is_stand_in};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};

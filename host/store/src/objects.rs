@@ -2,9 +2,9 @@
 
 use super::ahead::{self, LOOKS, Lot};
 use super::events::{Arrival, Event};
-use super::fetch::{Target, mark};
 use super::process::ask;
 use super::slot::Slot;
+use super::target::{Target, mark};
 use crate::dataset::is_stand_in;
 use crate::model::Source;
 use crate::protocol::store::StoreErrorKind;

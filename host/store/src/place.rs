@@ -4,8 +4,7 @@
 
 use super::error::StoreError;
 use super::events::Event;
-use super::list::AT_ONCE;
-use super::process::{Fetcher, Said};
+use super::process::{AT_ONCE, Fetcher, Said};
 use super::slot::manifest_path;
 use crate::dataset::{Found, Manifest};
 use crate::protocol::store::{Bring, FetchRequest, Task};

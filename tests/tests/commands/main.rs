@@ -12,3 +12,4 @@ mod policy;
 mod refusals;
 mod registry;
 mod terminal;
+mod without;

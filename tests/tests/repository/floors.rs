@@ -76,15 +76,81 @@ const NOT_THE_LEADERS: [&str; 12] = [
 /// All that the leader is built of, also by way of others.
 #[test]
 fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["tree", "--locked", "--package", "sandmill-leader"]);
-    cargo.args(["--edges", "normal,build", "--prefix", "none"]).current_dir(root());
-    let output = cargo.output().expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let tree = String::from_utf8_lossy(&output.stdout);
+    let tree = tree("normal,build", &["--package", "sandmill-leader"]);
     assert!(tree.contains("sandmill-files"), "{tree}");
     let wrong = tree.lines().filter(|line| NOT_THE_LEADERS.iter().any(|not| line.starts_with(not)));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+/// The features of the program, with libraries that come with each and with no other.
+const BROUGHT: [(&str, &[&str]); 3] = [
+    ("inference", &["libloading", "ort", "tract-onnx"]),
+    ("cuda", &["nvml-wrapper", "tract-cuda"]),
+    ("stores", &["hyper", "object_store", "reqwest", "ring", "rustls"]),
+];
+
+#[test]
+fn a_build_has_the_libraries_of_its_features_alone() {
+    for set in 0..1 << BROUGHT.len() {
+        let asked = |index: usize| set >> index & 1 == 1;
+        let names: Vec<&str> =
+            (0..BROUGHT.len()).filter(|it| asked(*it)).map(|it| BROUGHT[it].0).collect();
+        let (package, features) = (["--package", "sandmill"], names.join(","));
+        let features = ["--no-default-features", "--features", &features];
+        let tree = tree("normal,build", &[&package[..], &features].concat());
+        let libraries: BTreeSet<&str> =
+            tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(libraries.contains("wasmtime"), "{tree}");
+        for (name, brought) in BROUGHT {
+            // The one implies the other.
+            let has = names.contains(&name) || name == "inference" && names.contains(&"cuda");
+            for library in brought {
+                assert_eq!(libraries.contains(library), has, "{library}, with {names:?}");
+            }
+        }
+    }
+}
+
+/// Packages whose own code differs without features: `without` in the Makefile.
+const DIFFER: [&str; 5] =
+    ["sandmill", "sandmill-guest-host", "sandmill-node", "sandmill-store", "sandmill-without"];
+
+/// Else the tests would compile hundreds of crates a second time.
+#[test]
+fn a_build_without_features_shares_all_other_crates() {
+    let built = |packages: &[&str]| {
+        let format = ["--format", "{p} [{f}]"];
+        let tree = tree("normal,build,dev", &[packages, &format].concat());
+        let lines = tree.lines().map(|line| line.trim_end_matches(" (*)").to_owned());
+        let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for line in lines.filter(|line| !line.is_empty()) {
+            let (package, features) = line.split_once(" [").expect("as the format says");
+            found.entry(package.to_owned()).or_default().insert(features.to_owned());
+        }
+        found
+    };
+    let all = built(&["--workspace"]);
+    let packages = DIFFER.map(|name| ["--package", name]);
+    let without = built(&[packages.as_flattened(), &["--no-default-features"]].concat());
+    assert!(without.len() > 300, "{without:#?}");
+    for (package, features) in &without {
+        let name = package.split(' ').next().unwrap_or_default();
+        assert!(
+            DIFFER.contains(&name) || all.get(package) == Some(features),
+            "{package} has {features:?} without features of Sandmill, and in the workspace {:?}; name it in \
+             tests/without/Cargo.toml with these",
+            all.get(package)
+        );
+    }
+}
+
+/// All that packages are built of, also by way of others, a line each.
+fn tree(edges: &str, packages: &[&str]) -> String {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--edges", edges, "--prefix", "none"]);
+    let output = cargo.args(packages).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -158,10 +224,10 @@ const PRINTING: [(&str, &str); 12] = [
     ("src/cli/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
     ("guest/src/compile/child.rs", "the same"),
     ("data/src/finish/child.rs", "the same"),
-    ("guest/src/inference/probe.rs", "the same"),
+    ("guest/src/inference/models/trial.rs", "the same"),
     ("data/src/plan/serve.rs", "the same"),
     ("data/src/plan/shuffle/serve.rs", "the same"),
-    ("store/src/serve.rs", "the same"),
+    ("store/src/network/serve.rs", "the same"),
     (
         "node/src/worker/attempt.rs",
         "a worker; its standard error is a log file, and the text is escaped",
