@@ -5,14 +5,15 @@
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
 //!   environment has;
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
-//!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`; `events` are
-//!   what these tell each other;
+//!   holds of them, `ahead`: who fetches before it is needed and makes room, or fetches `all`, in a `place` by way of a
+//!   `process`; `events` are what these tell each other;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
 //!   write to but its folder. `open` opens the store, `list` finds objects, by way of `look` those that are named,
-//!   and puts stand-ins in their places or writes a manifest (`tables` tells what is more than its files), `bring` fetches what these tell of, `fetch` one of
-//!   them, `put` takes results there; `words` says what went wrong in that process, without secrets.
+//!   and writes a manifest of them (`tables` tells what is more than its files), `bring` fetches what is asked for, `fetch`
+//!   one of them, `put` takes results there; `words` says what went wrong in that process, without secrets.
 
 mod ahead;
+mod all;
 mod bring;
 mod config;
 mod error;
