@@ -75,7 +75,7 @@ impl Spans {
             EventKind::WorkerReady { worker, start_seconds, init_seconds, init_fuel } => {
                 let (span, init_fuel) = (self.worker(worker), *init_fuel);
                 span.in_scope(|| {
-                    info!(start_seconds, init_seconds, init_fuel, "the worker is ready")
+                    info!(start_seconds, init_seconds, init_fuel, "the worker is ready");
                 });
             }
             EventKind::InitFailed { worker, failure } => {

@@ -56,7 +56,7 @@ impl LoggingArguments {
         // The spans say which part it is.
         let lines = fmt::layer().with_ansi(false).with_target(false);
         let layer = match self.log_format {
-            Format::Text => lines.with_writer(|| terminal::stderr()).boxed(),
+            Format::Text => lines.with_writer(terminal::stderr).boxed(),
             Format::Json => lines.json().flatten_event(true).with_writer(JsonLines).boxed(),
         };
         tracing_subscriber::registry().with(layer.with_filter(wanted)).init();

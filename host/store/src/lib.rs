@@ -5,12 +5,13 @@
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
 //!   environment has;
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
-//!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`; `events` are
-//!   what these tell each other;
+//!   holds of them, `ahead`: who fetches before it is needed and makes room, or fetches `all`, in a `place` by way of a
+//!   `process`; `events` are what these tell each other;
 //! - `network`: that process, in builds with the feature `stores`;
-//! - `secrets`: what is not told of what it and stores say; `target`: the file of an object.
+//! - `secrets`: what is not told of what it and stores say.
 
 mod ahead;
+mod all;
 mod config;
 mod error;
 mod events;
@@ -23,8 +24,6 @@ mod secrets;
 #[cfg_attr(not(feature = "stores"), expect(dead_code, reason = "`network` uses it, too"))]
 mod slot;
 mod stager;
-#[cfg_attr(not(feature = "stores"), expect(dead_code, reason = "`network` uses it, too"))]
-mod target;
 
 pub use crate::protocol::store::StoreErrorKind;
 pub use error::StoreError;

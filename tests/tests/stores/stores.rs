@@ -3,7 +3,8 @@
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python, root};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -358,4 +359,36 @@ fn a_policy_allows_datastores_by_name() {
     let ran = policy("[blobs]", &address);
     ran.exits_with(2);
     ran.says("the operator's policy allows only the datastores blobs");
+}
+
+/// Where an object was on its way, earlier versions had a file of its length and time with nothing in it.
+#[test]
+fn what_an_earlier_version_left_is_no_object() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for name in ["a.csv", "b.csv"] {
+        moto.put(&format!("/box/in/{name}"), "n\n1\n");
+    }
+    let table = Job::new(&guest("echo_table"))
+        .yaml("inputs: {t: {path: s3://box/in/, format: csv}}\narguments: [--rows]");
+    let ran = moto.opened_for(datastores(table, "")).run(&[]);
+    ran.exits_with(0);
+    let slot = fs::read_dir(ran.dir().join("objects")).unwrap().next().unwrap().unwrap();
+    let name = slot.file_name().into_string().unwrap();
+    let old = slot.path().with_file_name(name.strip_prefix("2-").expect("it has a version"));
+    // As it was left: the lengths and the times are those of the objects.
+    for entry in fs::read_dir(slot.path().join("data")).unwrap() {
+        let entry = entry.unwrap();
+        let file = fs::File::options().write(true).open(entry.path()).unwrap();
+        let found = file.metadata().unwrap();
+        file.set_len(0).unwrap();
+        file.set_len(found.len()).unwrap();
+        file.set_modified(found.modified().unwrap()).unwrap();
+        fs::set_permissions(entry.path(), Permissions::from_mode(0o1000)).unwrap();
+    }
+    fs::rename(slot.path(), &old).unwrap();
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0).says("; 2 to fetch");
+    assert_eq!(ran.sorted_output(), ["1", "1"]);
+    assert!(!old.exists(), "nothing uses it any more");
 }

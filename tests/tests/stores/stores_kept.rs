@@ -2,6 +2,10 @@
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, cut_denials, guest};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A job whose objects lie in its own folder.
 fn job(script: &str, lines: &str, server: &Server) -> Job {
@@ -207,5 +211,60 @@ fn a_store_that_has_healed_is_asked_again() {
         let ran = ran.into_job().resume(&[]);
         ran.exits_with(0);
         assert_eq!(ran.sorted_output(), rows);
+    }
+}
+
+/// A file system that keeps whole seconds only, which goes with this.
+struct Rounding(PathBuf);
+
+impl Rounding {
+    /// `None` where this user cannot have one.
+    fn mount(at: &Path) -> Option<Self> {
+        let image = at.with_extension("image");
+        File::create(&image).and_then(|file| file.set_len(16 << 20)).ok()?;
+        fs::create_dir(at).ok()?;
+        let done = |command: &mut Command| command.output().is_ok_and(|ran| ran.status.success());
+        let made = done(Command::new("mkfs.ext4").args(["-q", "-I", "128"]).arg(&image))
+            && done(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(at));
+        let it = made.then(|| Self(at.to_owned()))?;
+        fs::set_permissions(at, Permissions::from_mode(0o700)).ok()?;
+        Some(it)
+    }
+}
+
+impl Drop for Rounding {
+    fn drop(&mut self) {
+        // What cannot be unmounted stays.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Versions of an object look the same there: what an earlier job fetched is not trusted, and what a job saw of its
+/// objects is what the next one sees.
+#[test]
+fn a_file_system_that_rounds_times_serves_no_old_versions() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for (script, format) in [("echo_files", ""), ("echo_table", ", format: csv")] {
+        moto.put("/box/in/a.csv", "n\n1\n");
+        moto.put("/box/in/b.csv", "n\n2\n");
+        let lines = format!("inputs: {{t: {{path: 's3://box/in/'{format}}}}}\narguments: [--rows]");
+        let job = job(script, &lines, &moto);
+        let Some(rounding) = Rounding::mount(&job.path("objects")) else {
+            eprintln!("skipped: no file system can be mounted here");
+            return;
+        };
+        let ran = job.run(&[]);
+        ran.exits_with(0).says("; 2 to fetch");
+        let ran = ran.into_job().run(&[]);
+        ran.exits_with(0).says("; 2 to fetch").says("nothing has changed");
+        moto.put("/box/in/b.csv", "n\n3\n");
+        let ran = ran.into_job().run(&["--overwrite"]);
+        ran.exits_with(0).says("; 2 to fetch");
+        if !format.is_empty() {
+            assert_eq!(ran.sorted_output(), ["1", "3"]);
+        }
+        // Before the folder goes that it is in.
+        drop(rounding);
     }
 }

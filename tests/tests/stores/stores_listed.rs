@@ -147,7 +147,7 @@ fn an_empty_object_with_others_below_is_a_folder() {
     assert_eq!(beside.output().matches(".csv=GOT IT").count(), 4, "{beside}");
 }
 
-/// Tables have stand-ins in the same place.
+/// Both lie in the same place.
 #[test]
 fn jobs_over_files_and_over_tables_share_what_is_here() {
     let moto = bucket(&[("in/a.csv", "n\n1\n"), ("in/b.csv", "n\n2\n")]);
@@ -201,6 +201,19 @@ fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
     ran.says("mini-batch 0 (/inputs/t/000 and 1 more) is not what it was when it was done");
 }
 
+fn fetcher(running: &Running) -> Option<u32> {
+    let is_fetcher = |(_, command): &(u32, String)| command.ends_with(" fetch-worker");
+    running.children().into_iter().find(is_fetcher).map(|(process, _)| process)
+}
+
+/// Kills the process that fetches. Returns its number.
+fn kill_fetcher(running: &Running) -> u32 {
+    let number = fetcher(running).expect("it fetches");
+    let process = rustix::process::Pid::from_raw(number.cast_signed()).expect("it has a number");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    number
+}
+
 /// As the kernel does where memory runs out: another one is asked for what it had not brought. The cache has room for a
 /// third of the objects, so that there is always something to fetch.
 #[test]
@@ -211,17 +224,66 @@ fn a_process_that_fetches_and_is_killed_is_replaced() {
     }
     let mut running = job("{t: s3://box/in/}", &moto).start(&[]);
     let rows = running.dir().join("job/output/parallel_run_step.txt");
-    let fetcher = |running: &Running| {
-        let is_fetcher = |(_, command): &(u32, String)| command.ends_with(" fetch-worker");
-        running.children().into_iter().find(is_fetcher).map(|(process, _)| process)
-    };
     running.until("some rows", |_| fs::metadata(&rows).is_ok_and(|rows| rows.len() > 0));
-    let first = fetcher(&running).expect("it fetches");
-    let process = rustix::process::Pid::from_raw(first.cast_signed()).expect("it has a number");
-    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    let first = kill_fetcher(&running);
     running.until("another one", |running| fetcher(running).is_some_and(|it| it != first));
     let ran = running.wait();
     ran.exits_with(0);
     assert_eq!(ran.sorted_output().len(), 30);
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+}
+
+/// The same where tables have room together, so that all of them come.
+#[test]
+fn a_process_that_fetches_all_and_is_killed_is_replaced() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let names: Vec<_> = (0..40).map(|index| format!("a{index:02}-3")).collect();
+    let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
+    let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
+    let table = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
+         process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
+        paths.join(", ")
+    ));
+    let mut running = table.datastores("1 MB", "").start(&[]);
+    let asked = |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
+    running.until("what is held is asked for", |_| asked("held.b-3") && asked("held.c-3"));
+    let first = kill_fetcher(&running);
+    running.until("another one", |running| fetcher(running).is_some_and(|it| it != first));
+    server.release();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 42 * 3, "{ran}");
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+    // What came is fetched no more.
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0).says("; 0 to fetch");
+}
+
+/// A job that was killed while all of its objects came leaves what another one can use: those that came, and no half ones.
+#[test]
+fn what_came_before_a_job_was_killed_is_there_for_the_next() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let names: Vec<_> = (0..20).map(|index| format!("a{index:02}-3")).collect();
+    let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
+    let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
+    let table = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
+         process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
+        paths.join(", ")
+    ));
+    let mut running = table.datastores("1 MB", "").start(&[]);
+    let rows = running.dir().join("job/output/parallel_run_step.txt");
+    let last = "a19-3 2\n";
+    running.until("the last rows before what is held", |_| {
+        fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(last))
+    });
+    running.kill_leader();
+    let ended = running.wait().into_job();
+    server.release();
+    let ran = ended.resume(&[]);
+    ran.exits_with(0).says("; 2 to fetch");
+    assert_eq!(ran.output().lines().count(), 22 * 3, "{ran}");
 }

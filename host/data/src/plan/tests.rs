@@ -294,7 +294,7 @@ fn bad_requests_are_refused_in_words() {
     })
     .unwrap();
     let [FromPlanner::Failed(error)] = messages.as_slice() else { panic!("{messages:?}") };
-    assert_snapshot!(error, @"the planner speaks version 13 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
+    assert_snapshot!(error, @"the planner speaks version 14 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Brings one object.
 
 use super::open::Store;
-use super::target::{Target, make, make_folder, modified, put, stand_in};
+use super::slot::modified;
 use super::words::{Asked, FetchError};
-use crate::dataset::Found;
+use crate::dataset::{Found, Object};
 use crate::model::{ByteSize, hex};
 use crate::protocol::store::StoreConfig;
 use object_store::path::Path as Key;
@@ -21,8 +21,10 @@ const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the name of what stands for an object whose own name is too long.
 const NAME: usize = 200;
-/// What stands for an object that was not there when it was looked for.
-pub(super) const MISSING: Found = Found { length: 0, seconds: 0, nanos: 0 };
+
+/// What is known of an object that was not there when it was looked for.
+pub(super) const MISSING: Object =
+    Object { found: Found { length: 0, seconds: 0, nanos: 0 }, version: 0 };
 
 /// What the file of an object is like: the second before its last change, and nanoseconds that stand for its version
 /// (the ETag; zero if it has none), so that another version of the same second is another file for whoever compares
@@ -38,30 +40,14 @@ pub(super) fn file_of(object: &ObjectMeta) -> Found {
 }
 
 /// Whether an answer is about another version.
-fn differs(known: &Found, answer: &Found) -> bool {
-    let both_tell = known.nanos != 0 && answer.nanos != 0;
-    known.length != answer.length || (both_tell && known.nanos != answer.nanos)
+fn differs(known: &Object, answer: &Object) -> bool {
+    let both_tell = known.version != 0 && answer.version != 0;
+    known.found.length != answer.found.length || (both_tell && known.version != answer.version)
 }
 
 /// A version without what stands around it: Azure lists it without quotes, and answers with some.
 fn bare(e_tag: &str) -> &str {
     e_tag.trim_start_matches("W/").trim_matches('"')
-}
-
-/// The same where mostly there is nothing, and nobody looks yet: half the calls of the kernel, and files of a folder
-/// lie together on the disk. One that is cut short is known by its length or time, as another version is.
-pub(super) fn first_stand_in(known: Found, part: &Path, file: &Path) -> std::io::Result<()> {
-    let made = match make(known, file) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            make_folder(file)?;
-            make(known, file)
-        }
-        made => made,
-    };
-    match made {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => stand_in(known, part, file),
-        made => made,
-    }
 }
 
 /// A path below the folder for objects. An error says why there can be none.
@@ -91,26 +77,36 @@ pub(super) fn file_name(name: &str) -> String {
     }
 }
 
-/// Fetches an object. `known`: what is known of it. Returns its bytes. Fails with [`FetchError::Gone`] if it is no
+/// Where one object goes.
+pub(super) struct Target {
+    /// Its final name, which it gets when all of it is there.
+    pub(super) file: PathBuf,
+    /// Where it lies until then.
+    pub(super) part: PathBuf,
+    /// The most bytes that it may have.
+    pub(super) most: u64,
+}
+
+/// Fetches an object. `known`: what is known of it. Returns what its file is to be like. Fails with [`FetchError::Gone`] if it is no
 /// object, but stands for a folder, and with [`FetchError::Write`] if it cannot be written.
 pub(super) async fn fetch(
     store: &Store,
     config: &StoreConfig,
     key: &Key,
-    known: Option<Found>,
+    known: Option<Object>,
     target: &Target,
-) -> Result<u64, FetchError> {
+) -> Result<Found, FetchError> {
     let mut pause = PAUSE;
     let mut attempt = 1;
     loop {
         let trouble = match bring(store, key, known, target).await {
-            Ok(bytes) => return Ok(bytes),
+            Ok(found) => return Ok(found),
             Err(trouble) => trouble,
         };
         // Nobody needs half of it.
         let _ = fs::remove_file(&target.part);
         if matches!(trouble, Trouble::Refused(Error::NotFound { .. }))
-            && known.is_some_and(|known| known.length == 0 && known != MISSING)
+            && known.is_some_and(|known| known.found.length == 0 && known != MISSING)
         {
             return Err(FetchError::Gone);
         }
@@ -159,19 +155,19 @@ impl From<std::io::Error> for Trouble {
 async fn bring(
     store: &Store,
     key: &Key,
-    known: Option<Found>,
+    known: Option<Object>,
     target: &Target,
-) -> Result<u64, Trouble> {
+) -> Result<Found, Trouble> {
     let options = GetOptions::default();
     let answer = store.objects().get_opts(key, options).await.map_err(Trouble::Refused)?;
     let found = file_of(&answer.meta);
-    let meta = known.unwrap_or(found);
-    if differs(&meta, &found) {
+    if known.is_some_and(|known| differs(&known, &found.into())) {
         let source = "another version".into();
         return Err(Trouble::Refused(Error::Precondition { path: key.to_string(), source }));
     }
-    if meta.length > target.most {
-        return Err(Trouble::Large(meta.length));
+    let found = known.map_or(found, |known| known.found);
+    if found.length > target.most {
+        return Err(Trouble::Large(found.length));
     }
     let GetResultPayload::Stream(mut stream) = answer.payload;
     let mut file = File::create(&target.part)?;
@@ -179,24 +175,52 @@ async fn bring(
     while let Some(bytes) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
         let bytes = bytes.map_err(Trouble::Broken)?;
         written += bytes.len() as u64;
-        if written > meta.length {
+        if written > found.length {
             break;
         }
         file.write_all(&bytes)?;
     }
-    if written != meta.length {
-        return Err(Trouble::Short(written, meta.length));
+    if written != found.length {
+        return Err(Trouble::Short(written, found.length));
     }
-    file.set_modified(modified(&meta))?;
+    file.set_modified(modified(&found))?;
     drop(file);
     put(&target.part, &target.file)?;
-    Ok(written)
+    Ok(found)
+}
+
+/// Gives a file its final name, whatever stands there.
+fn put(part: &Path, file: &Path) -> std::io::Result<()> {
+    make_folder(file)?;
+    match fs::rename(part, file) {
+        // What was a folder in an earlier job is an object now: nothing that is wanted lies below.
+        Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
+            fs::remove_dir_all(file)?;
+            fs::rename(part, file)
+        }
+        done => done,
+    }
+}
+
+/// Makes the folder of a file.
+fn make_folder(file: &Path) -> std::io::Result<()> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    match fs::create_dir_all(folder) {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists) =>
+        {
+            // What was an object in an earlier job is a folder now.
+            let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
+            there.map_or(Ok(()), fs::remove_file)?;
+            fs::create_dir_all(folder)
+        }
+        made => made,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::{UNFETCHED, is_stand_in};
     use std::time::UNIX_EPOCH;
 
     fn object(e_tag: Option<&str>, size: u64, nanos: i64) -> ObjectMeta {
@@ -207,46 +231,42 @@ mod tests {
 
     #[test]
     fn another_version_is_another_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let (part, path) = (dir.path().join("part"), dir.path().join("below/a"));
-        let was = object(Some("one"), 3, 5_000_000_007);
-        stand_in(file_of(&was), &part, &path).unwrap();
-        let metadata = path.metadata().unwrap();
-        assert!(is_stand_in(&metadata));
-        let found = Found::from(&metadata);
-        assert_eq!(found, file_of(&was));
-        let as_azure_has_it = object(Some("\"one\""), 3, 5_000_000_007);
-        assert_eq!(found, file_of(&as_azure_has_it));
+        let was = file_of(&object(Some("one"), 3, 5_000_000_007));
+        assert_eq!(was, file_of(&object(Some("\"one\""), 3, 5_000_000_007)), "as Azure has it");
         for other in [
             object(Some("two"), 3, 5_000_000_007),
             object(None, 3, 5_000_000_007),
             object(Some("one"), 4, 5_000_000_007),
             object(Some("one"), 3, 6_000_000_007),
         ] {
-            assert_ne!(found, file_of(&other), "{other:?}");
+            assert_ne!(was, file_of(&other), "{other:?}");
         }
-        // What came, by what its list said: times may be told otherwise, and versions not at all.
-        let is_other = |other: ObjectMeta| differs(&found, &file_of(&other));
-        assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
-        assert!(!is_other(object(None, 3, 5_000_000_007)));
-        assert!(is_other(object(Some("two"), 3, 5_000_000_007)));
-        assert!(is_other(object(Some("one"), 4, 5_000_000_007)));
+        // What came, by what its list said: times may be told otherwise, and versions not at all. A file system may keep
+        // other times than those that stand for versions.
+        for known in [was.into(), Object { found: Found { nanos: 0, ..was }, version: was.nanos }] {
+            let is_other = |other: ObjectMeta| differs(&known, &file_of(&other).into());
+            assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
+            assert!(!is_other(object(None, 3, 5_000_000_007)));
+            assert!(is_other(object(Some("two"), 3, 5_000_000_007)));
+            assert!(is_other(object(Some("one"), 4, 5_000_000_007)));
+        }
     }
 
+    /// Whatever an earlier job left there.
     #[test]
-    fn a_first_stand_in_comes_to_its_place_whatever_is_there() {
+    fn a_file_comes_to_its_place_whatever_is_there() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::write(path("was"), "an object").unwrap();
-        std::os::unix::fs::symlink(UNFETCHED, path("unfetched")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", path("away")).unwrap();
         fs::create_dir_all(path("folder/inner")).unwrap();
-        std::os::unix::fs::symlink(UNFETCHED, path("mark")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", path("link")).unwrap();
         fs::write(path("file"), "of an earlier job").unwrap();
-        let known = file_of(&object(Some("one"), 3, 5_000_000_007));
-        for name in ["new/below/a", "folder", "mark", "file", "was/folder/a", "unfetched/a"] {
-            first_stand_in(known, &path("part"), &path(name)).unwrap();
-            let metadata = path(name).symlink_metadata().unwrap();
-            assert!(is_stand_in(&metadata) && Found::from(&metadata) == known, "{name}");
+        for name in ["new/below/a", "folder", "link", "file", "was/folder/a", "away/a"] {
+            fs::write(path("part"), "it").unwrap();
+            put(&path("part"), &path(name)).unwrap();
+            let there = path(name).symlink_metadata().unwrap();
+            assert!(there.is_file() && there.len() == 2, "{name}");
         }
         assert!(!path("part").exists());
     }

@@ -1,15 +1,14 @@
 //! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and writes a
-//! manifest of them, or puts stand-ins in the places of those that are not here yet.
+//! manifest of them.
 
-use super::fetch::{MISSING, fetch, file_name, file_of, first_stand_in, place};
+use super::fetch::{MISSING, Target, fetch, file_name, file_of, place};
 use super::look::{is_missing, key, look};
 use super::open::{At, Store};
 use super::process::AT_ONCE;
-use super::slot::{begin_manifest, manifest_path, remove_others};
+use super::slot::{Times, begin_manifest, manifest_path, remove_others};
 use super::tables::Tables;
-use super::target::{REASON, Target, mark, stand_in};
 use super::words::{Asked, FetchError};
-use crate::dataset::{Found, ManifestWriter, Pattern, is_stand_in};
+use crate::dataset::{Found, ManifestWriter, Object, Pattern};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, Wanted};
 use object_store::path::Path as Key;
@@ -17,7 +16,7 @@ use object_store::{Error, ObjectMeta, path};
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -26,6 +25,8 @@ use tokio::task::JoinSet;
 pub(super) const TELL: Duration = Duration::from_secs(2);
 /// Objects of a page, as stores have it.
 const PAGE: usize = 1000;
+/// Bytes of a reason.
+const REASON: usize = 1000;
 
 /// Whom it is told how far it is.
 pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
@@ -37,13 +38,13 @@ pub(super) struct Extent {
     pub(super) most: u64,
     /// Whether all that is wanted must be within these.
     pub(super) must_fit: bool,
-    /// Whether each object comes when it is wanted, as a manifest tells of it.
+    /// Whether each object comes when a mini-batch wants it.
     pub(super) on_demand: bool,
     /// Whether tables with a log are refused.
     pub(super) refuses_tables: bool,
 }
 
-/// Fills the slot of a request with stand-ins, or a manifest. An error is for people.
+/// Writes the manifest of a request's slot. An error is for people.
 pub(super) async fn list(
     request: &FetchRequest,
     wanted: &Wanted,
@@ -54,11 +55,14 @@ pub(super) async fn list(
     let asked = || Asked::Open(request.shown.clone());
     let store = Store::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
     let data = request.folder.join("data");
+    let times = Times::of(&request.folder).map_err(FetchError::List)?;
+    if !times.are_kept() {
+        // What an earlier job fetched may be of other versions, and look the same.
+        remove_others(&data, |_| false);
+    }
     let mut round = Round {
-        manifest: match extent.on_demand {
-            true => begin_manifest(&request.folder).map_err(FetchError::List)?,
-            false => None,
-        },
+        manifest: begin_manifest(&request.folder).map_err(FetchError::List)?,
+        times,
         is_first: fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_none()),
         request,
         extent,
@@ -100,14 +104,12 @@ pub(super) async fn list(
         .tables
         .refuse(request, |folder| round.folders.contains(&round.hasher.hash_one(folder)))?;
     remove_others(&round.data, |name| round.seen.contains(&round.hasher.hash_one(name)));
-    if let Some(manifest) = round.manifest {
-        // They are looked for before anything in them has come.
-        for name in round.named_folders {
-            let folder = place(&round.data, &name)?;
-            fs::create_dir_all(&folder).map_err(|error| FetchError::make(&folder, error))?;
-        }
-        manifest.finish(&manifest_path(&request.folder)).map_err(FetchError::List)?;
+    // They are looked for before anything in them has come.
+    for name in round.named_folders {
+        let folder = place(&round.data, &name)?;
+        fs::create_dir_all(&folder).map_err(|error| FetchError::make(&folder, error))?;
     }
+    round.manifest.finish(&manifest_path(&request.folder)).map_err(FetchError::List)?;
     Ok(round.so_far)
 }
 
@@ -119,8 +121,9 @@ struct Round<'a> {
     data: PathBuf,
     /// Whether no earlier job has left anything there.
     is_first: bool,
-    /// Where it is written down what is found in folders, if no stand-ins tell.
-    manifest: Option<ManifestWriter>,
+    /// Where it is written down what is found.
+    manifest: ManifestWriter,
+    times: Times,
     hasher: RandomState,
     /// Hashes of the names of all that is wanted.
     seen: HashSet<u64>,
@@ -129,7 +132,7 @@ struct Round<'a> {
     /// Hashes of the names of those without content: some stores have one for each folder.
     empty: HashSet<u64>,
     /// Objects without content that were listed: what they are shows when all others are known.
-    later: Vec<(String, Found)>,
+    later: Vec<(String, Object)>,
     /// Hashes of the names of folders of objects that are not wanted.
     others: HashSet<u64>,
     /// Those of what is named that are folders.
@@ -144,11 +147,11 @@ struct Round<'a> {
 
 /// What became of an object that was fetched at once.
 enum Arrived {
-    /// All of it is here, and was not counted before.
-    Whole(u64),
-    /// It could not be fetched, and a mark says so.
-    Marked,
-    /// The same where a manifest is to say so, with the reason.
+    /// All of it is here.
+    Whole,
+    /// The same of one of this name, of which nothing was known.
+    New(String, Found),
+    /// The object of this name could not be fetched.
     Unfetched(String, FetchError),
     /// The object of this name stood for a folder.
     Folder(String),
@@ -271,7 +274,7 @@ impl Round<'_> {
         Ok(is_folder)
     }
 
-    /// An object that is wanted: gets a stand-in, if it is not here, or a record of the manifest if it was `listed`.
+    /// An object that is wanted, and gets a record of the manifest once something is known of it.
     async fn want(
         &mut self,
         name: &str,
@@ -286,57 +289,48 @@ impl Round<'_> {
             Err(reason) => return self.missing(name, &reason, false),
         };
         self.so_far.objects += 1;
-        let expected = known.as_ref().map(file_of);
-        self.count(expected.map_or(0, |known| known.length))?;
+        self.count(known.as_ref().map_or(0, |known| known.size))?;
         self.seen.insert(self.hasher.hash_one(name));
-        let found = match self.is_first {
-            true => None,
-            false => file.symlink_metadata().ok().filter(fs::Metadata::is_file),
-        };
-        let in_manifest = listed && self.manifest.is_some();
-        if let (Some(manifest), true, Some(known)) = (&mut self.manifest, listed, expected) {
-            manifest.add(name, Ok(known)).map_err(FetchError::List)?;
-        }
-        if let Some(known) = expected.filter(|known| listed && known.length == 0) {
-            self.later.push((name.to_owned(), known));
-            return self.maybe_tell();
-        }
-        if let (Some(known), Some(found)) = (expected, &found)
-            && Found::from(found) == known
-        {
-            self.so_far.awaited += u64::from(is_stand_in(found));
-            return self.maybe_tell();
-        }
-        let target = self.target(file);
-        if let Some(known) = expected.filter(|known| known.length > 0) {
-            self.so_far.awaited += 1;
-            if in_manifest {
+        let expected = known.as_ref().map(|known| self.times.kept(file_of(known)));
+        let expected = expected.transpose().map_err(FetchError::List)?;
+        if let Some(expected) = expected {
+            self.manifest.add(name, Ok(expected)).map_err(FetchError::List)?;
+            if expected.found.length == 0 && listed {
+                self.later.push((name.to_owned(), expected));
                 return self.maybe_tell();
             }
-            let put = if found.is_some() { stand_in } else { first_stand_in };
-            put(known, &target.part, &target.file)
-                .map_err(|error| FetchError::make(&target.file, error))?;
-            return self.maybe_tell();
+            if self.is_here(&file, &expected) {
+                return self.maybe_tell();
+            }
+            if expected.found.length > 0 {
+                self.so_far.awaited += 1;
+                return self.maybe_tell();
+            }
         }
+        let target = self.target(file);
         let key = match known {
             Some(known) => known.location,
             None => key(&self.store, self.request, name)?,
         };
-        self.fetch_now((name.to_owned(), key), expected, target, false).await
+        self.fetch_now((name.to_owned(), key), expected, target).await
+    }
+
+    /// Whether an earlier job has left an object here.
+    fn is_here(&self, file: &Path, expected: &Object) -> bool {
+        !self.is_first && expected.found.is_at(file)
     }
 
     /// An object without content, now that all others are known: one with others below stands for a folder.
-    async fn look_at_empty(&mut self, name: String, known: Found) -> Result<(), FetchError> {
+    async fn look_at_empty(&mut self, name: String, known: Object) -> Result<(), FetchError> {
         let (own, file) = (self.hasher.hash_one(&name), self.data.join(&name));
         if self.folders.contains(&own) || self.others.contains(&own) {
             return self.one_taken_back(&name);
         }
-        let found = file.symlink_metadata().ok().filter(fs::Metadata::is_file);
-        if found.is_some_and(|found| Found::from(&found) == known) {
+        if self.is_here(&file, &known) {
             return self.maybe_tell();
         }
         let (target, key) = (self.target(file), key(&self.store, self.request, &name)?);
-        self.fetch_now((name, key), Some(known), target, true).await
+        self.fetch_now((name, key), Some(known), target).await
     }
 
     /// What was taken for an object stands for a folder.
@@ -344,35 +338,28 @@ impl Round<'_> {
         self.so_far.objects = self.so_far.objects.saturating_sub(1);
         // What an earlier job left there is in the way.
         self.seen.remove(&self.hasher.hash_one(name));
-        if let Some(manifest) = &mut self.manifest {
-            manifest.remove(name);
-        }
+        self.manifest.remove(name);
         self.maybe_tell()
     }
 
     async fn fetch_now(
         &mut self,
         (name, key): (String, Key),
-        expected: Option<Found>,
+        expected: Option<Object>,
         mut target: Target,
-        listed: bool,
     ) -> Result<(), FetchError> {
         while self.tasks.len() >= AT_ONCE {
             self.one_less().await?;
         }
         let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
-        let in_manifest = listed && self.manifest.is_some();
-        target.most = expected.map_or(target.most, |known| known.length);
+        target.most = expected.map_or(target.most, |known| known.found.length);
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, expected, &target).await {
-                Ok(bytes) => Ok(Arrived::Whole(expected.map_or(bytes, |_| 0))),
+                Ok(found) if expected.is_none() => Ok(Arrived::New(name, found)),
+                Ok(_) => Ok(Arrived::Whole),
                 Err(FetchError::Gone) => Ok(Arrived::Folder(name)),
                 Err(error @ FetchError::Write { .. }) => Err(error),
-                Err(reason) if in_manifest => Ok(Arrived::Unfetched(name, reason)),
-                Err(reason) => match mark(&target, &reason.to_string()) {
-                    Ok(()) => Ok(Arrived::Marked),
-                    Err(error) => Err(FetchError::make(&target.file, error)),
-                },
+                Err(reason) => Ok(Arrived::Unfetched(name, reason)),
             }
         });
         self.maybe_tell()
@@ -411,8 +398,8 @@ impl Round<'_> {
         Ok(false)
     }
 
-    /// An object that cannot be had. If it `may_come`, whoever wants it finds out again, else the manifest says so, or a
-    /// mark that has another name where no file could have its own.
+    /// An object that cannot be had. If it `may_come`, the mini-batch that wants it finds out again, else the manifest says
+    /// so. Among tables it has a name there that a file could have.
     fn missing(
         &mut self,
         name: &str,
@@ -421,25 +408,21 @@ impl Round<'_> {
     ) -> Result<(), FetchError> {
         self.so_far.objects += 1;
         self.so_far.failed += 1;
-        if self.manifest.is_some() && !may_come {
-            return self.note(name, reason);
+        if may_come {
+            place(&self.data, name)?;
+            return self.manifest.add(name, Ok(MISSING)).map_err(FetchError::List);
         }
-        let name = if may_come { name.to_owned() } else { file_name(name) };
-        self.seen.insert(self.hasher.hash_one(name.as_str()));
-        let target = self.target(place(&self.data, &name)?);
-        let made = match may_come {
-            true => stand_in(MISSING, &target.part, &target.file),
-            false => mark(&target, &reason.to_string()),
-        };
-        made.map_err(|error| FetchError::make(&target.file, error))
+        match self.extent.on_demand {
+            true => self.note(name, reason),
+            false => self.note(&file_name(name), reason),
+        }
     }
 
     /// Has the manifest say why an object cannot be had.
     fn note(&mut self, name: &str, reason: &FetchError) -> Result<(), FetchError> {
-        let Some(manifest) = &mut self.manifest else { return Ok(()) };
         let mut text = reason.to_string();
         text.truncate(text.floor_char_boundary(REASON));
-        manifest.add(&name.replace('\0', "%00"), Err(text)).map_err(FetchError::List)
+        self.manifest.add(&name.replace('\0', "%00"), Err(text)).map_err(FetchError::List)
     }
 
     fn target(&mut self, file: PathBuf) -> Target {
@@ -459,8 +442,12 @@ impl Round<'_> {
             }
         };
         match next {
-            Some(Ok(Ok(Arrived::Whole(bytes)))) => self.count(bytes)?,
-            Some(Ok(Ok(Arrived::Marked))) => self.so_far.failed += 1,
+            Some(Ok(Ok(Arrived::New(name, found)))) => {
+                self.count(found.length)?;
+                let object = self.times.kept(found).map_err(FetchError::List)?;
+                self.manifest.add(&name, Ok(object)).map_err(FetchError::List)?;
+            }
+            Some(Ok(Ok(Arrived::Whole))) => {}
             Some(Ok(Ok(Arrived::Unfetched(name, reason)))) => {
                 self.so_far.failed += 1;
                 self.note(&name, &reason)?;

@@ -1,6 +1,6 @@
 //! The process that fetches: the only one of Sandmill's that uses the network.
 
-use super::bring::{bring_all, serve as serve_asked};
+use super::bring::serve as serve_asked;
 use super::list::{Extent, list};
 use super::put::put_all;
 use super::slot::OPEN;
@@ -92,7 +92,7 @@ async fn work(
         (Task::Serve, Some(asked)) => {
             serve_asked(request, asked, tell).await.map(|()| Fetched::default())
         }
-        (Task::All | Task::Serve, _) => bring_all(request, &mut progress).await,
+        (Task::Serve, None) => Ok(Fetched::default()),
     }
 }
 
@@ -110,9 +110,7 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         open.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
     };
     let mut folders = match request.task {
-        Task::List { .. } | Task::All => open(Rights::WriteAndLink),
-        // Marks are links, and it makes none.
-        Task::Serve => open(Rights::Write),
+        Task::List { .. } | Task::Serve => open(Rights::Write),
         Task::Put => vec![rule(request.folder.clone(), Rights::Read)],
     };
     folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));

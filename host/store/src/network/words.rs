@@ -1,6 +1,5 @@
 //! What goes wrong in the process that fetches, in words and without secrets.
 
-use super::error::NOT_KNOWN;
 use super::secrets::scrub;
 use crate::dataset::{DatasetError, TableLog};
 use crate::model::{ByteSize, is_full};
@@ -104,12 +103,6 @@ pub(super) enum FetchError {
     /// What was listed as an object is none, or no more: it may have stood for a folder.
     #[error("it is gone; run the job again")]
     Gone,
-    /// There is neither an object nor a stand-in.
-    #[error("nothing is known of it")]
-    Unknown,
-    /// A stand-in cannot be looked at.
-    #[error("{NOT_KNOWN}: {0}")]
-    NotKnown(#[source] io::Error),
     /// Nothing is at an address.
     #[error("{0} holds no object; check the address")]
     Empty(String),
@@ -149,7 +142,7 @@ pub(super) enum FetchError {
     /// The list of the objects cannot be written.
     #[error("the list of the objects cannot be written: {0}")]
     List(#[source] io::Error),
-    /// A stand-in, a mark or a folder cannot be made.
+    /// A folder cannot be made.
     #[error("{} cannot be made: {source}", path.display())]
     Make {
         /// Its place.
@@ -167,14 +160,6 @@ pub(super) enum FetchError {
         /// Its place.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
-    },
-    /// An object could not be fetched, and no mark can say so.
-    #[error("{reason}; no mark of that can be made: {source}")]
-    Mark {
-        /// Why it could not be fetched.
-        reason: Box<FetchError>,
-        /// Why there is no mark.
         source: io::Error,
     },
     /// A web server takes no objects.
@@ -217,7 +202,7 @@ impl FetchError {
         Self::Store(Box::new(Refusal { asked, kind, with, detail, source }))
     }
 
-    /// A stand-in, a mark or a folder cannot be made.
+    /// A folder cannot be made.
     pub(super) fn make(path: &Path, source: io::Error) -> Self {
         Self::Make { path: path.to_owned(), source }
     }
@@ -226,7 +211,7 @@ impl FetchError {
     pub(super) fn kind(&self) -> StoreErrorKind {
         match self {
             Self::Store(refusal) => refusal.kind,
-            Self::Short(..) | Self::Unknown => StoreErrorKind::Other,
+            Self::Short(..) => StoreErrorKind::Other,
             Self::Large(..) | Self::TooMany(..) => StoreErrorKind::TooLarge,
             Self::Gone => StoreErrorKind::Changed,
             Self::Empty(_) => StoreErrorKind::NotFound,
@@ -241,10 +226,8 @@ impl FetchError {
             | Self::NoResults(_)
             | Self::OddName(_) => StoreErrorKind::Invalid,
             Self::List(source)
-            | Self::NotKnown(source)
             | Self::Make { source, .. }
             | Self::Write { source, .. }
-            | Self::Mark { source, .. }
             | Self::Read { source, .. } => StoreErrorKind::of_disk(source),
             Self::Results(_) => StoreErrorKind::Disk,
             Self::Leader(_) | Self::Deaf(_) | Self::Nonsense(_) | Self::Task(_) => {
@@ -391,9 +374,7 @@ mod tests {
         assert_eq!(told(write(libc::ENOSPC)), (StoreErrorKind::DiskFull, full.to_owned()));
         let refused = "/c/a cannot be written: Permission denied (os error 13)";
         assert_eq!(told(write(libc::EACCES)), (StoreErrorKind::Disk, refused.to_owned()));
-        let source = io::Error::from_raw_os_error(libc::ENOSPC);
-        let mark = FetchError::Mark { reason: Box::new(FetchError::Gone), source };
-        assert_eq!(mark.kind(), StoreErrorKind::DiskFull);
-        insta::assert_snapshot!(mark, @"it is gone; run the job again; no mark of that can be made: No space left on device (os error 28)");
+        let list = FetchError::List(io::Error::from_raw_os_error(libc::EDQUOT));
+        assert_eq!(list.kind(), StoreErrorKind::DiskFull);
     }
 }
