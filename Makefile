@@ -2,12 +2,15 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench gpu fuzz lint fmt setup python-env node-env python-guest test-guests clean
+.PHONY: help demo quick test without bench gpu fuzz lint fmt setup python-env node-env python-guest test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
 python_guest := target/guests/python.wasm
 nextest := $(shell command -v cargo-nextest)
+# The program without its features. Of these packages alone the code differs: no other is compiled anew.
+without := --locked --no-default-features --features sandmill-without/alone $(addprefix --package ,\
+	sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without)
 
 help: ## List the commands.
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -16,18 +19,27 @@ demo: setup ## Run two examples on real data and compare them with scikit-learn.
 	@cargo build --release --locked --package sandmill
 	@scripts/demo.sh target/release/sandmill
 
+quick: ## Run the unit tests of crates, as in `make quick CRATE=data`; unless named, of those with changes.
+	@scripts/quick.sh $(CRATE)
+
 # The workspace is built once, in the shape in which the tests want it, binary included.
 test: setup ## Run all tests.
 	cargo build --locked --workspace --all-targets
-	@$(MAKE) --no-print-directory test-guests python-env node-env python-guest
+	@$(MAKE) --no-print-directory without test-guests python-env node-env python-guest
 ifneq ($(nextest),)
-	cargo nextest run --locked --workspace --no-fail-fast
+	cargo nextest run $(without) --lib
+	@cargo nextest run --locked --workspace --profile all; failed=$$?; scripts/slowest.py; exit $$failed
 else
 	@echo "cargo-nextest is not installed: using cargo test"
+	cargo test $(without) --lib --no-fail-fast
 	cargo test --locked --workspace --all-targets --no-fail-fast
 endif
 	cargo test --locked --doc --workspace
 	scripts/examples.sh examples test --quiet
+
+# End-to-end tests run it, too.
+without:
+	cargo build $(without) --lib --tests --bin sandmill-without
 
 # What the end-to-end tests run; they find it in target/guests.
 test-guests:

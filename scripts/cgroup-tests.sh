@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of cgroups (tests/tests/cgroups.rs) in a virtual machine with a kernel of Debian's, for
+# Runs the tests of cgroups (tests/tests/walls/cgroups.rs) in a virtual machine with a kernel of Debian's, for
 # where the own machine has no cgroups with limits. Wants Debian or Ubuntu with qemu-system-x86,
 # busybox-static and e2fsprogs, and `cargo build --workspace --all-targets` before. Takes some minutes.
 set -euo pipefail
@@ -9,7 +9,7 @@ work=target/cgroup-tests
 rm -rf "$work"
 mkdir -p "$work/start/bin" "$work/start/disk" "$work/disk"/{bin,dev,proc,sys,tmp}
 # shellcheck disable=SC2012
-tests=$root/$(ls -t target/debug/deps/cgroups-* | grep -v '\.d$' | head -n 1)
+tests=$root/$(ls -t target/debug/deps/walls-* | grep -v '\.d$' | head -n 1)
 
 # The kernel, and the modules without which there is no disk.
 kernel=$(apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" { print $2; exit }')
@@ -47,7 +47,7 @@ cp -r wit "$work/disk$root"
 cat >"$work/disk/test.sh" <<END
 export PATH=/bin HOME=/tmp
 $root/target/debug/sandmill doctor
-$tests --nocapture && echo the tests passed
+$tests cgroups:: --nocapture && echo the tests passed
 echo left: /sys/fs/cgroup/sandmill-*
 END
 truncate -s 3G "$work/disk.img"

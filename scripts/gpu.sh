@@ -20,11 +20,8 @@ pack() {
     mkdir -p "$packed/guests"
     strip -o "$packed/sandmill" target/release/sandmill
     strip -o "$packed/bench-native" target/outside/release/bench-native
-    local test
-    for test in gpu_real nn_conformance; do
-        # shellcheck disable=SC2012
-        strip -o "$packed/$test" "$(ls -t target/debug/deps/"$test"-* | grep -v '\.d$' | head -n 1)"
-    done
+    # shellcheck disable=SC2012
+    strip -o "$packed/inference" "$(ls -t target/debug/deps/inference-* | grep -v '\.d$' | head -n 1)"
     local guests=target/guests/wasm32-wasip2/release
     local build=(env CARGO_TARGET_DIR="$PWD/target/guests" target/release/sandmill build)
     cp "$guests"/examples/{computes,echo_files,hostile_files}.wasm "$packed/guests"
@@ -82,7 +79,7 @@ END
     [ "$mode" = required ]
 }
 
-rust_test() { "$packed/$1" --test-threads=1 --nocapture "${@:2}"; }
+rust_test() { "$packed/inference" --test-threads=1 --nocapture "$@"; }
 
 if [ "${1-}" = pack ]; then
     pack
@@ -101,8 +98,8 @@ step nvidia-smi
 step sh -c 'uname -a; ls -l /dev/nvidia* /proc/driver/nvidia; id'
 step "$packed/sandmill" doctor
 step first_job
-step rust_test gpu_real
-step rust_test nn_conformance models_on_a_gpu
+step rust_test gpu_real::
+step rust_test models_on_a_gpu
 # What computes natively asks the loader.
 step env LD_LIBRARY_PATH="$SANDMILL_CUDA_LIBRARIES" python3 benches/run.py --rounds 3 gpu
 if [ ${#failed[@]} = 0 ]; then

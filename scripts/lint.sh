@@ -3,6 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+deny_version=0.20.2
+
 format() {
     cargo fmt --all --check
     cargo fmt --manifest-path fuzz/Cargo.toml --check
@@ -29,6 +31,20 @@ code() {
     cargo check --locked --package sandmill --bin sandmill
 }
 
+# All sets of features but that of all, which `code` has. Beside `tests/without` no other crate is compiled anew.
+features() {
+    local name set packages=()
+    for name in sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without; do
+        packages+=(--package "$name")
+    done
+    for set in '' inference cuda stores inference,stores; do
+        set=alone${set:+,$set}
+        printf -- '-- %s\n' "$set"
+        cargo clippy --quiet --locked "${packages[@]}" --no-default-features \
+            --features "sandmill-without/${set//,/,sandmill-without/}" --lib --bins --tests -- --deny warnings
+    done
+}
+
 guests() { scripts/examples.sh all clippy --quiet --all-targets -- --deny warnings; }
 
 documents() {
@@ -36,15 +52,24 @@ documents() {
         cargo doc --locked --workspace --no-deps --document-private-items
 }
 
+# Licences, sources and bans need the crates alone; advisories need a database of the network's.
 dependencies() {
-    if command -v cargo-deny >/dev/null; then
-        cargo deny --locked check
+    local deny
+    if ! deny=$(command -v cargo-deny); then
+        deny=$PWD/target/tools/bin/cargo-deny
+        # Built without optimisation, in a minute and a half of CPU.
+        [ -x "$deny" ] || CARGO_TARGET_DIR=$PWD/target/tools/target CARGO_PROFILE_DEV_DEBUG=0 \
+            cargo install --debug --locked --quiet --root target/tools --version "$deny_version" cargo-deny
+    fi
+    "$deny" --locked check --hide-inclusion-graph bans licenses sources
+    if "$deny" --locked fetch db 2>/dev/null; then
+        "$deny" --locked check advisories
     else
-        echo "cargo-deny is not installed: licences and advisories were not checked"
+        echo "the database of advisories cannot be had: advisories were not checked"
     fi
 }
 
-for step in ${1:-format shell code guests documents dependencies}; do
+for step in ${1:-format shell code features guests documents dependencies}; do
     printf '== lint: %s\n' "$step"
     "$step"
 done

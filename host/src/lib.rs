@@ -32,7 +32,7 @@
 //! far as these names lead into them, and may change.
 //!
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
-//! (`tests/tests/floors.rs` checks that):
+//! (`tests/tests/repository/floors.rs` checks that):
 //!
 //! 0. `model`, `event`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `gpu`, `turns`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (crates of their own, or parts of one)
 //! 1. `load`, `run`
@@ -73,7 +73,7 @@ pub use inference::NamedLibrary;
 pub use journal::JournalError;
 pub use load::{load, load_under};
 pub use model::{JobResult, JobStatus};
-pub use node::{ModelError, NodeError};
+pub use node::{ModelError, NodeError, NotBuilt};
 pub use run::{Job, Options, PrepareError, Prepared, prepare, put_results, run};
 pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
 pub use store::StoreError;

@@ -1,6 +1,8 @@
 //! Reading a job file on this machine.
 
 use crate::gpu;
+use crate::model::Feature;
+use crate::node;
 use crate::spec::{self, JobSpec, Machine, NoRegistry, OperatorPolicy, SpecErrors, Surroundings};
 use std::num::NonZero;
 use std::path::Path;
@@ -14,7 +16,8 @@ pub(crate) fn this_machine() -> Machine {
     let cores = available_parallelism().map_or(1, NonZero::get);
     Machine {
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
-        gpus_found: std::env::var_os(GPU_COUNT),
+        // What a build cannot use it does not find.
+        gpus_found: std::env::var_os(GPU_COUNT).filter(|_| node::has(Feature::Cuda)),
         count_gpus: gpu::count,
     }
 }

@@ -77,6 +77,16 @@ pub fn sandmill() -> &'static Path {
 
 /// A binary of the workspace, by its name; panics if it is missing or older than its sources.
 pub fn binary(name: &str) -> PathBuf {
+    built(name, "cargo build --workspace --all-targets")
+}
+
+/// The program without its features, of `tests/without`; panics if it is missing or older than its sources.
+pub fn sandmill_without() -> PathBuf {
+    built("sandmill-without", "make without")
+}
+
+/// A binary that `make test` builds, and `command` for single tests.
+fn built(name: &str, command: &str) -> PathBuf {
     // A test lies in target/debug/deps, a documentation test elsewhere.
     let test = std::env::current_exe().unwrap();
     let binary = test.parent().unwrap().with_file_name(name);
@@ -89,8 +99,7 @@ pub fn binary(name: &str) -> PathBuf {
     for source in sources.split_whitespace() {
         assert!(
             modified(Path::new(source)).is_none_or(|changed| changed <= built),
-            "{source} is newer than {}; run `make test`, or \
-             `cargo build --workspace --all-targets` before single tests",
+            "{source} is newer than {}; run `make test`, or `{command}` before single tests",
             binary.display()
         );
     }

@@ -132,7 +132,7 @@ impl Server {
     }
 }
 
-/// Bytes of the objects in a folder that are here at one moment; what stands for others takes none.
+/// Bytes of the objects in a folder that are here at one moment.
 pub fn bytes_here(folder: &Path) -> u64 {
     let (mut before, mut after) = (HashMap::new(), HashMap::new());
     look(folder, &mut before);
@@ -146,8 +146,9 @@ pub fn bytes_here(folder: &Path) -> u64 {
 fn look(folder: &Path, found: &mut HashMap<u64, u64>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match fs::symlink_metadata(entry.path()) {
-            Ok(it) if it.is_dir() => look(&entry.path(), found),
-            Ok(it) if it.mode() & 0o7777 != 0o1000 => drop(found.insert(it.ino(), it.len())),
+            // That of the list is no object's.
+            Ok(it) if it.is_dir() && entry.file_name() != "list" => look(&entry.path(), found),
+            Ok(it) if it.is_file() => drop(found.insert(it.ino(), it.len())),
             _ => {}
         }
     }

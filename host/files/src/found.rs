@@ -3,8 +3,10 @@
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::fs;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Length and time of the last change: what tells a file from what it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +23,11 @@ impl Found {
     /// Whether it was changed after a moment, in seconds since 1970 and nanoseconds.
     pub fn is_after(&self, moment: (i64, u32)) -> bool {
         (self.seconds, self.nanos) > moment
+    }
+
+    /// Whether a regular file at a path is like that. A link to one is not.
+    pub fn is_at(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|there| there.is_file() && Self::from(&there) == *self)
     }
 
     /// What digests are made of.

@@ -2,8 +2,7 @@
 //!
 //! - [`opening`]: opening and making what other people name;
 //! - [`Found`], [`Root`] and [`content_stamp`]: what tells a file from what it was before;
-//! - [`Manifest`]: the list of objects in a store that are not on this disk yet; [`is_stand_in`] and the like: files
-//!   that stand for such objects;
+//! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;
 //! - [`PartFile`]: a worker appends rows to it; [`Appender`] copies committed segments of part files into the output
 //!   file, by offset;
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, around what
@@ -22,7 +21,6 @@ mod part;
 pub mod publish;
 mod remove;
 mod root;
-mod stand_in;
 mod transfer;
 
 pub use appender::{Appender, Checker, checksum, verify};
@@ -30,8 +28,7 @@ pub use collect::{Kept, clear_files, collect_files};
 pub use columns::common_columns;
 pub use error::OutputError;
 pub use found::{Found, content_stamp, short};
-pub use manifest::{Listed, Manifest, ManifestWriter};
+pub use manifest::{Listed, Manifest, ManifestWriter, Object};
 pub use part::PartFile;
 pub use remove::{empty_folder, remove_tree};
 pub use root::Root;
-pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched, wait_for};

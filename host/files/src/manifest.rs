@@ -1,15 +1,18 @@
-//! Manifests: lists of the objects of a store that mini-batches of files are made of, in the place of stand-ins,
-//! as making a million files takes longer than listing them.
+//! Manifests: lists of the objects of a store that a job wants in one folder.
 //!
 //! A manifest lies in a folder beside the folder `data`, where an object lies that was fetched. Its records are sorted by the
-//! bytes of the objects' paths below that folder: the path, a NUL, length, seconds and nanoseconds in digits (or `!`
-//! and why the object cannot be had), a NUL, a line break. Paths have no NUL, so that a record's end can be found from
+//! bytes of the objects' paths below that folder: the path, a NUL, length, seconds and nanoseconds in digits (and the
+//! version, if that is another number; or `!` and why the object cannot be had), a NUL, a line break. Paths have no NUL, so that a record's end can be found from
 //! wherever somebody begins to read.
+//!
+//! An object is here if a regular file lies at its path in `data` that [is](Found::is_at) what the record says. The manifest
+//! does not change when an object comes or goes.
 
 use super::Found;
 use memchr::memmem;
 use rustix::fs::{Mode, OFlags};
 use sandmill_model::Source;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -31,13 +34,29 @@ const END: &[u8] = b"\0\n";
 /// The folder that a manifest's paths begin in, beside its own.
 const FOLDER: &str = "data";
 
+/// What is known of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// What its file is like.
+    pub found: Found,
+    /// A number for its version; zero if it has none. The nanoseconds of its file's time are the same number, where the
+    /// file system keeps them.
+    pub version: u32,
+}
+
+impl From<Found> for Object {
+    fn from(found: Found) -> Self {
+        Self { found, version: found.nanos }
+    }
+}
+
 /// An object, as a manifest has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Its path.
     pub name: String,
-    /// What its file is like, or why there is none.
-    pub found: Result<Found, String>,
+    /// What is known of it, or why it cannot be had.
+    pub object: Result<Object, String>,
 }
 
 /// Writes a manifest. Records may be added in any order; those in that of their paths take no memory.
@@ -47,7 +66,7 @@ pub struct ManifestWriter {
     file: BufWriter<File>,
     last: String,
     /// What came out of order, or took another one's place; none was taken away.
-    late: BTreeMap<String, Option<Result<Found, String>>>,
+    late: BTreeMap<String, Option<Result<Object, String>>>,
 }
 
 impl ManifestWriter {
@@ -58,13 +77,13 @@ impl ManifestWriter {
     }
 
     /// Adds an object, or says anew what is known of it.
-    pub fn add(&mut self, name: &str, found: Result<Found, String>) -> io::Result<()> {
+    pub fn add(&mut self, name: &str, object: Result<Object, String>) -> io::Result<()> {
         if name <= self.last.as_str() {
-            self.late.insert(name.to_owned(), Some(found));
+            self.late.insert(name.to_owned(), Some(object));
             return Ok(());
         }
         name.clone_into(&mut self.last);
-        write_record(&mut self.file, name, &found)
+        write_record(&mut self.file, name, &object)
     }
 
     /// Takes an object out of it again.
@@ -90,7 +109,7 @@ impl ManifestWriter {
 
 fn merge(
     mut records: Records,
-    late: BTreeMap<String, Option<Result<Found, String>>>,
+    late: BTreeMap<String, Option<Result<Object, String>>>,
     to: &mut impl Write,
 ) -> io::Result<()> {
     let mut late = late.into_iter().peekable();
@@ -102,13 +121,13 @@ fn merge(
                 if listed == Some(name) {
                     next = records.next()?;
                 }
-                if let Some((name, Some(found))) = late.next() {
-                    write_record(to, &name, &found)?;
+                if let Some((name, Some(object))) = late.next() {
+                    write_record(to, &name, &object)?;
                 }
             }
             _ => match next {
-                Some(Listed { name, found }) => {
-                    write_record(to, &name, &found)?;
+                Some(Listed { name, object }) => {
+                    write_record(to, &name, &object)?;
                     next = records.next()?;
                 }
                 None => return Ok(()),
@@ -117,10 +136,19 @@ fn merge(
     }
 }
 
-fn write_record(to: &mut impl Write, name: &str, found: &Result<Found, String>) -> io::Result<()> {
+fn write_record(
+    to: &mut impl Write,
+    name: &str,
+    object: &Result<Object, String>,
+) -> io::Result<()> {
     to.write_all(name.as_bytes())?;
-    match found {
-        Ok(Found { length, seconds, nanos }) => write!(to, "\0{length} {seconds} {nanos}")?,
+    match object {
+        Ok(Object { found: Found { length, seconds, nanos }, version }) => {
+            write!(to, "\0{length} {seconds} {nanos}")?;
+            if version != nanos {
+                write!(to, " {version}")?;
+            }
+        }
         Err(reason) => write!(to, "\0!{}", reason.replace('\0', " "))?,
     }
     to.write_all(END)
@@ -170,19 +198,19 @@ impl Manifest {
             Some(next) => Some(next),
             None => self.records.next()?,
         };
-        Ok(next.and_then(|Listed { name, found }| {
+        Ok(next.and_then(|Listed { name, object }| {
             let name = name.strip_prefix(&self.prefix)?.to_owned();
-            Some(Listed { name, found })
+            Some(Listed { name, object })
         }))
     }
 
     /// What is known of an object. Quick where objects are asked for in the order of their paths.
-    pub fn find(&mut self, name: &str) -> io::Result<Option<Result<Found, String>>> {
+    pub fn find(&mut self, name: &str) -> io::Result<Option<Result<Object, String>>> {
         let whole = format!("{}{name}", self.prefix);
         if !self.pass_to(&whole, self.records.offset() + NEAR)? {
             self.seek(&whole)?;
         }
-        Ok(self.next.as_ref().filter(|next| next.name == whole).map(|next| next.found.clone()))
+        Ok(self.next.as_ref().filter(|next| next.name == whole).map(|next| next.object.clone()))
     }
 
     /// Goes on to an object, past records up to a place of the file. Whether it is the next one now.
@@ -300,13 +328,15 @@ fn parse(record: &[u8]) -> Option<Listed> {
     let (name, rest) = str::from_utf8(record).ok()?.split_once('\0')?;
     let name = name.to_owned();
     if let Some(reason) = rest.strip_prefix('!') {
-        return Some(Listed { name, found: Err(reason.to_owned()) });
+        return Some(Listed { name, object: Err(reason.to_owned()) });
     }
     let mut numbers = rest.split(' ');
     let length = numbers.next()?.parse().ok()?;
     let seconds = numbers.next()?.parse().ok()?;
     let nanos = numbers.next()?.parse().ok()?;
-    numbers.next().is_none().then_some(Listed { name, found: Ok(Found { length, seconds, nanos }) })
+    let version = numbers.next().map_or(Ok(nanos), str::parse).ok()?;
+    let object = Object { found: Found { length, seconds, nanos }, version };
+    numbers.next().is_none().then_some(Listed { name, object: Ok(object) })
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -321,8 +351,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn found(length: u64) -> Found {
-        Found { length, seconds: 1_700_000_000, nanos: 7 }
+    fn object(length: u64) -> Object {
+        Found { length, seconds: 1_700_000_000, nanos: 7 }.into()
     }
 
     fn slot() -> tempfile::TempDir {
@@ -331,20 +361,20 @@ mod tests {
         dir
     }
 
-    fn written(dir: &Path, records: &[(String, Result<Found, String>)]) -> PathBuf {
+    fn written(dir: &Path, records: &[(String, Result<Object, String>)]) -> PathBuf {
         let to = dir.join("list/manifest");
         let mut writer = ManifestWriter::new(dir.join("part")).unwrap();
-        for (name, found) in records {
-            writer.add(name, found.clone()).unwrap();
+        for (name, object) in records {
+            writer.add(name, object.clone()).unwrap();
         }
         writer.finish(&to).unwrap();
         assert!(!dir.join("part").exists());
         to
     }
 
-    fn all(manifest: &mut Manifest) -> Vec<(String, Result<Found, String>)> {
+    fn all(manifest: &mut Manifest) -> Vec<(String, Result<Object, String>)> {
         std::iter::from_fn(|| manifest.next_object().unwrap())
-            .map(|it| (it.name, it.found))
+            .map(|it| (it.name, it.object))
             .collect()
     }
 
@@ -358,16 +388,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = ManifestWriter::new(dir.path().join("part")).unwrap();
         for name in ["b", "d", "a", "f\n", "e", "z"] {
-            writer.add(name, Ok(found(1))).unwrap();
+            writer.add(name, Ok(object(1))).unwrap();
         }
         writer.remove("d");
         writer.remove("never");
         writer.add("z", Err("it\0broke".to_owned())).unwrap();
+        let rounded = Object { version: 9, ..object(1) };
+        writer.add("b", Ok(rounded)).unwrap();
         let path = dir.path().join("manifest");
         writer.finish(&path).unwrap();
-        let one = |name: &str| (name.to_owned(), Ok(found(1)));
+        let one = |name: &str| (name.to_owned(), Ok(object(1)));
         let broke = ("z".to_owned(), Err("it broke".to_owned()));
-        let expected = [one("a"), one("b"), one("e"), one("f\n"), broke];
+        let expected = [one("a"), ("b".to_owned(), Ok(rounded)), one("e"), one("f\n"), broke];
         assert_eq!(all(&mut Manifest::open(&path).unwrap()), expected);
     }
 
@@ -375,7 +407,7 @@ mod tests {
     fn a_source_has_what_lies_below_its_root() {
         let dir = slot();
         let names = ["a", "b/", "b/1", "b/c/2", "b0", "c"];
-        let records: Vec<_> = names.iter().map(|&name| (name.to_owned(), Ok(found(1)))).collect();
+        let records: Vec<_> = names.iter().map(|&name| (name.to_owned(), Ok(object(1)))).collect();
         written(dir.path(), &records);
         let names = |below: &str| {
             let mut manifest = Manifest::of(&source(dir.path(), below)).unwrap().unwrap();
@@ -386,8 +418,8 @@ mod tests {
         assert!(names("none").is_empty());
         assert_eq!(names("").len(), 6);
         let mut below = Manifest::of(&source(dir.path(), "b")).unwrap().unwrap();
-        assert_eq!(below.find("c/2").unwrap(), Some(Ok(found(1))));
-        assert_eq!(below.find("1").unwrap(), Some(Ok(found(1))));
+        assert_eq!(below.find("c/2").unwrap(), Some(Ok(object(1))));
+        assert_eq!(below.find("1").unwrap(), Some(Ok(object(1))));
         assert_eq!(below.find("a").unwrap(), None);
         let other = Source { root: "/elsewhere".into(), ..source(dir.path(), "") };
         assert!(Manifest::of(&other).is_err());
@@ -400,7 +432,7 @@ mod tests {
         let path = dir.path().join("manifest");
         let long = "x".repeat(3 * BLOCK);
         for wrong in
-            ["a", "a\0\n", "a\x001 2\0\n", "a\x001 2 3 4\0\n", "a\x001 2 3\0\nb\x001 2", &long]
+            ["a", "a\0\n", "a\x001 2\0\n", "a\x001 2 3 4 5\0\n", "a\x001 2 3\0\nb\x001 2", &long]
         {
             fs::write(&path, wrong).unwrap();
             let mut manifest = Manifest::open(&path).unwrap();
@@ -445,7 +477,7 @@ mod tests {
             let dir = slot();
             let name = |number: &u32| format!("{}/{number:05}", "long".repeat(250));
             let known: BTreeMap<_, _> =
-                numbers.iter().map(|number| (name(number), Ok(found(u64::from(*number))))).collect();
+                numbers.iter().map(|number| (name(number), Ok(object(u64::from(*number))))).collect();
             let records: Vec<_> = known.clone().into_iter().collect();
             let path = written(dir.path(), &records);
             let mut manifest = Manifest::open(&path).unwrap();

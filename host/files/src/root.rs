@@ -1,8 +1,8 @@
 //! Looking at the files of a folder.
 
-use super::{Found, Manifest};
+use super::{Found, Manifest, Object};
 use crate::opening::at_its_path;
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use sandmill_model::Source;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -32,15 +32,88 @@ impl Root {
 
     /// A file below the folder; none if it is gone.
     pub fn look_at(&self, file: &str) -> Option<Found> {
-        if let Some(manifest) = &self.manifest {
-            let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Ok(Some(listed)) = manifest.find(file) {
-                return listed.ok();
-            }
+        match self.listed(file) {
+            Some(listed) => listed.ok().map(|object| object.found),
+            None => self.stat(file, AtFlags::empty()).map(|(found, _)| found),
         }
-        let wanted = StatxFlags::SIZE | StatxFlags::MTIME;
-        let stat = rustix::fs::statx(self.folder.as_ref()?, file, AtFlags::empty(), wanted).ok()?;
+    }
+
+    /// Whether a file is an object of a store.
+    pub fn lists(&self, file: &str) -> bool {
+        self.listed(file).is_some()
+    }
+
+    /// Whether a file is here: it is no object, or is what the manifest says of it.
+    pub fn is_here(&self, file: &str) -> bool {
+        match self.listed(file) {
+            Some(Ok(object)) => {
+                let there = self.stat(file, AtFlags::SYMLINK_NOFOLLOW);
+                there == Some((object.found, FileType::RegularFile))
+            }
+            Some(Err(_)) => false,
+            None => true,
+        }
+    }
+
+    /// What the manifest says of a file.
+    fn listed(&self, file: &str) -> Option<Result<Object, String>> {
+        let manifest = self.manifest.as_ref()?;
+        manifest.lock().unwrap_or_else(PoisonError::into_inner).find(file).ok()?
+    }
+
+    fn stat(&self, file: &str, flags: AtFlags) -> Option<(Found, FileType)> {
+        let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
+        let stat = rustix::fs::statx(self.folder.as_ref()?, file, flags, wanted).ok()?;
         let time = stat.stx_mtime;
-        Some(Found { length: stat.stx_size, seconds: time.tv_sec, nanos: time.tv_nsec })
+        let found = Found { length: stat.stx_size, seconds: time.tv_sec, nanos: time.tv_nsec };
+        Some((found, FileType::from_raw_mode(stat.stx_mode.into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManifestWriter;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// What is there counts as the object only if it is a file of its length and time.
+    #[test]
+    fn an_object_is_here_if_its_file_is_what_the_list_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let slot = dir.path().canonicalize().unwrap();
+        let data = |name: &str| slot.join("data").join(name);
+        fs::create_dir_all(data("sub")).unwrap();
+        fs::create_dir(slot.join("list")).unwrap();
+        for name in ["sub/a", "sub/other", "sub/linked"] {
+            fs::write(data(name), "abc").unwrap();
+        }
+        let of = |name: &str| Found::from(&data(name).metadata().unwrap());
+        let mut list = ManifestWriter::new(slot.join("part")).unwrap();
+        let later = Found { nanos: of("sub/other").nanos ^ 1, ..of("sub/other") };
+        for (name, found) in [
+            ("sub/a", of("sub/a")),
+            ("sub/absent", later),
+            ("sub/link", of("sub/linked")),
+            ("sub/other", later),
+        ] {
+            list.add(name, Ok(found.into())).unwrap();
+        }
+        list.add("sub/failed", Err("it broke".to_owned())).unwrap();
+        list.finish(&slot.join("list/manifest")).unwrap();
+        symlink("linked", data("sub/link")).unwrap();
+        let manifest = Some(slot.join("list/manifest"));
+        let source = Source { manifest, ..Source::new("data", data("sub")) };
+        let root = Root::of(&source);
+        for (name, is_here) in
+            [("a", true), ("absent", false), ("link", false), ("other", false), ("failed", false)]
+        {
+            assert_eq!((root.is_here(name), root.lists(name)), (is_here, true), "{name}");
+        }
+        assert_eq!((root.look_at("absent"), root.look_at("failed")), (Some(later), None));
+        // What no list tells of is what there is.
+        assert_eq!((root.is_here("linked"), root.lists("linked")), (true, false));
+        assert_eq!(root.look_at("linked"), Some(of("sub/linked")));
+        assert!(Root::open(&source.root).is_here("none"));
     }
 }

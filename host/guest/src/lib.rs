@@ -1,6 +1,7 @@
 //! Entry scripts: compiled, run and limited, and what computes with models for them.
 //!
 //! - [`compile`]: from a module or a component to code in the cache;
+//! - [`features`]: what this build has;
 //! - [`inference`]: models, and what computes with them;
 //! - [`sandbox`]: everything that touches a wasmtime store.
 //!
@@ -8,10 +9,12 @@
 //! siblings in its own folder:
 //!
 //! 0. `model`, `opening`, `protocol`, `wall`, `dataset` and `output`, which are other crates or parts of one
-//! 1. `compile`, `inference`
-//! 2. `sandbox`
+//! 1. `features`
+//! 2. `compile`, `inference`
+//! 3. `sandbox`
 
 pub mod compile;
+pub mod features;
 pub mod inference;
 pub mod sandbox;
 

@@ -9,6 +9,7 @@ use super::intake::Intake;
 use super::job::Job;
 use super::machine::{JobAction, JobMachine, JobMessage, Joined, Outcome};
 use super::nodes::{JobOnNode, RunningNode};
+use super::spans::Spans;
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};
 use crate::cancel::{Cancel, Request};
@@ -22,6 +23,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use tracing::error_span;
 
 /// Runs a job to its end on this thread, which must not be one of a tokio runtime. Every event
 /// goes to `on_event` in order.
@@ -38,6 +40,13 @@ pub fn run<N: JobOnNode + Send>(
         .enable_all()
         .build()
         .map_err(|e| EngineError(format!("the leader cannot start: {e}")))?;
+    let span = error_span!(
+        "job",
+        job = job.spec.name,
+        tenant = job.spec.settings.tenant,
+        run = job.claim.id()
+    );
+    let _inside = span.entered();
     // Boxed: it holds the whole driver.
     runtime.block_on(async { Box::pin(Driver::begin(job, on_event, cancel)?.drive()).await })
 }
@@ -68,6 +77,7 @@ struct Driver<'a, R> {
     wall: WallState,
     start: Instant,
     sequence: u64,
+    spans: Spans,
     on_event: &'a mut dyn FnMut(&Event),
     result: Option<JobResult>,
 }
@@ -109,6 +119,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             wall: WallState::default(),
             start,
             sequence: 0,
+            spans: Spans::new(),
             on_event,
             result: None,
         };
@@ -307,6 +318,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     fn emit(&mut self, kind: EventKind) {
+        self.spans.see(&kind);
         let event = Event {
             version: Event::VERSION,
             run: self.claim.id().to_owned(),

@@ -27,6 +27,7 @@ mod parent;
 mod prepare;
 mod prepare_error;
 mod reserve;
+mod spans;
 mod start;
 mod taking_up;
 mod verify;

@@ -16,6 +16,7 @@ use crate::protocol::node::Plan;
 use std::panic::resume_unwind;
 use std::thread;
 use tokio::sync::mpsc;
+use tracing::Span;
 
 /// What a job runs on.
 pub(super) struct Started<R> {
@@ -39,10 +40,11 @@ pub(super) fn start<N: JobOnNode + Send>(
         node.plan().map_err(failed)?;
         start_committer(job, replies)?
     } else {
+        let span = Span::current();
         // The one waits for the planner's process, the other for the disk.
         thread::scope(|scope| {
-            let making =
-                thread::Builder::new().spawn_scoped(scope, || start_committer(job, replies));
+            let make = || span.in_scope(|| start_committer(job, replies));
+            let making = thread::Builder::new().spawn_scoped(scope, make);
             let making =
                 making.map_err(|e| EngineError(format!("the journal cannot be made: {e}")))?;
             let planned = node.plan();

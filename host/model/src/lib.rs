@@ -6,6 +6,7 @@ mod errno;
 pub mod event;
 pub mod fail_point;
 mod failure;
+mod feature;
 mod few;
 mod file_stamp;
 mod guest_paths;
@@ -17,6 +18,7 @@ mod machine_caps;
 mod memory_budget;
 mod mini_batch;
 mod names;
+mod nearest;
 mod output_format;
 mod partition_format;
 mod paths;
@@ -35,6 +37,7 @@ mod worker_exit;
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
 pub use errno::name_errors;
 pub use failure::{Failure, FailureKind, is_full};
+pub use feature::{Absence, Feature};
 pub use file_stamp::FileStamp;
 pub use guest_paths::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,
@@ -53,6 +56,7 @@ pub use mini_batch::{
     is_plainly_below,
 };
 pub use names::Names;
+pub use nearest::{near, nearest};
 pub use output_format::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting, unfinished,
 };

@@ -314,8 +314,7 @@ pub struct Source {
     pub pattern: Option<String>,
     /// [`Input::partition_format`](super::Input::partition_format).
     pub partition_format: Option<String>,
-    /// Where the list of the files below `root` is, if these are objects of a store that are not here before they are
-    /// wanted.
+    /// Where the list of the files below `root` is, if these are objects of a store. They need not be here yet.
     pub manifest: Option<PathBuf>,
 }
 

@@ -1,5 +1,6 @@
 //! Why a job cannot run on this machine, for people.
 
+use super::features::NotBuilt;
 use super::model_error::ModelError;
 use crate::compile::CompileError;
 use crate::dataset::DatasetError;
@@ -19,6 +20,9 @@ pub enum NodeError {
     /// An input lies in a store, and cannot be had from there.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// This build does not have what the job needs.
+    #[error(transparent)]
+    NotBuilt(#[from] NotBuilt),
     /// The operator's policy does not allow it.
     #[error(transparent)]
     Policy(#[from] SpecErrors),

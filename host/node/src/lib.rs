@@ -10,6 +10,8 @@
 //! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
 //! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into.
 //!
+//! `features` refuses a job that needs what this build has not.
+//!
 //! `run` runs a job here: `machine` decides, and what it decides is done. `room`
 //! starts workers where the machine has places for them, `processor_time` counts what killed workers used, and
 //! `inferring` tells which model a worker computes with.
@@ -17,6 +19,7 @@
 mod backends;
 mod content;
 mod error;
+mod features;
 pub mod gpu;
 mod gpus;
 mod inferring;
@@ -54,6 +57,7 @@ use sandmill_wall as wall;
 use sandmill_wire::{self as protocol, cancel};
 
 pub use error::NodeError;
+pub use features::{NotBuilt, has};
 pub use job::NodeJob;
 pub use looks::Looks;
 pub use model_digests::{ModelDigests, model_digests};

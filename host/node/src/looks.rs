@@ -1,4 +1,4 @@
-//! What the planner looks into, where objects of stores come on demand.
+//! What the planner asks for of the objects of stores.
 
 use crate::model::Source;
 use crate::protocol::{FromPlanner, MayOpen};
@@ -121,7 +121,7 @@ impl LonePlanner<'_> {
                 }
             };
             let answer = match tokio::time::timeout(patience, said).await? {
-                Ok(Some(FromPlanner::Opening { source, file, next })) => {
+                Ok(Some(FromPlanner::Opening { source, file, waits: true, next })) => {
                     self.looks.open(source, file, next, self.objects)
                 }
                 Ok(said) => return Ok(said),

@@ -4,6 +4,7 @@
 use super::backends::{self, find_onnxruntime, weigh_models};
 use super::content::content;
 use super::error::NodeError;
+use super::features;
 use super::gpus::Gpus;
 use super::job::NodeJob;
 use super::models::{Seen, look, places};
@@ -32,6 +33,7 @@ pub fn prepare(
     ask: &Prepare,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Prepared, NodeJob), NodeError> {
+    features::check(&spec)?;
     // Before any input is fetched, as the process that does is behind the wall, too.
     wall::check(spec.worker.os_sandbox)?;
     let standby = stand_by(&spec, &options, ask.begins);

@@ -185,7 +185,8 @@ impl Running {
     /// The planner waits here for objects that it asks for: what it says of one stands before what it asks next.
     fn on_planner(&mut self, said: FromPlanner) -> Vec<Told> {
         match said {
-            FromPlanner::Opening { source, file, next } => {
+            FromPlanner::Opening { waits: false, .. } => Vec::new(),
+            FromPlanner::Opening { source, file, waits: true, next } => {
                 if let Some(answer) = self.looks.open(source, file, next, &mut self.objects) {
                     self.pool.answer(answer);
                 }

@@ -9,7 +9,7 @@ use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Model, Mount,
     OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
 };
-use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
+use crate::protocol::{Asks, Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, ModelSpec};
 use std::path::{Path, PathBuf};
 
@@ -63,7 +63,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         // What an earlier run or an earlier planner left, which the job file does not know.
         again: Vec::new(),
         tells_files: false,
-        asks: false,
+        asks: Asks::Never,
         deadly: Vec::new(),
     }
 }

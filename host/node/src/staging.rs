@@ -1,6 +1,7 @@
 //! What a job reads from stores, and who brings it to this machine.
 
 use super::error::NodeError;
+use super::features::check_stores;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
@@ -32,8 +33,8 @@ pub struct Staged {
 /// get paths of this machine. Asks the operator's policy first. `say` gets lines for people.
 ///
 /// Files are handed over by name: they come when their mini-batches are near. Tables are looked into while the
-/// job is planned: where they fit into the cache, all of them are on their way when this returns, and whoever looks
-/// waits for each; else each comes when the planner [asks](crate::protocol::PlanRequest::asks) for it.
+/// job is planned: where they fit into the cache, all of them are on their way when this returns, and the planner
+/// [asks](crate::protocol::PlanRequest::asks) for those that are not here yet; else each comes when it asks for it.
 ///
 /// # Errors
 /// If the policy does not allow a store, or what the job names cannot be found, listed or does not fit, or a side
@@ -43,6 +44,7 @@ pub fn stage(
     options: &NodeOptions,
     say: &mut dyn FnMut(&str),
 ) -> Result<Staged, NodeError> {
+    check_stores(spec)?;
     let mut staged = Staged {
         sources: Vec::new(),
         objects: Objects::default(),
@@ -50,7 +52,7 @@ pub fn stage(
         models: spec.models.clone(),
     };
     let inputs = stage_inputs(spec, options, &mut staged, say)?;
-    staged.sources = dataset::resolve(&inputs)?;
+    staged.sources = dataset::resolve_with(&inputs, &mut staged.objects.lookup())?;
     for source in &mut staged.sources {
         let is_of = |input: &&Input| input.name == source.dataset;
         let input = spec.inputs.iter().find(is_of);

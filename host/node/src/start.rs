@@ -111,7 +111,7 @@ impl NodeJob {
         let Staged { sources, objects, .. } = &self.staged;
         PlanRequest {
             again: plan.again.clone(),
-            asks: objects.come_on_demand(),
+            asks: objects.asks(),
             ..plan_request(&self.spec, sources, self.job_dir.spill())
         }
     }

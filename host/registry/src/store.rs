@@ -8,7 +8,7 @@ use super::{RegistryError, place, schema};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use sandmill_model::fail_point;
-use sandmill_model::{Held, Registered, RegisteredKind, RegisteredName};
+use sandmill_model::{Held, Registered, RegisteredKind, RegisteredName, near};
 use std::path::{Path, PathBuf};
 
 /// Names that are told where a name is not known.
@@ -191,16 +191,9 @@ impl Registry {
 
     /// Names that are nearly this one, nearest first.
     fn nearest(&self, kind: RegisteredKind, wanted: &str) -> Result<Vec<String>, RegistryError> {
-        let most = (wanted.chars().count() / 3).max(1);
-        let distance = |name: String| {
-            let distance =
-                strsim::damerau_levenshtein(&wanted.to_lowercase(), &name.to_lowercase());
-            (distance <= most).then_some((distance, name))
-        };
-        let names = self.all(kind)?.into_iter().map(|one| one.name);
-        let mut near: Vec<(usize, String)> = names.filter_map(distance).collect();
-        near.sort();
-        Ok(near.into_iter().take(NEAREST).map(|(_, name)| name).collect())
+        let all = self.all(kind)?;
+        let near = near(wanted, all.iter().map(|one| one.name.as_str()));
+        Ok(near.into_iter().take(NEAREST).map(str::to_owned).collect())
     }
 }
 

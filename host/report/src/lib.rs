@@ -86,19 +86,29 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
     all
 }
 
-/// The reporters for whoever watches standard error: a bar if it is a terminal, plain lines if
-/// not, and in both cases the result as the last lines.
-///
-/// `is_watched`: whether it is a terminal; `out`: makes ways to it, which must escape what a terminal
-/// would obey.
+/// How a job is shown on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A bar, for a terminal, and the result.
+    Bar,
+    /// Lines now and then, and the result.
+    Lines,
+    /// The result of a job that is not completed, and no more.
+    Failures,
+}
+
+/// The reporters for standard error; `out` makes ways to it, which must escape what a terminal would obey.
 pub fn terminal(
     places: &Places,
-    is_watched: bool,
+    shown: Shown,
     out: impl Fn() -> Box<dyn Write + Send>,
 ) -> Vec<Box<dyn Reporter>> {
-    let progress: Box<dyn Reporter> = match is_watched {
-        true => Box::new(progress::Bar::new(out())),
-        false => Box::new(progress::Lines::new(out())),
+    let result = result::ResultLines::new(places.clone(), shown != Shown::Failures, out());
+    let mut all: Vec<Box<dyn Reporter>> = match shown {
+        Shown::Bar => vec![Box::new(progress::Bar::new(out()))],
+        Shown::Lines => vec![Box::new(progress::Lines::new(out()))],
+        Shown::Failures => Vec::new(),
     };
-    vec![progress, Box::new(result::ResultLines::new(places.clone(), out()))]
+    all.push(Box::new(result));
+    all
 }

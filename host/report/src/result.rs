@@ -363,18 +363,23 @@ impl Reporter for ResultFile {
 /// Prints the result.
 pub(super) struct ResultLines {
     places: Places,
+    /// Whether they are written of a job that is completed, too.
+    is_always: bool,
     out: Box<dyn Write + Send>,
 }
 
 impl ResultLines {
-    pub(super) fn new(places: Places, out: Box<dyn Write + Send>) -> Self {
-        Self { places, out }
+    pub(super) fn new(places: Places, is_always: bool, out: Box<dyn Write + Send>) -> Self {
+        Self { places, is_always, out }
     }
 }
 
 impl Reporter for ResultLines {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let EventKind::JobFinished { result } = &event.kind else { return Ok(()) };
+        if !self.is_always && result.status == JobStatus::Completed {
+            return Ok(());
+        }
         self.out.write_all(result_text(result, &self.places).as_bytes())
     }
 }

@@ -3,7 +3,6 @@
 use super::defaults::Defaults;
 use super::dialect::Dialect;
 use super::error::{Origin, Report};
-use super::keys;
 use super::keys::Format;
 use super::partition;
 use super::place::Place;
@@ -13,7 +12,7 @@ use super::registered::or_register;
 use super::scope::At;
 use crate::model::{
     Address, ByteSize, Column, ColumnType, CsvFormat, Input, InputKind, Limits, RegisteredKind,
-    SliceSize, TableInput, TableKind,
+    SliceSize, TableInput, TableKind, nearest,
 };
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
@@ -228,7 +227,7 @@ fn check_columns(input: &RawInput, report: &Report) {
         let mut known = schema.value.iter().map(|known| known.name.as_str());
         if !report.blames(&schema.key) && !known.any(|known| known == column.value) {
             let known: Vec<_> = schema.value.iter().map(|known| known.name.as_str()).collect();
-            let hint = match keys::nearest(&column.value, known) {
+            let hint = match nearest(&column.value, known) {
                 Some(name) => format!("; did you mean {name:?}?"),
                 None => String::new(),
             };

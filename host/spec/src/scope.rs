@@ -4,7 +4,7 @@
 use super::error::{Origin, Report};
 use super::keys::{self, Key, Kind};
 use super::tree::{Entry, Node, Value, join};
-use crate::model::Setting;
+use crate::model::{Setting, nearest};
 
 /// A setting and where it was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -328,12 +328,9 @@ impl<'r> Scope<'r> {
         }
         let known = || self.keys.iter().map(|key| key.name);
         let near = if self.is_job {
-            keys::nearest(
-                key,
-                keys::top_level().chain(keys::RENAMED.iter().map(|(theirs, _)| *theirs)),
-            )
+            nearest(key, keys::top_level().chain(keys::RENAMED.iter().map(|(theirs, _)| *theirs)))
         } else {
-            keys::nearest(key, known())
+            nearest(key, known())
         };
         match near {
             Some(name) => {

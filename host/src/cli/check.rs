@@ -9,9 +9,11 @@ use super::trial::{Asked, Trial as TrialProcess};
 use crate::compile::{Cache, Compiler, EntryFile, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
 use crate::inference::{NamedLibrary, Probe};
-use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
+use crate::model::{
+    Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
+};
 use crate::model::{InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, printable};
-use crate::node;
+use crate::node::{self, NotBuilt};
 use crate::opening::{make_new_private, scratch_path};
 use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
@@ -188,6 +190,11 @@ fn asked(
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Asked> {
     let trial = check.trial;
+    if !node::has(Feature::Inference)
+        && let Some((name, _)) = trial.models.first()
+    {
+        anyhow::bail!(NotBuilt::new(format!("--model gives {name}"), Feature::Inference));
+    }
     let mut asked = Asked {
         os_sandbox: check.os_sandbox,
         limits,
@@ -365,10 +372,12 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{read_names, testing};
 
+    #[cfg(feature = "inference")]
     #[test]
     fn imports_are_grouped_in_words() {
+        use crate::compile::{read_names, testing};
+
         let component = testing::component(
             "run-only",
             r#"(import "sandmill:entry/host@0.1.0" "read" (func (param i32 i32 i32)))

@@ -1,6 +1,7 @@
 //! The hidden commands: what this program is when it started itself.
 
 use super::trial;
+use crate::model::Feature;
 use crate::{compile, finish, inference, plan, sandbox, store, worker};
 use std::ffi::OsStr;
 use std::io;
@@ -18,8 +19,10 @@ pub(super) fn serve() -> Option<ExitCode> {
     match command.to_str()? {
         WORKER_COMMAND => Some(worker::serve().unwrap_or_else(plan)),
         PLAN_COMMAND => Some(plan()),
+        #[cfg(feature = "stores")]
         store::FETCH_COMMAND => Some(served("the process that fetches", store::serve())),
         plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
+        #[cfg(feature = "cuda")]
         inference::KERNELS_COMMAND => {
             let made = inference::serve_kernels().map_err(io::Error::other);
             Some(served("the process that makes a GPU ready", made))
@@ -33,12 +36,24 @@ pub(super) fn serve() -> Option<ExitCode> {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(finish::serve_finish(&rest))
         }
+        #[cfg(feature = "inference")]
         inference::PROBE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(inference::serve_probe(&rest))
         }
-        _ => None,
+        other => left_out(other),
     }
+}
+
+/// Ends what only another build serves: a program that embeds Sandmill may have more of it than this one.
+fn left_out(command: &str) -> Option<ExitCode> {
+    let feature = match command {
+        store::FETCH_COMMAND => Feature::Stores,
+        inference::KERNELS_COMMAND => Feature::Cuda,
+        inference::PROBE_COMMAND => Feature::Inference,
+        _ => return None,
+    };
+    Some(served(command, Err(io::Error::other(feature.absence()))))
 }
 
 fn plan() -> ExitCode {

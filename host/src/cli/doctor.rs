@@ -8,7 +8,8 @@ use crate::compile::Cache;
 use crate::engine;
 use crate::gpu::{Inventory, library_folders};
 use crate::inference::{BackendState, Probe};
-use crate::model::{ByteSize, NVIDIA_DEVICES, OsSandbox};
+use crate::model::{ByteSize, Feature, NVIDIA_DEVICES, OsSandbox};
+use crate::node;
 use crate::wall::{self, Layer};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -24,6 +25,8 @@ struct Findings {
     required_works: bool,
     policy: Policy,
     sandmill: &'static str,
+    /// The parts that this build has, of those that may be left out.
+    features: Vec<Feature>,
     kernel: Option<String>,
     architecture: &'static str,
     layers: Vec<Checked>,
@@ -112,6 +115,7 @@ impl Findings {
                 && layers.iter().all(|layer| layer.missing.is_none()),
             policy,
             sandmill: env!("CARGO_PKG_VERSION"),
+            features: Feature::ALL.into_iter().filter(|it| node::has(*it)).collect(),
             kernel: first_line("/proc/sys/kernel/osrelease"),
             architecture: std::env::consts::ARCH,
             layers,
@@ -130,12 +134,16 @@ impl Findings {
         let kernel = self.kernel.as_deref().unwrap_or("of an unknown version");
         let (sandmill, processor) = (self.sandmill, self.architecture);
         let _ = writeln!(text, "sandmill {sandmill}, kernel {kernel}, {processor}");
+        let _ = writeln!(text, "{}", built(&self.features));
         text.push_str("\nThe wall around the processes of a job:\n");
         self.layers.iter().for_each(|layer| layer.tell(&mut text, "MISSING"));
         text.push_str("\nWhat jobs may ask for:\n");
         self.policy.tell(&mut text);
         text.push_str("\nWhat computes with models:\n");
         self.backends.iter().for_each(|state| tell_backend(state, &mut text));
+        if !self.features.contains(&Feature::Inference) {
+            let _ = writeln!(text, "  {:<9} {}", "-", Feature::Inference.absence());
+        }
         text.push_str("\nBeside it:\n");
         self.cgroup_v2.tell(&mut text, "not used");
         self.gpus.tell(&mut text);
@@ -256,8 +264,24 @@ impl Gpus {
     }
 }
 
+/// Which parts a build has: `built with inference, stores; without cuda`.
+fn built(features: &[Feature]) -> String {
+    let listed = |has: bool| {
+        let of = Feature::ALL.into_iter().filter(|it| features.contains(it) == has);
+        of.map(Feature::name).collect::<Vec<_>>().join(", ")
+    };
+    match (listed(true), listed(false)) {
+        (all, none) if none.is_empty() => format!("built with {all}"),
+        (none, all) if none.is_empty() => format!("built without {all}"),
+        (with, without) => format!("built with {with}; without {without}"),
+    }
+}
+
 /// The backends, each tried out in a process of its own.
 fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> {
+    if !node::has(Feature::Inference) {
+        return Ok(Vec::new());
+    }
     let (program, os_sandbox) = (this_program()?, OsSandbox::BestEffort);
     let library = arguments.onnxruntime().map(|named| named.find());
     let cuda = library_folders(library.as_ref().and_then(|found| found.as_deref().ok()));
@@ -326,6 +350,14 @@ fn first_line(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_says_what_it_has() {
+        use Feature::{Cuda, Inference, Stores};
+        assert_eq!(built(&[Inference, Cuda, Stores]), "built with inference, cuda, stores");
+        assert_eq!(built(&[Inference, Stores]), "built with inference, stores; without cuda");
+        assert_eq!(built(&[]), "built without inference, cuda, stores");
+    }
 
     #[test]
     fn gpus_are_told_one_by_one() {

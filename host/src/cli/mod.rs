@@ -12,6 +12,7 @@ mod error;
 mod exit;
 mod history;
 mod inspect;
+mod logging;
 mod new;
 mod plan;
 mod policy;
@@ -29,6 +30,7 @@ use crate::spec::SpecErrors;
 use clap::{Parser, Subcommand};
 use error::ArgumentError;
 use exit::{Exit, Problem};
+use logging::LoggingArguments;
 use policy::PolicyArgument;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,6 +42,8 @@ use terminal::{print, print_json, print_paths, say};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    logging: LoggingArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -136,9 +140,21 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return terminal::usage(&error).into(),
     };
-    let result = match cli.command {
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Resume(arguments) => resume::resume(&arguments),
+    let result = cli.logging.begin().and_then(|()| serve(cli.command, &cli.logging));
+    match result {
+        Ok(exit) => exit.into(),
+        Err(problem) => {
+            say(&problem.to_string());
+            problem.exit.into()
+        }
+    }
+}
+
+/// Does what a command is for.
+fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> {
+    match command {
+        Command::Run(arguments) => run::run(&arguments, logging),
+        Command::Resume(arguments) => resume::resume(&arguments, logging),
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Status { dir, json } => history::status(&dir, json),
         Command::Logs(arguments) => history::logs(&arguments),
@@ -155,13 +171,6 @@ pub fn main() -> ExitCode {
         Command::Doctor { json, backends, policy } => doctor::doctor(json, &backends, &policy),
         Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
-    };
-    match result {
-        Ok(exit) => exit.into(),
-        Err(problem) => {
-            say(&problem.to_string());
-            problem.exit.into()
-        }
     }
 }
 

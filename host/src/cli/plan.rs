@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -54,7 +54,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     let mut request = node::plan_request(&spec, &sources, planner.spill.clone());
     // A planner that dies over a file is not replaced, as that of a job is; the file is named.
     request.tells_files = true;
-    request.asks = objects.come_on_demand();
+    request.asks = objects.asks();
     // As long as when a job is taken up.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
@@ -88,8 +88,6 @@ fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
     }
 }
 
-/// How often it is looked whether objects still come.
-const TICK: Duration = Duration::from_millis(200);
 /// How long Ctrl-C may take to arrive in this process.
 const CTRL_C: Duration = Duration::from_millis(500);
 
@@ -152,8 +150,9 @@ impl Planner {
         // The planner reads all of it before it says anything. If it cannot, its end says more
         // than this error would.
         let _ = stdin.write_all(&frame);
-        self.stdin = request.asks.then_some(stdin);
-        listen(stdout, request.asks.then(|| Arc::clone(&self.question)))
+        let are_answered = request.asks.are_answered();
+        self.stdin = are_answered.then_some(stdin);
+        listen(stdout, are_answered.then(|| Arc::clone(&self.question)))
     }
 
     fn answer(&mut self, answer: &MayOpen) -> anyhow::Result<()> {
@@ -235,8 +234,8 @@ struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// Waits for the answer to a planner that asks for a file. Returns `None` if objects do not come on demand. Fails if
-    /// the disk has no room for the file.
+    /// Waits for the answer to a planner that asks for a file. Returns `None` if no object comes. Fails if the disk has no
+    /// room for the file.
     fn bring(
         &mut self,
         source: u32,
@@ -255,30 +254,16 @@ impl Store<'_> {
     }
 }
 
-/// The planner's next message, or `None` after its last. Fails if the planner takes too long, or if the disk has no room
-/// for objects that it waits for.
-fn next(
-    messages: &Messages,
-    patience: Duration,
-    objects: &mut Objects,
-) -> anyhow::Result<Option<FromPlanner>> {
-    let begun = Instant::now();
-    loop {
-        match messages.recv_timeout(TICK.min(patience)) {
-            Ok(message) => return Ok(message?),
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if let Some(text) = objects.no_space() {
-            bail!(text);
-        }
-        if begun.elapsed() >= patience {
-            bail!(
-                "nothing was heard of the planner for {} s: see that the inputs can be read, or \
-                 raise first_task_creation_timeout",
-                patience.as_secs()
-            );
-        }
+/// The planner's next message, or `None` after its last. Fails if the planner takes too long.
+fn next(messages: &Messages, patience: Duration) -> anyhow::Result<Option<FromPlanner>> {
+    match messages.recv_timeout(patience) {
+        Ok(message) => Ok(message?),
+        Err(RecvTimeoutError::Disconnected) => Ok(None),
+        Err(RecvTimeoutError::Timeout) => bail!(
+            "nothing was heard of the planner for {} s: see that the inputs can be read, or \
+             raise first_task_creation_timeout",
+            patience.as_secs()
+        ),
     }
 }
 
@@ -290,14 +275,12 @@ fn print<W: Write>(
 ) -> anyhow::Result<()> {
     let mut opened = None;
     loop {
-        match next(messages, planner.patience, store.objects)? {
+        match next(messages, planner.patience)? {
             Some(FromPlanner::Tables(_)) => {}
-            Some(FromPlanner::Opening { source, file, next }) => {
+            Some(FromPlanner::Opening { source, file, waits, next }) => {
                 let root = table.sources.get(source as usize).map(|source| &source.root);
                 opened = root.map(|root| root.join(&file));
-                if planner.stdin.is_some()
-                    && let Some(answer) = store.bring(source, file, next)?
-                {
+                if waits && let Some(answer) = store.bring(source, file, next)? {
                     planner.answer(&answer)?;
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
+use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
@@ -35,7 +36,7 @@ pub(super) struct Arguments {
 }
 
 /// Takes a job up from where it was interrupted, failed or cancelled.
-pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let job_dir = JobDir::new(&arguments.job_dir);
     let refused = |error: ClaimError| Err(Problem::usage(error));
     let Some(state) = JobState::read(&job_dir).map_err(Problem::usage)? else {
@@ -60,5 +61,5 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
     options.policy = policy;
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options)
+    prepare_and_run(spec, options, logging)
 }

@@ -5,6 +5,7 @@
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
 use super::exit::{Exit, Problem};
+use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::{refused, say, signals, terminal};
@@ -14,7 +15,9 @@ use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{JobDir, JobStatus, OutputAction};
 use crate::node::NodeError;
-use crate::report::{self, ParentFolder, Places, ReportBudget, Reporters, log_tree, reused_text};
+use crate::report::{
+    self, ParentFolder, Places, ReportBudget, Reporters, Shown, log_tree, reused_text,
+};
 use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
 use anyhow::Context;
@@ -141,7 +144,7 @@ impl BackendArguments {
 }
 
 /// Runs a job.
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let (spec, policy) = arguments.job.load(&arguments.counts)?;
     let sets = arguments.job.all_sets(&arguments.counts);
     let named = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
@@ -155,7 +158,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options)
+    prepare_and_run(spec, options, logging)
 }
 
 fn here() -> Result<PathBuf, Problem> {
@@ -163,7 +166,16 @@ fn here() -> Result<PathBuf, Problem> {
 }
 
 /// From a checked job to its exit code.
-pub(super) fn prepare_and_run(spec: JobSpec, mut options: Options) -> Result<Exit, Problem> {
+pub(super) fn prepare_and_run(
+    spec: JobSpec,
+    mut options: Options,
+    logging: &LoggingArguments,
+) -> Result<Exit, Problem> {
+    let mut say_progress = |text: &str| {
+        if !logging.quiet {
+            say(text);
+        }
+    };
     let shown_from = here()?;
     // A policy means jobs that others wrote.
     if options.policy.file().is_some() && rustix::process::geteuid().is_root() {
@@ -194,7 +206,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, mut options: Options) -> Result<Exi
         Exit::Completed => put_results(&named, options, output).map(|()| exit),
         other => Ok(other),
     };
-    let prepared = match run::prepare(spec, options, &mut say) {
+    let prepared = match run::prepare(spec, options, &mut say_progress) {
         Ok(prepared) => prepared,
         // What Ctrl-C ended may look like a failure, too: a compiler has got the signal as well.
         Err(error) => {
@@ -211,13 +223,13 @@ pub(super) fn prepare_and_run(spec: JobSpec, mut options: Options) -> Result<Exi
         Prepared::Job(job) => {
             let places = places(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
             let output = job.claim.output().to_owned();
-            let exit = start(*job, &places, &options.cancel, told.as_ref())?;
+            let exit = start(*job, &places, &options.cancel, (told.as_ref(), logging.shown()))?;
             put(&output, exit)
         }
         Prepared::Reused(earlier) => {
             let Reused { spec, result, ended, output, job_dir } = &*earlier;
             let places = places(spec, job_dir, output, None);
-            say(reused_text(result, *ended, &places).trim_end());
+            say_progress(reused_text(result, *ended, &places).trim_end());
             put(output, Exit::Completed)
         }
     }
@@ -245,10 +257,10 @@ fn start(
     job: Job,
     places: &Places,
     cancel: &Cancel,
-    told: Option<&signals::Told>,
+    (told, shown): (Option<&signals::Told>, Shown),
 ) -> Result<Exit, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
-    let mut all = report::terminal(places, terminal::is_watched(), out);
+    let mut all = report::terminal(places, shown, out);
     all.extend(log_tree(places));
     let reporters = Reporters::new(all);
     if let Some(told) = told {

@@ -1,6 +1,6 @@
 //! The program's only exit to people: standard output and standard error. Whatever goes through here
 //! may hold words of strangers (keys, paths, names, headers of inputs), so each character that a
-//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/floors.rs`
+//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/repository/floors.rs`
 //! (`nothing_prints_but_the_one_exit`) holds that no other file prints.
 
 use super::exit::{Exit, Problem};
@@ -13,6 +13,11 @@ use std::path::PathBuf;
 /// to stop.
 pub(super) fn say(text: &str) {
     let _ = stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// A line of JSON for programs, on standard error. Its values are as they were.
+pub(super) fn say_json(line: &str) -> io::Result<()> {
+    io::stderr().write_all(line.as_bytes())
 }
 
 /// Writes a text for people to standard output. A reader that has read enough is no error.

@@ -1,12 +1,15 @@
 //! Fetches objects ahead of the mini-batches that need them, and those that the planner is to look into, as many as
-//! the cache has room for, and makes room when these are done. On a thread of its own.
+//! the cache has room for, and makes room when these are done. Or fetches all objects, and first those that the planner
+//! asks for. On a thread of its own.
+//!
+//! An object is here if its file is what its list says. What cannot be had is known here alone.
 
+use super::all::{Lists, Tally};
 use super::error::StoreError;
 use super::events::{Arrival, Event};
-use super::fetch::stand_in;
 use super::place::{Lost, Place};
-use super::process::{SILENCE, Said};
-use crate::dataset::{Found, is_stand_in};
+use super::process::{AT_ONCE, SILENCE, Said};
+use crate::dataset::{Listed, Object};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -17,14 +20,21 @@ use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Processes that are kept although they have nothing to do.
 const IDLE: usize = 4;
 /// How often it is looked whether a process has fallen silent.
 const TICK: Duration = Duration::from_secs(5);
+/// How often it is told that something moves.
+const TELL: Duration = Duration::from_millis(100);
+/// Objects that are on their way at the same time where all of them come: enough for no process to wait for more.
+const WINDOW: usize = 4 * AT_ONCE;
+/// Objects that are looked at before somebody is heard again.
+const TURN: usize = 500;
 
 /// Mini-batches have smaller numbers, and what the planner asks for larger ones.
 pub(super) const LOOKS: u64 = 1 << 63;
@@ -39,15 +49,14 @@ pub(super) struct Lot {
     pub(super) room: u64,
     /// Whether what nobody needs must go, as not all of it has room together.
     pub(super) evicts: bool,
+    /// Whether all objects come, in the order of their lists. They have room together.
+    pub(super) brings_all: bool,
 }
 
 /// An object that somebody needs.
 #[derive(Debug)]
 struct Held {
-    place: usize,
     bytes: u64,
-    /// Whether its manifest tells of it, so that it needs no stand-in.
-    is_listed: bool,
     /// How many need it. One on its way that nobody needs any more goes when it has come.
     users: usize,
     state: HeldState,
@@ -75,9 +84,14 @@ struct Waiting {
 struct New {
     file: PathBuf,
     place: usize,
-    bytes: u64,
-    /// What its manifest tells.
-    known: Option<Found>,
+    /// What its list tells, or why it cannot be had.
+    known: Result<Object, String>,
+}
+
+impl New {
+    fn bytes(&self) -> u64 {
+        self.known.as_ref().map_or(0, |object| object.found.length)
+    }
 }
 
 /// What is wanted together.
@@ -97,8 +111,13 @@ struct Ahead {
     /// What there was no room for so far.
     waiting: VecDeque<Waiting>,
     wanted: HashMap<u64, Wanted>,
-    /// Counts stand-ins that are made.
-    made: u64,
+    /// How many objects are on their way.
+    coming: usize,
+    /// Where all objects come: those that follow.
+    lists: Lists,
+    tally: Arc<Tally>,
+    /// When it was told last that something moves.
+    told: Instant,
 }
 
 /// Serves until the end of the job. `own` is the other end of `events`, for what processes say.
@@ -107,6 +126,7 @@ pub(super) fn run(
     events: &Receiver<Event>,
     own: &Sender<Event>,
     arrivals: UnboundedSender<Arrival>,
+    tally: Arc<Tally>,
 ) {
     let requests = lot.requests.iter().enumerate();
     let place = |(index, request)| Place::new(index, &lot.program, request, own);
@@ -118,10 +138,14 @@ pub(super) fn run(
         held: HashMap::new(),
         waiting: VecDeque::new(),
         wanted: HashMap::new(),
-        made: 0,
+        coming: 0,
+        lists: Lists::default(),
+        tally,
+        told: Instant::now(),
     };
+    let mut has_more = ahead.bring_more();
     loop {
-        match events.recv_timeout(TICK) {
+        match events.recv_timeout(if has_more { Duration::ZERO } else { TICK }) {
             Ok(Event::Want(number, files)) => ahead.want(number, files),
             Ok(Event::Release(numbers)) => {
                 numbers.into_iter().for_each(|number| ahead.release(number));
@@ -135,6 +159,7 @@ pub(super) fn run(
             Err(RecvTimeoutError::Timeout) => ahead.end_silent(),
         }
         ahead.admit();
+        has_more = ahead.bring_more();
     }
 }
 
@@ -158,7 +183,7 @@ impl Ahead {
             let objects = objects.unwrap_or_else(|| self.look_for(&files));
             let is_new = |object: &&New| !self.held.contains_key(&object.file);
             let new = objects.iter().filter(is_new);
-            let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes));
+            let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes()));
             // What could never have room need not wait for some.
             let is_hopeless = files.len() == 1 && bytes > self.lot.room;
             let has_room = self.used.saturating_add(bytes) <= self.lot.room;
@@ -170,7 +195,7 @@ impl Ahead {
                 if self.held.contains_key(&new.file) {
                     continue;
                 }
-                let has_room = self.used.saturating_add(new.bytes) <= self.lot.room;
+                let has_room = self.used.saturating_add(new.bytes()) <= self.lot.room;
                 let state = match has_room {
                     true => self.ask_for(&new),
                     // Alone, too, it would have none.
@@ -180,13 +205,61 @@ impl Ahead {
                         room: ByteSize(self.lot.room),
                     }),
                 };
-                let bytes = if has_room { new.bytes } else { 0 };
-                self.used += bytes;
-                let (place, is_listed) = (new.place, new.known.is_some());
-                self.held.insert(new.file, Held { place, bytes, is_listed, users: 0, state });
+                self.hold(new, has_room, state);
             }
             self.join(number, files);
         }
+    }
+
+    /// Where all objects come, asks for some more of them. Whether there are others to be looked at at once.
+    fn bring_more(&mut self) -> bool {
+        if !self.lot.brings_all {
+            return false;
+        }
+        for _ in 0..TURN {
+            if self.coming >= WINDOW {
+                return false;
+            }
+            match self.lists.next(&self.places) {
+                Ok(Some((place, listed))) => self.bring(place, listed),
+                Ok(None) => {
+                    self.end_if_done();
+                    return false;
+                }
+                Err((place, error)) => self.give_up(place, StoreError::List(error)),
+            }
+        }
+        true
+    }
+
+    /// Asks for an object that nobody may have asked for.
+    fn bring(&mut self, place: usize, Listed { name, object }: Listed) {
+        let Some(folder) = self.places.get(place) else { return };
+        let file = folder.file(&name);
+        // No process that fetches is trusted to list what lies in its folder.
+        if !folder.has(&file) || self.held.contains_key(&file) {
+            return;
+        }
+        let new = New { file, place, known: object };
+        match self.ask_for(&new) {
+            HeldState::Here => {}
+            HeldState::Failed(reason) => self.tally.lacks(&new.file, &reason),
+            state @ HeldState::Coming(_) => self.hold(new, true, state),
+        }
+    }
+
+    /// Tells that all objects have come that come unasked, and ends the processes.
+    fn end_if_done(&mut self) {
+        if self.coming == 0 && !self.tally.is_done() {
+            self.places.iter_mut().for_each(Place::end);
+            self.tally.end();
+        }
+    }
+
+    fn hold(&mut self, new: New, has_room: bool, state: HeldState) {
+        let bytes = if has_room { new.bytes() } else { 0 };
+        self.used = self.used.saturating_add(bytes);
+        self.held.insert(new.file, Held { bytes, users: 0, state });
     }
 
     /// The folder of objects that a file is in, if it is one. What leads out of it again is none.
@@ -202,12 +275,8 @@ impl Ahead {
             if let Some(place) = self.place_of(file)
                 && seen.insert(file)
             {
-                let known = self.places.get_mut(place).and_then(|place| place.known(file));
-                let bytes = known.map_or_else(
-                    || fs::symlink_metadata(file).map_or(0, |found| found.len()),
-                    |known| known.length,
-                );
-                objects.push(New { file: file.clone(), place, bytes, known });
+                let known = self.places.get_mut(place).map(|place| place.known(file));
+                objects.extend(known.map(|known| New { file: file.clone(), place, known }));
             }
         }
         objects
@@ -215,24 +284,35 @@ impl Ahead {
 
     /// Asks for an object, if it is not here.
     fn ask_for(&mut self, new: &New) -> HeldState {
-        let New { file, place: index, known, .. } = new;
-        match (fs::symlink_metadata(file), known) {
-            (Ok(found), Some(known)) => {
-                if found.is_file() && !is_stand_in(&found) && Found::from(&found) == *known {
-                    return HeldState::Here;
-                }
-            }
-            (Ok(found), None) if !is_stand_in(&found) => return HeldState::Here,
-            (Err(error), None) => return failed(&StoreError::NotKnown(error)),
-            (Err(_), Some(_)) | (Ok(_), None) => {}
+        let object = match &new.known {
+            Ok(object) => *object,
+            Err(reason) => return HeldState::Failed(reason.clone()),
+        };
+        if object.found.is_at(&new.file) {
+            return HeldState::Here;
         }
-        if self.places.get(*index).is_some_and(|place| !place.is_served()) {
+        let Some(place) = self.places.get(new.place) else { return HeldState::Here };
+        if self.lot.brings_all
+            && let Some(reason) = place.given_up()
+        {
+            return HeldState::Failed(reason.to_owned());
+        }
+        if !place.is_served() {
             self.end_idle();
         }
-        let Some(place) = self.places.get_mut(*index) else { return HeldState::Here };
-        match place.ask(file, *known) {
-            Ok(()) => HeldState::Coming(Vec::new()),
-            Err(error) => failed(&error),
+        let Some(place) = self.places.get_mut(new.place) else { return HeldState::Here };
+        match place.ask(&new.file, object) {
+            Ok(()) => {
+                self.coming += 1;
+                HeldState::Coming(Vec::new())
+            }
+            Err(error) => {
+                let state = failed(&error);
+                if self.lot.brings_all {
+                    self.give_up(new.place, error);
+                }
+                state
+            }
         }
     }
 
@@ -284,39 +364,59 @@ impl Ahead {
             return ControlFlow::Continue(());
         };
         place.moves();
-        let lost = match said {
+        match said {
             Some(Ok(FromFetcher::Brought(name, failed))) => {
                 if let Some(file) = place.came(&name) {
                     self.arrived(&file, failed.map(|it| StoreError::from(it).to_string()));
                 }
-                let _ = self.arrivals.send(Arrival::Progress);
-                Lost::default()
+                self.tell_move();
             }
-            Some(Ok(FromFetcher::Progress(_))) => {
-                let _ = self.arrivals.send(Arrival::Progress);
-                Lost::default()
-            }
+            Some(Ok(FromFetcher::Progress(_))) => self.tell_move(),
             Some(Ok(FromFetcher::Failed(failed))) => {
                 let error = StoreError::from(failed);
                 if error.kind() == StoreErrorKind::DiskFull {
                     // No object is to blame, so none is given up.
                     let _ = self.arrivals.send(Arrival::NoSpace(error.to_string()));
+                    self.tally.lacks_rest(error);
                     return ControlFlow::Break(());
                 }
-                place.give_up(&error.to_string())
+                self.give_up(index, error);
             }
-            Some(Ok(FromFetcher::Done(_))) => place.give_up(&StoreError::Over.to_string()),
-            Some(Err(error)) => place.give_up(&StoreError::Nonsense(error).to_string()),
-            None => place.died(),
-        };
-        self.lose(lost);
+            Some(Ok(FromFetcher::Done(_))) => self.give_up(index, StoreError::Over),
+            Some(Err(error)) => self.give_up(index, StoreError::Nonsense(error)),
+            None => match place.died() {
+                Ok(lost) => self.lose(lost),
+                Err(error) => self.give_up(index, error),
+            },
+        }
         self.go_on(index);
         ControlFlow::Continue(())
     }
 
+    /// Tells now and then that something moves.
+    fn tell_move(&mut self) {
+        if self.told.elapsed() >= TELL {
+            self.told = Instant::now();
+            // Nobody may want to know.
+            let _ = self.arrivals.send(Arrival::Progress);
+        }
+    }
+
     fn go_on(&mut self, index: usize) {
-        let lost = self.places.get_mut(index).and_then(Place::go_on);
-        self.lose(lost.unwrap_or_default());
+        if let Some(Err(error)) = self.places.get_mut(index).map(Place::go_on) {
+            self.give_up(index, error);
+        }
+    }
+
+    /// Nothing that a folder's process was or would be asked for can be had; where all objects come, nothing more of that
+    /// folder can.
+    fn give_up(&mut self, index: usize, error: StoreError) {
+        let Some(place) = self.places.get_mut(index) else { return };
+        let lost = place.give_up(&error.to_string());
+        if self.lot.brings_all {
+            self.tally.lacks_rest(error);
+        }
+        self.lose(lost);
     }
 
     /// These cannot be had.
@@ -330,16 +430,26 @@ impl Ahead {
         for index in 0..self.places.len() {
             let place = self.places.get_mut(index).filter(|place| place.is_silent(SILENCE));
             let Some(place) = place else { continue };
-            let lost = place.fell_silent(&StoreError::Silent(SILENCE).to_string());
-            self.lose(lost);
+            match place.fell_silent() {
+                Some(files) => self.lose((files, StoreError::Silent(SILENCE).to_string())),
+                None => self.give_up(index, StoreError::Silent(SILENCE)),
+            }
             self.go_on(index);
         }
     }
 
     fn arrived(&mut self, file: &Path, failed: Option<String>) {
         let Some(held) = self.held.get_mut(file) else { return };
+        match &failed {
+            Some(reason) => {
+                self.tally.count(0);
+                self.tally.lacks(file, reason);
+            }
+            None => self.tally.count(held.bytes),
+        }
         let state = failed.map_or(HeldState::Here, HeldState::Failed);
         if let HeldState::Coming(waiting) = std::mem::replace(&mut held.state, state) {
+            self.coming = self.coming.saturating_sub(1);
             for number in waiting {
                 let Some(wanted) = self.wanted.get_mut(&number) else { continue };
                 wanted.coming = wanted.coming.saturating_sub(1);
@@ -369,20 +479,16 @@ impl Ahead {
         if self.held.get(file).is_none_or(is_needed) {
             return;
         }
+        // What is asked for again is answered alike.
+        let is_kept = |held: &Held| matches!(held.state, HeldState::Failed(_));
+        if self.lot.brings_all && self.held.get(file).is_some_and(is_kept) {
+            return;
+        }
         let Some(held) = self.held.remove(file) else { return };
         self.used = self.used.saturating_sub(held.bytes);
         if self.lot.evicts && matches!(held.state, HeldState::Here) {
-            self.made += 1;
-            let part = format!("out-{}", self.made);
-            let part = self.places.get(held.place).map(|place| place.part(&part));
             // What cannot be removed stays, and is removed with the whole folder.
-            let _ = match part {
-                Some(part) if !held.is_listed => straight(file).and_then(|(_folder, file)| {
-                    let (_folder, part) = straight(&part)?;
-                    evict(&file, &part)
-                }),
-                _ => straight(file).and_then(|(_folder, file)| fs::remove_file(file)),
-            };
+            let _ = straight(file).and_then(|(_folder, file)| fs::remove_file(file));
         }
     }
 }
@@ -412,15 +518,6 @@ fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
 /// An object that cannot be had.
 fn failed(error: &StoreError) -> HeldState {
     HeldState::Failed(error.to_string())
-}
-
-/// Puts a stand-in in the place of an object.
-pub(super) fn evict(file: &Path, part: &Path) -> std::io::Result<()> {
-    let found = fs::symlink_metadata(file)?;
-    if found.is_file() && !is_stand_in(&found) && found.len() > 0 {
-        stand_in(Found::from(&found), part, file)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

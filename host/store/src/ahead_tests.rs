@@ -1,12 +1,13 @@
 //! Objects that come when they are told to, by way of a process that says nothing itself.
 
 use super::*;
-use crate::dataset::{Found, ManifestWriter, STAND_IN_MODE};
+use crate::all::Lack;
+use crate::dataset::{Found, ManifestWriter};
 use crate::model::{OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{Failed, StoreConfig, Task};
 use crate::slot::{OPEN, manifest_path};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::UNIX_EPOCH;
@@ -14,47 +15,54 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Room for this many bytes.
 const ROOM: u64 = 100;
+/// A process that says nothing.
+const SILENT: &str = "exec /bin/sleep 60";
+/// The same that writes down what it is asked for.
+const LOGS: &str = "/bin/cat > asked";
 
 struct Bench {
     dir: tempfile::TempDir,
     events: Sender<Event>,
     arrivals: UnboundedReceiver<Arrival>,
     thread: Option<JoinHandle<()>>,
-    /// Of the objects that a manifest tells of.
-    listed: HashMap<String, Found>,
+    /// What the list tells of.
+    listed: HashMap<String, Object>,
+    tally: Arc<Tally>,
 }
 
 impl Bench {
     /// A store of objects with so many bytes each.
     fn new(objects: &[(&str, u64)]) -> Self {
-        Self::with(objects, &[])
-    }
-
-    /// The same, of which some have no stand-ins.
-    fn with(objects: &[(&str, u64)], listed: &[(&str, u64)]) -> Self {
-        Self::fetching("exec /bin/sleep 60", objects, listed)
+        Self::fetching(SILENT, objects)
     }
 
     /// The same with a process that does so.
-    fn fetching(script: &str, objects: &[(&str, u64)], listed: &[(&str, u64)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+    fn fetching(script: &str, objects: &[(&str, u64)]) -> Self {
+        Self::over(tempfile::tempdir().unwrap(), script, objects, false)
+    }
+
+    /// The same where all objects come.
+    fn bringing_all(script: &str, objects: &[(&str, u64)]) -> Self {
+        Self::over(tempfile::tempdir().unwrap(), script, objects, true)
+    }
+
+    /// The same in a folder that an earlier job may have used.
+    fn over(
+        dir: tempfile::TempDir,
+        script: &str,
+        objects: &[(&str, u64)],
+        brings_all: bool,
+    ) -> Self {
         let at = |name: &str| dir.path().join(name);
         for folder in OPEN {
-            fs::create_dir(at(folder)).unwrap();
+            fs::create_dir_all(at(folder)).unwrap();
         }
-        for (name, bytes) in objects {
-            let mut options = fs::File::options();
-            let made = options.write(true).create_new(true).mode(STAND_IN_MODE);
-            let file = at("data").join(name);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            made.open(file).unwrap().set_len(*bytes).unwrap();
-        }
-        let found = |length| Found { length, seconds: 1_700_000_000, nanos: 7 };
+        let object = |length| Found { length, seconds: 1_700_000_000, nanos: 7 }.into();
         let listed: HashMap<_, _> =
-            listed.iter().map(|(name, bytes)| ((*name).to_owned(), found(*bytes))).collect();
+            objects.iter().map(|(name, bytes)| ((*name).to_owned(), object(*bytes))).collect();
         let mut manifest = ManifestWriter::new(at("part").join("manifest")).unwrap();
-        for (name, found) in &listed {
-            manifest.add(name, Ok(*found)).unwrap();
+        for (name, object) in &listed {
+            manifest.add(name, Ok(*object)).unwrap();
         }
         manifest.finish(&manifest_path(dir.path())).unwrap();
         fs::write(at("fetcher"), format!("#!/bin/sh\ncd '{}'\n{script}\n", dir.path().display()))
@@ -75,11 +83,14 @@ impl Bench {
             shown: "s3://box/".to_owned(),
             folder: dir.path().to_owned(),
         };
-        let lot = Lot { program: at("fetcher"), requests: vec![request], room: ROOM, evicts: true };
+        let (room, evicts) = if brings_all { (u64::MAX, false) } else { (ROOM, true) };
+        let (program, requests) = (at("fetcher"), vec![request]);
+        let lot = Lot { program, requests, room, evicts, brings_all };
         let ((events, asked), (sender, arrivals)) = (channel(), unbounded_channel());
-        let own = events.clone();
-        let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender)));
-        Self { dir, events, arrivals, thread, listed }
+        let (own, tally) = (events.clone(), Arc::new(Tally::default()));
+        let told = Arc::clone(&tally);
+        let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender, told)));
+        Self { dir, events, arrivals, thread, listed, tally }
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -103,8 +114,7 @@ impl Bench {
     /// The same by a later process.
     fn comes_by(&self, number: u64, name: &str, failed: Option<&str>) {
         if failed.is_none() {
-            let listed = self.listed.get(name).copied();
-            let found = listed.unwrap_or_else(|| (&self.file(name).metadata().unwrap()).into());
+            let found = self.listed[name].found;
             let part = self.dir.path().join("part/fetched");
             fs::write(&part, vec![b'x'; found.length as usize]).unwrap();
             let file = fs::File::options().write(true).open(&part).unwrap();
@@ -138,7 +148,7 @@ impl Bench {
                 told.push(number);
             }
         }
-        let is_here = |name: &&str| !is_stand_in(&self.file(name).symlink_metadata().unwrap());
+        let is_here = |name: &&str| self.file(name).symlink_metadata().is_ok();
         (told, names.iter().map(is_here).collect())
     }
 }
@@ -222,7 +232,7 @@ fn what_lies_outside_is_let_alone() {
 #[test]
 fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
-    let mut bench = Bench::fetching(dies_once, &[("a", 20), ("b", 20), ("c", 20)], &[]);
+    let mut bench = Bench::fetching(dies_once, &[("a", 20), ("b", 20), ("c", 20)]);
     bench.want(1, &["a", "b"]);
     while !bench.dir.path().join("died").exists() {
         std::thread::yield_now();
@@ -247,7 +257,7 @@ fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
 /// Who dies of each object fails each, and whoever wants more gets another process.
 #[test]
 fn a_process_that_always_dies_is_given_up() {
-    let mut bench = Bench::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)], &[]);
+    let mut bench = Bench::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
     for number in [1, 2] {
         bench.want(number, &["a", "b"]);
         let (told, failed) = bench.next();
@@ -263,7 +273,7 @@ fn a_process_that_always_dies_is_given_up() {
 #[test]
 fn a_full_disk_ends_fetching() {
     let started = "echo started >> started; exec /bin/sleep 60";
-    let mut bench = Bench::fetching(started, &[("a", 60), ("b", 40)], &[]);
+    let mut bench = Bench::fetching(started, &[("a", 60), ("b", 40)]);
     bench.want(0, &["a"]);
     bench.want(1, &["b"]);
     let full = Failed { kind: StoreErrorKind::DiskFull, text: "no room".to_owned() };
@@ -276,10 +286,10 @@ fn a_full_disk_ends_fetching() {
     assert!(started.lines().count() <= 1, "{started}");
 }
 
-/// A manifest knows of it.
+/// The list knows of it.
 #[test]
-fn what_is_listed_goes_without_a_trace() {
-    let mut bench = Bench::with(&[], &[("sub/a", 60), ("sub/b", 60)]);
+fn what_nobody_needs_goes_without_a_trace() {
+    let mut bench = Bench::new(&[("sub/a", 60), ("sub/b", 60)]);
     for (number, name) in [(1, "sub/b"), (2, "sub/a"), (3, "sub/b")] {
         bench.want(number, &[name]);
         bench.comes(name, None);
@@ -293,7 +303,7 @@ fn what_is_listed_goes_without_a_trace() {
     }
     bench.want(4, &["sub/none"]);
     let (_, failed) = bench.next();
-    assert!(failed[0].1.contains("its place is not known"), "{failed:?}");
+    insta::assert_snapshot!(failed[0].1, @"the list of the store's objects does not have it");
     for name in ["sub/a", "sub/b"] {
         assert!(!bench.file(name).exists(), "{name}");
     }
@@ -302,10 +312,10 @@ fn what_is_listed_goes_without_a_trace() {
 /// A process that fetches may be taken over by a store.
 #[test]
 fn what_links_lead_to_is_let_alone() {
-    let mut bench = Bench::with(&[("stood/a", 30)], &[("listed/a", 30)]);
+    let mut bench = Bench::new(&[("one/a", 30), ("other/a", 30)]);
     let elsewhere = bench.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    for (number, name) in [(1, "stood/a"), (2, "listed/a")] {
+    for (number, name) in [(1, "one/a"), (2, "other/a")] {
         bench.want(number, &[name]);
         bench.comes(name, None);
         assert_eq!(bench.next(), (number, vec![]));
@@ -372,4 +382,124 @@ fn what_cannot_be_had_is_told_and_takes_no_room() {
     };
     insta::assert_snapshot!(failed[0].1, @"its mini-batch takes 120 bytes, and the cache has room for 100 bytes: raise cache.size in the file of datastores, or choose a smaller mini_batch_size");
     assert_eq!(failed.len(), 1);
+}
+
+impl Bench {
+    /// The object comes, or cannot be had, once it is asked for.
+    fn comes_as_asked(&self, name: &str, failed: Option<&str>) {
+        let asked = self.dir.path().join("asked");
+        let is_it = |bytes: &[u8]| bytes == name.as_bytes();
+        while !fs::read(&asked).is_ok_and(|asked| asked.windows(name.len()).any(is_it)) {
+            std::thread::yield_now();
+        }
+        self.comes(name, failed);
+    }
+
+    /// Waits until all has come that comes unasked.
+    fn waits_for_all(&self) {
+        while !self.tally.is_done() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// More than are asked for at once, and the planner asks meanwhile, before and after an object has come.
+#[test]
+fn all_come_in_their_order_and_those_that_are_asked_for_first() {
+    let names: Vec<_> = (0..3 * WINDOW).map(|index| format!("sub/{index:03}")).collect();
+    let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
+    let mut bench = Bench::bringing_all(LOGS, &objects);
+    let last = names.last().unwrap();
+    bench.want(LOOKS, &[last]);
+    bench.comes_as_asked(last, None);
+    assert_eq!(bench.next(), (LOOKS, vec![]), "those before it have not come");
+    bench.want(LOOKS + 1, &[&names[0]]);
+    for name in &names[..names.len() - 1] {
+        bench.comes_as_asked(name, None);
+    }
+    assert_eq!(bench.next(), (LOOKS + 1, vec![]));
+    bench.waits_for_all();
+    assert_eq!(bench.tally.so_far(), (names.len() as u64, 3 * names.len() as u64));
+    assert!(bench.tally.take_lack().is_none());
+    bench.want(LOOKS + 2, &[&names[1], "sub/none", last]);
+    let (number, failed) = bench.next();
+    assert_eq!((number, failed.len(), failed[0].0), (LOOKS + 2, 1, 1));
+    bench.release(LOOKS);
+    bench.release(LOOKS + 1);
+    bench.release(LOOKS + 2);
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    assert!(bench.end(&names).1.into_iter().all(|is_here| is_here), "all of it stays");
+}
+
+/// Whoever asks is told the same as often as they ask, and nothing is fetched again.
+#[test]
+fn what_cannot_be_had_fails_alone_where_all_come() {
+    let objects = ["sub/a", "sub/b", "sub/c", "sub/d"].map(|name| (name, 3));
+    let mut bench = Bench::bringing_all(LOGS, &objects);
+    bench.comes_as_asked("sub/d", Some("it fell"));
+    bench.comes_as_asked("sub/b", Some("it broke"));
+    bench.comes_as_asked("sub/c", None);
+    for number in [LOOKS, LOOKS + 1] {
+        bench.want(number, &["sub/b"]);
+        assert_eq!(bench.next(), (number, vec![(0, "it broke".to_owned())]));
+        bench.release(number);
+    }
+    bench.comes_as_asked("sub/a", None);
+    bench.waits_for_all();
+    assert_eq!(bench.tally.so_far(), (4, 6));
+    let Some(Lack::Object(file, reason)) = bench.tally.take_lack() else { panic!() };
+    assert_eq!((file, reason.as_str()), (bench.file("sub/b"), "it broke"), "the first one");
+    assert_eq!(bench.end(&["sub/a", "sub/b", "sub/c"]), (vec![], vec![true, false, true]));
+}
+
+#[test]
+fn a_process_that_dies_is_replaced_where_all_come() {
+    let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
+    let mut bench = Bench::bringing_all(dies_once, &[("a", 3), ("b", 3), ("c", 3)]);
+    bench.want(LOOKS, &["c"]);
+    while !bench.dir.path().join("died").exists() {
+        std::thread::yield_now();
+    }
+    while !bench.tally.is_done() {
+        // What is not asked for yet cannot come.
+        for name in ["a", "b", "c"] {
+            bench.comes_by(2, name, None);
+        }
+    }
+    assert_eq!(bench.next(), (LOOKS, vec![]));
+    assert!(bench.tally.take_lack().is_none());
+}
+
+/// No process is started for each of a million objects.
+#[test]
+fn a_process_that_always_dies_fails_all_that_is_to_come() {
+    let names: Vec<_> = (0..2 * WINDOW).map(|index| index.to_string()).collect();
+    let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
+    let mut bench = Bench::bringing_all("echo died >> deaths; exit 1", &objects);
+    bench.waits_for_all();
+    let Some(Lack::Rest(error)) = bench.tally.take_lack() else { panic!() };
+    assert_eq!(error.kind(), StoreErrorKind::Process);
+    bench.want(LOOKS, &["0", names.last().unwrap()]);
+    let (_, failed) = bench.next();
+    assert_eq!(failed.len(), 2);
+    assert!(failed[1].1.contains("the process that fetches"), "{failed:?}");
+    let deaths = fs::read_to_string(bench.dir.path().join("deaths")).unwrap();
+    assert!(deaths.lines().count() < WINDOW, "{deaths}");
+}
+
+/// What an earlier job left is not fetched again, and a list of a process that was taken over leads nowhere else.
+#[test]
+fn only_what_is_not_here_is_fetched() {
+    let objects = [("sub/a", 3), ("../secret", 3), ("/etc/passwd", 3), ("b/../../c", 3)];
+    let first = Bench::bringing_all(LOGS, &objects);
+    first.comes_as_asked("sub/a", None);
+    first.waits_for_all();
+    assert_eq!(first.tally.so_far(), (1, 3));
+    first.events.send(Event::End).unwrap();
+    first.thread.unwrap().join().unwrap();
+    let second = Bench::over(first.dir, "touch started; exit 1", &objects, true);
+    second.waits_for_all();
+    assert_eq!(second.tally.so_far(), (0, 0));
+    assert!(second.tally.take_lack().is_none());
+    assert!(!second.dir.path().join("started").exists());
 }

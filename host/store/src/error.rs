@@ -10,8 +10,6 @@ use std::time::Duration;
 
 /// Letters of a bucket's, a container's or an account's name, at most.
 pub(super) const LONGEST_NAME: usize = 255;
-/// What is said of a stand-in that cannot be looked at.
-pub(super) const NOT_KNOWN: &str = "its place is not known";
 
 /// What a job reads from stores cannot be fetched, or its results cannot be put there; for people, complete.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +30,7 @@ pub enum StoreError {
         /// In words, without secrets.
         text: String,
     },
-    /// An object could not be fetched, and a mark says why.
+    /// An object could not be fetched.
     #[error("{file} of {address}: {reason}")]
     Object {
         /// The object, below the address.
@@ -121,9 +119,12 @@ pub enum StoreError {
         /// Why it is not found.
         source: io::Error,
     },
-    /// A stand-in cannot be looked at.
-    #[error("{NOT_KNOWN}: {0}")]
-    NotKnown(#[source] io::Error),
+    /// The list of a store's objects cannot be read, which says why itself.
+    #[error("{0}")]
+    List(#[source] io::Error),
+    /// No list has an object that is asked for.
+    #[error("the list of the store's objects does not have it")]
+    NotListed,
     /// A link of the process that fetches leads to another place.
     #[error("{address} leads out of the cache, to {}", path.display())]
     Outside {
@@ -183,9 +184,10 @@ impl StoreError {
             | Self::Model(_)
             | Self::Request(_)
             | Self::OddName
+            | Self::NotListed
             | Self::NoCache => StoreErrorKind::Invalid,
             Self::NoRoom { .. } => StoreErrorKind::TooLarge,
-            Self::Cache { source, .. } | Self::Lost { source, .. } | Self::NotKnown(source) => {
+            Self::Cache { source, .. } | Self::Lost { source, .. } | Self::List(source) => {
                 StoreErrorKind::of_disk(source)
             }
             Self::Outside { .. } | Self::AllOutside(_) => StoreErrorKind::Untrusted,

@@ -5,38 +5,37 @@
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
 //!   environment has;
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
-//!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`; `events` are
-//!   what these tell each other;
-//! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
-//!   write to but its folder. `open` opens the store, `list` finds objects, by way of `look` those that are named,
-//!   and puts stand-ins in their places or writes a manifest (`tables` tells what is more than its files), `bring` fetches what these tell of, `fetch` one of
-//!   them, `put` takes results there; `words` says what went wrong in that process, without secrets.
+//!   holds of them, `ahead`: who fetches before it is needed and makes room, or fetches `all`, in a `place` by way of a
+//!   `process`; `events` are what these tell each other;
+//! - `network`: that process, in builds with the feature `stores`;
+//! - `secrets`: what is not told of what it and stores say.
 
 mod ahead;
-mod bring;
+mod all;
 mod config;
 mod error;
 mod events;
-mod fetch;
-mod list;
-mod look;
+#[cfg(feature = "stores")]
+mod network;
 mod objects;
-mod open;
 mod place;
 mod process;
-mod put;
-mod serve;
+mod secrets;
+#[cfg_attr(not(feature = "stores"), expect(dead_code, reason = "`network` uses it, too"))]
 mod slot;
 mod stager;
-mod tables;
-mod words;
 
 pub use crate::protocol::store::StoreErrorKind;
 pub use error::StoreError;
 pub use events::Arrival;
+#[cfg(feature = "stores")]
+pub use network::serve;
 pub use objects::Objects;
-pub use serve::{FETCH_COMMAND, serve};
+pub use process::FETCH_COMMAND;
 pub use stager::{Coming, Kept, Stager, Watch};
+
+/// Whether this build can use stores.
+pub const HAS_STORES: bool = cfg!(feature = "stores");
 
 use sandmill_data::dataset;
 use sandmill_model as model;

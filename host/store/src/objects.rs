@@ -1,22 +1,17 @@
 //! The objects of a job: where they lie, and who brings those that are not here yet.
 
 use super::ahead::{self, LOOKS, Lot};
+use super::all::{Lack, Tally};
 use super::events::{Arrival, Event};
-use super::fetch::{Target, mark};
-use super::process::ask;
 use super::slot::Slot;
-use crate::dataset::is_stand_in;
 use crate::model::Source;
-use crate::protocol::store::StoreErrorKind;
-use crate::protocol::store::{FetchRequest, Task};
+use crate::protocol::Asks;
 use std::future::pending;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use walkdir::WalkDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// How often it is looked whether all is here.
 const TICK: Duration = Duration::from_millis(20);
@@ -35,27 +30,16 @@ pub struct Objects {
 #[derive(Debug)]
 struct Bringer {
     thread: Option<JoinHandle<()>>,
-    /// Where objects are asked for; none if all of them are brought.
-    events: Option<mpsc::Sender<Event>>,
-    arrivals: Option<UnboundedReceiver<Arrival>>,
-    state: Arc<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    stop: AtomicBool,
-    done: AtomicBool,
-    objects: AtomicU64,
-    bytes: AtomicU64,
+    events: mpsc::Sender<Event>,
+    arrivals: UnboundedReceiver<Arrival>,
+    brings_all: bool,
+    tally: Arc<Tally>,
 }
 
 impl Drop for Bringer {
     fn drop(&mut self) {
-        self.state.stop.store(true, Ordering::Relaxed);
-        if let Some(events) = self.events.take() {
-            // Fails if nobody is there any more.
-            let _ = events.send(Event::End);
-        }
+        // Fails if nobody is there any more.
+        let _ = self.events.send(Event::End);
         if let Some(thread) = self.thread.take() {
             // It has told what is wrong.
             let _ = thread.join();
@@ -69,83 +53,63 @@ impl Objects {
         Self { slots, ..Self::default() }
     }
 
-    /// Brings all of them, folder by folder; those that cannot be had get marks.
-    pub(super) fn bringing(
-        slots: Vec<Slot>,
-        requests: Vec<FetchRequest>,
-        program: PathBuf,
-    ) -> std::io::Result<Self> {
-        let state = Arc::new(State::default());
-        let (sender, arrivals) = unbounded_channel();
-        let told = Arc::clone(&state);
-        let work = move || {
-            bring(&requests, &program, &told, &sender);
-            told.done.store(true, Ordering::Release);
-        };
-        let thread = thread::Builder::new().name("bring".to_owned()).spawn(work)?;
-        let (thread, arrivals) = (Some(thread), Some(arrivals));
-        let bringer = Some(Bringer { thread, events: None, arrivals, state });
-        Ok(Self { bringer, slots, ..Self::default() })
-    }
-
-    /// Brings those that are [wanted](Self::want).
-    pub(super) fn on_demand(slots: Vec<Slot>, lot: Lot) -> std::io::Result<Self> {
-        let state = Arc::new(State::default());
-        state.done.store(true, Ordering::Relaxed);
+    /// Brings all of them, or those that are [wanted](Self::want).
+    pub(super) fn coming(slots: Vec<Slot>, lot: Lot) -> std::io::Result<Self> {
+        let tally = Arc::new(Tally::default());
         let (sender, arrivals) = unbounded_channel();
         let (events, asked) = mpsc::channel();
-        let own = events.clone();
-        let work = move || ahead::run(lot, &asked, &own, sender);
-        let thread = thread::Builder::new().name("fetch-ahead".to_owned()).spawn(work)?;
-        let (thread, arrivals) = (Some(thread), Some(arrivals));
-        let bringer = Some(Bringer { thread, events: Some(events), arrivals, state });
-        Ok(Self { bringer, slots, ..Self::default() })
+        let (own, told, brings_all) = (events.clone(), Arc::clone(&tally), lot.brings_all);
+        let work = move || {
+            ahead::run(lot, &asked, &own, sender, Arc::clone(&told));
+            told.end();
+        };
+        let thread = thread::Builder::new().name("fetch".to_owned()).spawn(work)?;
+        let bringer = Bringer { thread: Some(thread), events, arrivals, brings_all, tally };
+        Ok(Self { bringer: Some(bringer), slots, ..Self::default() })
     }
 
-    /// Tells a source that is made of these where the list of its files is, if no stand-ins tell of them. False if it is
-    /// not made of these: nobody may read what the process that fetches has put a link to.
+    /// Tells a source that is made of these where the list of its files is. False if it is not made of these, or its list
+    /// is none: nobody may read what the process that fetches has put a link to.
     pub fn claim(&self, source: &mut Source) -> bool {
         let slot = self.slots.iter().find(|slot| slot.holds(&source.root));
         source.manifest = slot.and_then(Slot::manifest);
-        slot.is_some()
+        source.manifest.is_some()
+    }
+
+    /// Tells which paths are those of objects, whether these are here or not. Quick where paths of one folder are asked for
+    /// in their order.
+    pub fn lookup(&self) -> impl FnMut(&Path) -> bool {
+        let mut slots: Vec<_> = self.slots.iter().map(Slot::lookup).collect();
+        move |path| slots.iter_mut().any(|is_object| is_object(path))
     }
 
     /// Whether objects come only if they are [wanted](Self::want).
     pub fn come_on_demand(&self) -> bool {
-        self.bringer.as_ref().is_some_and(|bringer| bringer.events.is_some())
+        self.asks() == Asks::Each
+    }
+
+    /// Before which of these a planner must ask.
+    pub fn asks(&self) -> Asks {
+        match &self.bringer {
+            None => Asks::Never,
+            Some(Bringer { brings_all: true, .. }) => Asks::Absent,
+            Some(_) => Asks::Each,
+        }
     }
 
     /// The next thing that comes; never, if nothing will.
     pub async fn arrival(&mut self) -> Arrival {
         let Some(bringer) = &mut self.bringer else { return pending().await };
-        let Some(arrivals) = &mut bringer.arrivals else { return pending().await };
-        match arrivals.recv().await {
+        match bringer.arrivals.recv().await {
             Some(arrival) => arrival,
-            None => {
-                // All is here.
-                bringer.arrivals = None;
-                Arrival::Progress
-            }
+            // The last thing that it told is why.
+            None => pending().await,
         }
     }
 
     /// The same for a thread that waits for it; none if nothing will come.
     pub fn blocking_arrival(&mut self) -> Option<Arrival> {
-        self.bringer.as_mut()?.arrivals.as_mut()?.blocking_recv()
-    }
-
-    /// Why nothing more comes of what comes unasked, if the disk has no room for it.
-    pub fn no_space(&mut self) -> Option<String> {
-        if self.come_on_demand() {
-            return None;
-        }
-        let arrivals = self.bringer.as_mut()?.arrivals.as_mut()?;
-        while let Ok(arrival) = arrivals.try_recv() {
-            if let Arrival::NoSpace(text) = arrival {
-                return Some(text);
-            }
-        }
-        None
+        self.bringer.as_mut()?.arrivals.blocking_recv()
     }
 
     /// Asks for these files under a number. They are brought in the order in which they are asked for, and stay
@@ -168,67 +132,27 @@ impl Objects {
     }
 
     fn send(&self, event: Event) {
-        if let Some(events) = self.bringer.as_ref().and_then(|bringer| bringer.events.as_ref()) {
-            // It ends with this alone.
-            let _ = events.send(event);
+        if let Some(bringer) = &self.bringer {
+            // It ends before this only if the disk has no room, which it has told.
+            let _ = bringer.events.send(event);
         }
     }
 
     /// Waits until all is here that comes unasked. `tell` hears how many objects and bytes have come.
     pub fn wait(&self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(u64, u64)) {
-        let Some(bringer) = &self.bringer else { return };
-        while !bringer.state.done.load(Ordering::Acquire) && !stop() {
+        let Some(bringer) = self.bringer.as_ref().filter(|bringer| bringer.brings_all) else {
+            return;
+        };
+        while !bringer.tally.is_done() && !stop() {
             thread::sleep(TICK);
-            let State { objects, bytes, .. } = &*bringer.state;
-            tell(objects.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+            let (objects, bytes) = bringer.tally.so_far();
+            tell(objects, bytes);
         }
     }
-}
 
-/// Brings all that stand-ins stand for.
-fn bring(
-    requests: &[FetchRequest],
-    program: &Path,
-    state: &State,
-    arrivals: &UnboundedSender<Arrival>,
-) {
-    let stop = || state.stop.load(Ordering::Relaxed);
-    let (mut objects, mut bytes) = (0, 0);
-    for request in requests {
-        let request = FetchRequest { task: Task::All, ..request.clone() };
-        let done = ask(program, &request, &stop, &mut |so_far| {
-            state.objects.store(objects + so_far.objects, Ordering::Relaxed);
-            state.bytes.store(bytes + so_far.bytes, Ordering::Relaxed);
-            // Nobody may want to know.
-            let _ = arrivals.send(Arrival::Progress);
-        });
-        match done {
-            Ok(so_far) => {
-                objects += so_far.objects;
-                bytes += so_far.bytes;
-            }
-            Err(_) if stop() => return,
-            Err(error) if error.kind() == StoreErrorKind::DiskFull => {
-                let _ = arrivals.send(Arrival::NoSpace(error.to_string()));
-                return;
-            }
-            Err(error) => mark_all(&request.folder, &error.to_string()),
-        }
-        let _ = arrivals.send(Arrival::Progress);
-    }
-}
-
-/// Puts marks in the places of all that is not here: whoever waits for it must not wait for ever.
-fn mark_all(folder: &Path, reason: &str) {
-    for entry in WalkDir::new(folder.join("data")).into_iter().flatten() {
-        if entry.metadata().is_ok_and(|metadata| is_stand_in(&metadata)) {
-            let (file, part) = (entry.into_path(), folder.join("part").join("mark"));
-            let target = Target { file, part, most: 0 };
-            if mark(&target, reason).is_err() {
-                // Where nothing can be written, something can be removed: the planner says that it is gone.
-                let _ = std::fs::remove_file(&target.file);
-            }
-        }
+    /// What is missing of what comes unasked, so far.
+    pub(super) fn take_lack(&self) -> Option<Lack> {
+        self.bringer.as_ref()?.tally.take_lack()
     }
 }
 
@@ -246,14 +170,15 @@ mod tests {
         let objects = Objects::here(vec![slot]);
         let claimed = |root: PathBuf| {
             let mut source = Source::new("data", root);
-            objects.claim(&mut source).then_some(source.manifest)
+            objects.claim(&mut source).then_some(source.manifest).flatten()
         };
-        assert_eq!(claimed(data.join("folder")), Some(None), "stand-ins tell of them");
+        assert_eq!(claimed(data.join("folder")), None, "there is no list");
         std::os::unix::fs::symlink("/etc/passwd", &manifest).unwrap();
-        assert_eq!(claimed(data.clone()), Some(None));
+        assert_eq!(claimed(data.clone()), None);
         std::fs::remove_file(&manifest).unwrap();
         std::fs::write(&manifest, "").unwrap();
-        assert_eq!(claimed(data), Some(Some(manifest.clone())));
+        assert_eq!(claimed(data.join("folder")), Some(manifest.clone()));
+        assert_eq!(claimed(data), Some(manifest.clone()));
         assert_eq!(claimed("/home".into()), None);
         drop(objects);
         assert!(!manifest.exists(), "each job makes its own");

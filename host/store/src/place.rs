@@ -4,12 +4,12 @@
 
 use super::error::StoreError;
 use super::events::Event;
-use super::list::AT_ONCE;
-use super::process::{Fetcher, Said};
+use super::process::{AT_ONCE, Fetcher, Said};
 use super::slot::manifest_path;
-use crate::dataset::{Found, Manifest};
+use crate::dataset::{Manifest, Object};
 use crate::protocol::store::{Bring, FetchRequest, Task};
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub(super) struct Place {
     program: PathBuf,
     request: FetchRequest,
     data: PathBuf,
-    /// What tells of the objects that have no stand-ins.
+    /// What tells of the objects; `None` until it is read.
     manifest: Option<Manifest>,
     events: Sender<Event>,
     fetcher: Option<Fetcher>,
@@ -42,6 +42,7 @@ pub(super) struct Place {
     is_careful: bool,
     /// Processes that died one after the other and brought nothing.
     deaths: u32,
+    given_up: Option<String>,
     /// When something was asked for or came last.
     moved: Instant,
 }
@@ -59,8 +60,7 @@ impl Place {
             program: program.to_owned(),
             request: FetchRequest { task: Task::Serve, ..request.clone() },
             data: request.folder.join("data"),
-            // Without it nothing is known of what is in it, which is told of each object.
-            manifest: Manifest::open(&manifest_path(&request.folder)).ok(),
+            manifest: None,
             events: events.clone(),
             fetcher: None,
             number: 0,
@@ -70,13 +70,9 @@ impl Place {
             rest: VecDeque::new(),
             is_careful: false,
             deaths: 0,
+            given_up: None,
             moved: Instant::now(),
         }
-    }
-
-    /// Where a file may lie until it has its name.
-    pub(super) fn part(&self, name: &str) -> PathBuf {
-        self.request.folder.join("part").join(name)
     }
 
     /// Whether a file is an object of this folder. What leads out of it again is none.
@@ -86,11 +82,27 @@ impl Place {
         name.file_name().is_some() && name.components().all(is_plain)
     }
 
-    /// What the manifest tells of an object.
-    pub(super) fn known(&mut self, file: &Path) -> Option<Found> {
-        let name = file.strip_prefix(&self.data).ok()?.to_str()?;
-        let found = self.manifest.as_mut()?.find(name).ok()??;
-        found.ok()
+    /// The list of its objects, from the first one on.
+    pub(super) fn list(&self) -> io::Result<Manifest> {
+        Manifest::open(&manifest_path(&self.request.folder))
+    }
+
+    /// Where an object of its list lies.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.data.join(name)
+    }
+
+    /// What the list tells of an object. An error says why it cannot be had.
+    pub(super) fn known(&mut self, file: &Path) -> Result<Object, String> {
+        let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
+        let name = name.ok_or_else(|| StoreError::OddName.to_string())?;
+        let list = match self.manifest.take() {
+            Some(list) => Ok(list),
+            None => self.list(),
+        };
+        let found = list.and_then(|list| self.manifest.insert(list).find(name));
+        let found = found.map_err(|error| StoreError::List(error).to_string())?;
+        found.unwrap_or_else(|| Err(StoreError::NotListed.to_string()))
     }
 
     /// Whether there is a process with this number; that of an earlier one has nothing to say.
@@ -101,6 +113,11 @@ impl Place {
     /// Whether there is a process that has nothing to do.
     pub(super) fn is_idle(&self) -> bool {
         self.fetcher.is_some() && self.open.is_empty()
+    }
+
+    /// Whether something is asked for and has not come.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Whether there is a process.
@@ -123,8 +140,8 @@ impl Place {
         !self.open.is_empty() && self.moved.elapsed() > patience
     }
 
-    /// Asks for an object, of which its manifest may tell. An error says why nobody can.
-    pub(super) fn ask(&mut self, file: &Path, known: Option<Found>) -> Result<(), StoreError> {
+    /// Asks for an object, of which its list tells this. An error says why no process can be asked.
+    pub(super) fn ask(&mut self, file: &Path, known: Object) -> Result<(), StoreError> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or(StoreError::OddName)?.to_owned();
         let object = Bring { name, known };
@@ -159,10 +176,10 @@ impl Place {
         self.open.remove(&file).map(|_| file)
     }
 
-    /// Asks for the next one, where they are asked for one by one. Returns what nobody can ask for.
-    pub(super) fn go_on(&mut self) -> Option<Lost> {
+    /// Asks for the next one, where they are asked for one by one. An error says why no process can be asked.
+    pub(super) fn go_on(&mut self) -> Result<(), StoreError> {
         if !self.is_careful || !self.open.is_empty() {
-            return None;
+            return Ok(());
         }
         let next = match self.suspects.pop_front() {
             Some(object) => vec![object],
@@ -171,30 +188,30 @@ impl Place {
                 self.rest.drain(..).collect()
             }
         };
-        let mut next = next.into_iter();
-        while let Some(object) = next.next() {
-            let file = self.data.join(&object.name);
-            if let Err(error) = self.send(object) {
-                let (mut lost, reason) = self.give_up(&error.to_string());
-                lost.push(file);
-                lost.extend(next.map(|object| self.data.join(object.name)));
-                return Some((lost, reason));
+        let mut next = VecDeque::from(next);
+        while let Some(object) = next.pop_front() {
+            if let Err(error) = self.send(object.clone()) {
+                next.push_front(object);
+                next.append(&mut self.rest);
+                self.rest = next;
+                return Err(error);
             }
         }
-        None
+        Ok(())
     }
 
     /// The process has died. Returns what has come of that: the object that it was asked for alone cannot be had;
-    /// several are asked for once more.
-    pub(super) fn died(&mut self) -> Lost {
-        let ended = self.fetcher.take().map(|fetcher| fetcher.end().to_string());
-        let reason = ended.unwrap_or_default();
+    /// several are asked for once more. An error says that there were too many deaths.
+    pub(super) fn died(&mut self) -> Result<Lost, StoreError> {
+        // One that was ended has no more to say.
+        let Some(fetcher) = self.fetcher.take() else { return Ok(Lost::default()) };
+        let ended = fetcher.end();
         self.deaths += 1;
         if self.deaths > DEATHS {
-            return self.give_up(&reason);
+            return Err(ended);
         }
         if self.is_careful {
-            return (self.open.drain().map(|(file, _)| file).collect(), reason);
+            return Ok((self.open.drain().map(|(file, _)| file).collect(), ended.to_string()));
         }
         let mut open: Vec<_> = self.open.drain().map(|(_, object)| object).collect();
         open.sort_unstable_by_key(|(asked, _)| *asked);
@@ -204,20 +221,20 @@ impl Place {
             let to = if index < AT_ONCE { &mut self.suspects } else { &mut self.rest };
             to.push_back(object);
         }
-        (Vec::new(), reason)
+        Ok(Lost::default())
     }
 
-    /// Nothing has moved for too long. Returns what cannot be had: one that was asked for alone, or all.
-    pub(super) fn fell_silent(&mut self, reason: &str) -> Lost {
-        if !self.is_careful {
-            return self.give_up(reason);
-        }
-        self.fetcher = None;
-        (self.open.drain().map(|(file, _)| file).collect(), reason.to_owned())
+    /// Nothing has moved for too long. Returns what cannot be had, if it is one object that was asked for alone.
+    pub(super) fn fell_silent(&mut self) -> Option<Vec<PathBuf>> {
+        self.is_careful.then(|| {
+            self.fetcher = None;
+            self.open.drain().map(|(file, _)| file).collect()
+        })
     }
 
-    /// Ends the process. Returns all that it was and would be asked for.
+    /// Ends the process, for a reason. Returns all that it was and would be asked for.
     pub(super) fn give_up(&mut self, reason: &str) -> Lost {
+        self.given_up = Some(reason.to_owned());
         self.fetcher = None;
         self.is_careful = false;
         self.deaths = 0;
@@ -225,6 +242,11 @@ impl Place {
         let more = self.suspects.drain(..).chain(self.rest.drain(..));
         lost.extend(more.map(|object| self.data.join(object.name)));
         (lost, reason.to_owned())
+    }
+
+    /// Why a process for it was given up, if one was.
+    pub(super) fn given_up(&self) -> Option<&str> {
+        self.given_up.as_deref()
     }
 
     /// Ends a process that has nothing to do.

@@ -1,8 +1,7 @@
 //! The leader's side of a process that fetches.
 
 use super::error::StoreError;
-use super::serve::FETCH_COMMAND;
-use super::words::scrub;
+use super::secrets::scrub;
 use crate::model::StoreKind;
 use crate::protocol::store::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use crate::protocol::{FrameError, encode, read_frame};
@@ -14,6 +13,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The hidden subcommand that must end in `serve`.
+pub const FETCH_COMMAND: &str = "fetch-worker";
+
+/// Objects that are asked for at the same time.
+pub(super) const AT_ONCE: usize = 16;
 /// How often it is looked whether somebody wants the end.
 const TICK: Duration = Duration::from_millis(100);
 /// Bytes of what the process says when it breaks down.

@@ -1,12 +1,15 @@
 //! The folders that objects lie in.
 //!
-//! `CACHE/DIGEST-N/data` holds the objects of one place in a store, as files under the names that they have
+//! `CACHE/2-DIGEST-N/data` holds the objects of one place in a store, as files under the names that they have
 //! there; N counts the jobs that use the same place at the same time, each with a copy of its own, as an
 //! object may change between them. Who uses one holds a lock on `lock`; `used` says by its time when
-//! that was. What is on its way lies in `part`, and `list` has the manifest, if there is one. The process that fetches
+//! that was. What is on its way lies in `part`, and `list` has the manifest of a running job. The process that fetches
 //! can write to these three and nowhere else, so that no link of its making can stand in their places.
+//!
+//! The 2 is the layout's version. Folders of the first one, `DIGEST-N`, have empty files of an object's length and time in
+//! the places of objects that are not there: nothing in them is used, and they are removed.
 
-use crate::dataset::{ManifestWriter, is_stand_in};
+use crate::dataset::{Found, Manifest, ManifestWriter, Object};
 use crate::model::hex;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -20,8 +23,12 @@ use walkdir::WalkDir;
 
 /// The folders of one that the process that fetches writes to.
 pub(super) const OPEN: [&str; 3] = ["data", "part", "list"];
-/// A time that some file systems round.
-const PROBED: Duration = Duration::new(1_234_567_891, 123_456_789);
+/// How the name of a folder begins.
+const LAYOUT: &str = "2-";
+/// Letters of the digest in a folder's name.
+const DIGEST: usize = 24;
+/// What a file is like whose time some file systems round.
+const PROBED: Found = Found { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
 /// More jobs than this do not read one place at the same time.
 const COPIES: usize = 1000;
 /// How often it is tried to get a folder that somebody else has, and the pause between.
@@ -41,7 +48,7 @@ impl Slot {
         make_private(cache)?;
         let digest = hex(Sha256::digest(place.as_bytes()));
         for copy in 0..COPIES {
-            let folder = cache.join(format!("{}-{copy}", &digest[..24]));
+            let folder = cache.join(format!("{LAYOUT}{}-{copy}", &digest[..DIGEST]));
             let Some(lock) = claim(&folder)? else { continue };
             for below in OPEN {
                 fs::create_dir_all(folder.join(below))?;
@@ -79,10 +86,21 @@ impl Slot {
         path.starts_with(self.data())
     }
 
-    /// The list of the objects, if there is one.
+    /// The list of the objects, if it is a file and no link of the process that fetches.
     pub(super) fn manifest(&self) -> Option<PathBuf> {
         let manifest = manifest_path(&self.folder);
         manifest.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(manifest)
+    }
+
+    /// Tells which paths are those of objects, whether these are here or not.
+    pub(super) fn lookup(&self) -> impl FnMut(&Path) -> bool {
+        let data = self.data();
+        let mut manifest = Manifest::open(&manifest_path(&self.folder)).ok();
+        move |path| {
+            let name = path.strip_prefix(&data).ok().and_then(Path::to_str);
+            let found = name.and_then(|name| manifest.as_mut()?.find(name).ok()?);
+            found.is_some()
+        }
     }
 }
 
@@ -94,19 +112,56 @@ impl Drop for Slot {
     }
 }
 
-/// Where the list of a folder's objects is, if no stand-ins tell of them.
+/// Where the list of a folder's objects is.
 pub(super) fn manifest_path(folder: &Path) -> PathBuf {
     folder.join("list").join("manifest")
 }
 
-/// Begins a list of the objects of a folder. None where a file's time is not kept as it was set, so that no file would
-/// be what the list says.
-pub(super) fn begin_manifest(folder: &Path) -> io::Result<Option<ManifestWriter>> {
-    let part = manifest_path(folder).with_extension("part");
-    let probe = File::create(&part)?;
-    probe.set_modified(UNIX_EPOCH + PROBED)?;
-    let keeps = probe.metadata()?.modified()? == UNIX_EPOCH + PROBED;
-    keeps.then(|| ManifestWriter::new(part)).transpose()
+/// Begins a list of the objects of a folder.
+pub(super) fn begin_manifest(folder: &Path) -> io::Result<ManifestWriter> {
+    ManifestWriter::new(manifest_path(folder).with_extension("part"))
+}
+
+/// What a folder's file system makes of the times that files are given.
+#[derive(Debug)]
+pub(super) struct Times {
+    probe: File,
+    are_kept: bool,
+}
+
+impl Times {
+    /// Looks at the file system of a slot.
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        let path = folder.join("list").join("probe");
+        let mut times = Self { probe: File::create(&path)?, are_kept: false };
+        times.are_kept = times.kept(PROBED)? == PROBED.into();
+        if times.are_kept {
+            // What cannot be removed is removed by the next job.
+            let _ = fs::remove_file(path);
+        }
+        Ok(times)
+    }
+
+    /// Whether files keep the times that they are given. Else different versions of an object may have files that look
+    /// the same.
+    pub(super) fn are_kept(&self) -> bool {
+        self.are_kept
+    }
+
+    /// What is known of an object whose file is given a length and a time.
+    pub(super) fn kept(&self, given: Found) -> io::Result<Object> {
+        let mut object = Object::from(given);
+        if !self.are_kept {
+            self.probe.set_modified(modified(&given))?;
+            object.found = Found { length: given.length, ..Found::from(&self.probe.metadata()?) };
+        }
+        Ok(object)
+    }
+}
+
+/// The time of an object's file.
+pub(super) fn modified(known: &Found) -> SystemTime {
+    UNIX_EPOCH + Duration::new(known.seconds.max(0).cast_unsigned(), known.nanos)
 }
 
 /// Removes what an earlier job wanted and this one does not, or the store has no more. What cannot be removed is told by
@@ -187,33 +242,49 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes folders that nobody uses, the one that was not used for the longest time first, until those that
-/// nobody uses hold no more than so many bytes together. Whatever cannot be removed stays.
+/// Removes folders that no job uses: all of an old layout, and the one that was not used for the longest time first,
+/// until those that no job uses hold no more than so many bytes together. What cannot be removed stays.
 pub(super) fn prune(cache: &Path, most: u64) {
-    let mut idle: Vec<(SystemTime, u64, PathBuf)> = fs::read_dir(cache)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let folder = entry.path();
-            let used = folder.join("used").metadata().ok()?.modified().ok()?;
-            // For no longer than that: somebody may want it.
-            drop(hold(&folder).ok()??);
-            Some((used, size(&folder), folder))
-        })
-        .collect();
+    let idle = fs::read_dir(cache).into_iter().flatten().flatten().filter_map(|entry| {
+        let folder = entry.path();
+        let used = folder.join("used").metadata().ok()?.modified().ok()?;
+        // For no longer than that: somebody may want it.
+        drop(hold(&folder).ok()??);
+        Some((used, folder))
+    });
+    let (old, idle): (Vec<_>, Vec<_>) = idle.partition(|(_, folder)| is_old(folder));
+    for (_, folder) in old {
+        remove(&folder);
+    }
+    let with_size = |(used, folder): (SystemTime, PathBuf)| (used, size(&folder), folder);
+    let mut idle: Vec<(SystemTime, u64, PathBuf)> = idle.into_iter().map(with_size).collect();
     idle.sort_unstable();
     let mut all: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();
     for (_, bytes, folder) in &idle {
         if all <= most {
             break;
         }
-        let Ok(Some(_lock)) = hold(folder) else { continue };
-        // The lock's file last: whoever waits for it finds no folder, and makes one.
-        if fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok() {
+        if remove(folder) {
             all -= bytes;
         }
     }
+}
+
+/// Removes a folder, unless a job has come to use it. Whether it is gone.
+fn remove(folder: &Path) -> bool {
+    let Ok(Some(_lock)) = hold(folder) else { return false };
+    // The lock's file last: whoever waits for it finds no folder, and makes one.
+    fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok()
+}
+
+/// Whether a folder is one of the first layout.
+fn is_old(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let parts = name.split_once('-');
+    parts.is_some_and(|(digest, copy)| {
+        let is_hex = |letter: u8| letter.is_ascii_digit() || (b'a'..=b'f').contains(&letter);
+        digest.len() == DIGEST && digest.bytes().all(is_hex) && copy.parse::<u16>().is_ok()
+    })
 }
 
 /// Bytes of the objects that are here.
@@ -221,7 +292,7 @@ fn size(folder: &Path) -> u64 {
     let entries = WalkDir::new(folder.join("data")).into_iter().flatten();
     entries
         .filter_map(|entry| entry.metadata().ok())
-        .filter(|it| it.is_file() && !is_stand_in(it))
+        .filter(|it| it.is_file())
         .map(|it| it.len())
         .sum()
 }
@@ -273,6 +344,71 @@ mod tests {
         assert!(!old_folder.exists() && new_folder.exists() && busy.folder().exists());
         prune(&cache, 0);
         assert!(!new_folder.exists() && busy.data().join("object").exists());
+    }
+
+    /// A file of an earlier version may have an object's length and time, and nothing in it.
+    #[test]
+    fn folders_of_an_earlier_version_are_not_used_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("stores");
+        let slot = Slot::take(&cache, "s3://b/x").unwrap();
+        let name = slot.folder().file_name().unwrap().to_str().unwrap();
+        let old = cache.join(name.strip_prefix(LAYOUT).unwrap());
+        drop(slot);
+        for below in OPEN {
+            fs::create_dir_all(old.join(below)).unwrap();
+        }
+        File::create(old.join("used")).unwrap();
+        let stands = File::create(old.join("data/object")).unwrap();
+        stands.set_len(1 << 40).unwrap();
+        stands.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o1000)).unwrap();
+        std::os::unix::fs::symlink("/not-fetched: it broke", old.join("data/mark")).unwrap();
+        let slot = Slot::take(&cache, "s3://b/x").unwrap();
+        assert_ne!(slot.folder(), old);
+        assert_eq!(fs::read_dir(slot.data()).unwrap().count(), 0);
+        // A job of the earlier version may use it.
+        let used = hold(&old).unwrap().unwrap();
+        prune(&cache, u64::MAX);
+        assert!(old.join("data/object").exists());
+        drop(used);
+        prune(&cache, u64::MAX);
+        assert!(!old.exists() && slot.folder().exists());
+    }
+
+    #[test]
+    fn what_a_file_system_makes_of_a_time_is_found_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let slot = Slot::take(&dir.path().join("stores"), "x").unwrap();
+        let mut times = Times::of(slot.folder()).unwrap();
+        let found = Found { length: 3, ..PROBED };
+        for are_kept in [times.are_kept(), false] {
+            times.are_kept = are_kept;
+            let object = times.kept(found).unwrap();
+            let file = slot.data().join("object");
+            fs::write(&file, "abc").unwrap();
+            let opened = File::options().write(true).open(&file).unwrap();
+            opened.set_modified(modified(&found)).unwrap();
+            assert!(object.found.is_at(&file));
+            assert_eq!(object.version, PROBED.nanos);
+        }
+    }
+
+    #[test]
+    fn objects_are_told_from_folders_by_their_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let slot = Slot::take(&dir.path().join("stores"), "x").unwrap();
+        assert!(!(slot.lookup())(&slot.data().join("a")));
+        let mut list = begin_manifest(slot.folder()).unwrap();
+        list.add("a", Ok(PROBED.into())).unwrap();
+        list.add("b/c", Err("it broke".to_owned())).unwrap();
+        list.finish(&manifest_path(slot.folder())).unwrap();
+        let mut is_object = slot.lookup();
+        for (name, expected) in
+            [("b/c", true), ("b", false), ("a", true), ("", false), ("../a", false)]
+        {
+            assert_eq!(is_object(&slot.data().join(name)), expected, "{name}");
+        }
+        assert!(!is_object(Path::new("a")) && !is_object(Path::new("/etc/passwd")));
     }
 
     /// A job that waits for a folder while another one removes it gets one that is there.

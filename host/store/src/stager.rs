@@ -1,17 +1,17 @@
 //! Finds what a job reads from stores, and has it brought to this machine, by way of processes that fetch.
 
-use super::ahead::{Lot, evict};
+use super::ahead::Lot;
+use super::all::Lack;
 use super::config::{configure, is_endpoint};
 use super::error::StoreError;
 use super::objects::Objects;
 use super::process::ask;
 use super::slot::{self, Slot};
-use crate::dataset::unfetched;
-use crate::model::{Address, BadFile, ByteSize, Input, OsSandbox, StoreKind};
+use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
 use crate::spec::Datastores;
-use std::os::unix::ffi::OsStrExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::WalkDir;
@@ -130,18 +130,7 @@ impl Stager<'_> {
         let mut found = Found::default();
         let to = (&mut *kept, &mut found);
         let paths = self.find(what, &input, Coming::AtOnce, to, watch).map_err(named)?;
-        for request in found.requests {
-            let data = request.folder.join("data");
-            self.ask(&FetchRequest { task: Task::All, ..request }, watch).map_err(named)?;
-            if let Some(bad) = first_unfetched(&data) {
-                let BadFile { file, reason } = bad;
-                return Err(named(StoreError::Object {
-                    file,
-                    address: address.to_string(),
-                    reason,
-                }));
-            }
-        }
+        self.bring_all(found.requests, address, watch).map_err(named)?;
         let nothing = || named(StoreError::Nothing(address.to_string()));
         let path = paths.first().ok_or_else(nothing)?;
         let lost = |source| named(StoreError::Lost { path: path.clone(), source });
@@ -150,6 +139,39 @@ impl Stager<'_> {
             return Err(named(StoreError::Outside { address: address.to_string(), path: real }));
         }
         Ok(path.into())
+    }
+
+    /// Fetches all objects of these folders, and waits for them. An error says why one of them cannot be had, or all.
+    fn bring_all(
+        &self,
+        requests: Vec<FetchRequest>,
+        address: &Address,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), StoreError> {
+        let folders: Vec<_> = requests.iter().map(|request| request.folder.join("data")).collect();
+        let objects = Objects::coming(Vec::new(), self.all_of(requests));
+        let objects = objects.map_err(StoreError::Thread)?;
+        let mut told = Instant::now();
+        let Watch { stop, say } = watch;
+        objects.wait(*stop, &mut |objects, bytes| tell(objects, bytes, &mut told, *say));
+        if stop() {
+            return Err(StoreError::Stopped);
+        }
+        match objects.take_lack() {
+            None => Ok(()),
+            Some(Lack::Rest(error)) => Err(error),
+            Some(Lack::Object(path, reason)) => {
+                let below = folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
+                let file = below.unwrap_or(&path).to_string_lossy().into_owned();
+                Err(StoreError::Object { file, address: address.to_string(), reason })
+            }
+        }
+    }
+
+    /// All objects of these folders, which have room together.
+    fn all_of(&self, requests: Vec<FetchRequest>) -> Lot {
+        let program = self.program.to_owned();
+        Lot { program, requests, room: u64::MAX, evicts: false, brings_all: true }
     }
 
     /// Lists what one input names; returns its paths on this machine, none if it lies here anyway.
@@ -201,17 +223,17 @@ impl Stager<'_> {
         if requests.is_empty() {
             return Ok(Objects::here(slots));
         }
-        let program = self.program.to_owned();
         let room = self.datastores.cache_size().0.saturating_sub(kept.bytes);
         let evicts = bytes > room;
         if !evicts && coming != Coming::OnDemand {
-            return Objects::bringing(slots, requests, program);
+            return Objects::coming(slots, self.all_of(requests));
         }
         if evicts {
             requests.iter().for_each(|request| empty(&request.folder));
         }
-        let lot = Lot { program, requests, room, evicts };
-        Objects::on_demand(slots, lot)
+        let program = self.program.to_owned();
+        let lot = Lot { program, requests, room, evicts, brings_all: false };
+        Objects::coming(slots, lot)
     }
 
     /// What an input names, by folder.
@@ -294,11 +316,7 @@ impl Stager<'_> {
     fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, StoreError> {
         let mut told = Instant::now();
         ask(self.program, request, watch.stop, &mut |so_far| {
-            if told.elapsed() >= TELL {
-                told = Instant::now();
-                let bytes = ByteSize(so_far.bytes).rounded();
-                (watch.say)(&format!("so far {} objects, {bytes}", so_far.objects));
-            }
+            tell(so_far.objects, so_far.bytes, &mut told, watch.say);
         })
     }
 }
@@ -330,24 +348,23 @@ fn shown(address: &Address) -> String {
     }
 }
 
-/// Puts stand-ins in the places of all objects that an earlier job left: they would be in the way of those that
-/// are needed first.
+/// Removes all objects that an earlier job left: they would be in the way of those that are needed first.
 fn empty(folder: &Path) {
-    let entries = WalkDir::new(folder.join("data")).into_iter().flatten();
-    for (index, entry) in entries.enumerate() {
-        let part = folder.join("part").join(format!("empty-{index}"));
-        // What cannot be removed takes room, and no more.
-        let _ = evict(entry.path(), &part);
+    for entry in WalkDir::new(folder.join("data")).into_iter().flatten() {
+        // Those without content take no room.
+        if entry.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
+            // What cannot be removed takes room, and no more.
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
-/// The first object below a folder that could not be fetched.
-fn first_unfetched(folder: &Path) -> Option<BadFile> {
-    let entries = WalkDir::new(folder).sort_by_file_name().into_iter().flatten();
-    entries.filter(|entry| entry.path_is_symlink()).find_map(|entry| {
-        let name = entry.path().strip_prefix(folder).ok()?;
-        unfetched(entry.path(), name.as_os_str().as_bytes())
-    })
+/// Tells now and then how far it is.
+fn tell(objects: u64, bytes: u64, told: &mut Instant, say: &mut dyn FnMut(&str)) {
+    if told.elapsed() >= TELL {
+        *told = Instant::now();
+        say(&format!("so far {objects} objects, {}", ByteSize(bytes).rounded()));
+    }
 }
 
 fn summary(so_far: &Fetched) -> String {

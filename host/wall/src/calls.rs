@@ -237,14 +237,13 @@ const FETCHER: &[c_long] = &[
     SYS_sendto,
     SYS_setsockopt,
     SYS_shutdown,
-    SYS_symlinkat,
     SYS_sysinfo,
     SYS_uname,
 ];
 
 /// Their older names.
 #[cfg(target_arch = "x86_64")]
-const FETCHER_OLD: &[c_long] = &[SYS_epoll_wait, SYS_rename, SYS_symlink];
+const FETCHER_OLD: &[c_long] = &[SYS_epoll_wait, SYS_rename];
 #[cfg(not(target_arch = "x86_64"))]
 const FETCHER_OLD: &[c_long] = &[];
 

@@ -50,8 +50,6 @@ pub enum Rights {
     Files,
     /// Making, reading, writing and removing files and folders, no links.
     Write,
-    /// The same, and symbolic links. Never where a guest writes.
-    WriteAndLink,
     /// Reading, writing and controlling a device.
     Device,
 }

@@ -84,7 +84,7 @@ impl Question {
     /// # Errors
     /// [`FrameError::Beyond`] if it asks although it waits for an answer.
     pub fn hear(&self, message: &FromPlanner) -> Result<(), FrameError> {
-        let asks = matches!(message, FromPlanner::Opening { .. });
+        let asks = matches!(message, FromPlanner::Opening { waits: true, .. });
         hold(
             !asks || !self.0.swap(true, Ordering::AcqRel),
             "a question before the last one's answer",

@@ -105,7 +105,7 @@ fn a_planner_is_held_to_what_can_be() {
         assert!(check(Work::FileGroup(vec![(7, [outside].into())])).is_some());
     }
     let opening = |file: &str, next: Vec<String>| {
-        error(FromPlanner::Opening { source: 0, file: file.into(), next }.check())
+        error(FromPlanner::Opening { source: 0, file: file.into(), waits: true, next }.check())
     };
     assert_eq!(opening("a/b", vec!["c".into(); 16]), None);
     assert!(opening("../a", vec![]).is_some() && opening("a", vec!["/b".into()]).is_some());
@@ -152,11 +152,14 @@ fn lists_end_while_they_are_read() {
 
 #[test]
 fn a_planner_asks_for_one_file_at_a_time() {
-    let opening = |file: String| FromPlanner::Opening { source: 0, file, next: Vec::new() };
+    let told =
+        |file: String, waits| FromPlanner::Opening { source: 0, file, waits, next: Vec::new() };
+    let opening = |file| told(file, true);
     let question = Question::default();
     question.hear(&FromPlanner::Closed).unwrap();
     question.hear(&opening("a".to_owned())).unwrap();
     question.hear(&FromPlanner::Notice("looks".to_owned())).unwrap();
+    question.hear(&told("c".to_owned(), false)).unwrap();
     assert!(question.is_open());
     let error = question.hear(&opening("b".to_owned())).unwrap_err();
     assert_eq!(

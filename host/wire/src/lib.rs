@@ -18,8 +18,8 @@ pub mod store;
 pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
-    Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen, PROTOCOL_VERSION,
-    PlanRequest, Setup, Surroundings, ToNursery, ToWorker,
+    Asks, Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen,
+    PROTOCOL_VERSION, PlanRequest, Setup, Surroundings, ToNursery, ToWorker,
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};

@@ -236,9 +236,8 @@ pub struct PlanRequest {
     pub again: Vec<(u32, String)>,
     /// Whether each file is named before it is looked into: an earlier planner died over one.
     pub tells_files: bool,
-    /// Whether the planner names each file before it looks into it, and waits until a [`MayOpen`] says that it is
-    /// here: objects of stores come on demand.
-    pub asks: bool,
+    /// Before which files of a store the planner asks whether it may look into them.
+    pub asks: Asks,
     /// Files that planners died over, each with the index of its source: they are not looked into.
     pub deadly: Vec<(u32, BadFile)>,
 }
@@ -259,9 +258,29 @@ impl PlanRequest {
             memory: u64::MAX,
             again: Vec::new(),
             tells_files: false,
-            asks: false,
+            asks: Asks::Never,
             deadly: Vec::new(),
         }
+    }
+}
+
+/// Which objects of a store the planner names before it looks into them. It then waits until a [`MayOpen`] says that the
+/// object is here, or why it cannot be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Asks {
+    /// None: no input lies in a store.
+    #[default]
+    Never,
+    /// Those that are not here yet: all of them come, and stay.
+    Absent,
+    /// Each: they come on demand, and go again.
+    Each,
+}
+
+impl Asks {
+    /// Whether the planner may ask, and is answered.
+    pub fn are_answered(self) -> bool {
+        self != Self::Never
     }
 }
 
@@ -289,7 +308,7 @@ pub enum Cut {
     },
 }
 
-/// Leader to planner, on its standard input, as the answer to [`FromPlanner::Opening`].
+/// Leader to planner, on its standard input, as the answer to an [`FromPlanner::Opening`] that waits for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MayOpen {
     /// The index of the file's source.
@@ -322,8 +341,9 @@ pub enum FromPlanner {
         source: u32,
         /// Its path below that.
         file: String,
-        /// Those of this source that are likely to follow, if the planner [asks](PlanRequest::asks): they may be
-        /// brought in advance.
+        /// Whether the planner [asks](PlanRequest::asks) for it, and waits for a [`MayOpen`].
+        waits: bool,
+        /// Those of this source that are likely to follow, if it asks: they may be brought in advance.
         next: Vec<String>,
     },
     /// No file is looked into any more; mini-batches may follow.

@@ -1,6 +1,6 @@
 //! What is said to the process that fetches, and what it says.
 
-use sandmill_files::Found;
+use sandmill_files::Object;
 use sandmill_model::{OsSandbox, StoreKind, is_full};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -61,8 +61,8 @@ pub struct FetchRequest {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
-    /// Find objects, and put a stand-in in the place of each that is not here. Those that nobody tells the
-    /// length of are fetched at once, as are empty ones, which may stand for folders.
+    /// Find objects, and write a manifest of them. Those that nobody tells the length of are fetched at once, as are
+    /// empty ones, which may stand for folders.
     List {
         /// Below the prefix.
         wanted: Wanted,
@@ -70,14 +70,12 @@ pub enum Task {
         most: u64,
         /// Whether all of it must fit.
         must_fit: bool,
-        /// Whether each object comes when it is wanted: a manifest tells of those of folders then, and stand-ins only
-        /// of those that are named. Of one that is named and not there, whoever wants it finds out.
+        /// Whether each object comes when a mini-batch wants it. Of one that is named and not in the store, that
+        /// mini-batch finds out; else the manifest says that it cannot be had.
         on_demand: bool,
         /// Whether tables with a log are refused.
         refuses_tables: bool,
     },
-    /// Fetch all that stand-ins stand for.
-    All,
     /// Fetch what is asked for by [`Bring`].
     Serve,
     /// Put all files of the folder.
@@ -89,8 +87,8 @@ pub enum Task {
 pub struct Bring {
     /// Below the prefix.
     pub name: String,
-    /// What its manifest tells of it; a stand-in does if there is none.
-    pub known: Option<Found>,
+    /// What its manifest tells of it.
+    pub known: Object,
 }
 
 /// What came of it so far.
@@ -100,7 +98,7 @@ pub struct Fetched {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Objects of these that have stand-ins.
+    /// Objects of these that are not here yet.
     pub awaited: u64,
     /// Objects of these that could not be fetched.
     pub failed: u64,

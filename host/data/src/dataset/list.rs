@@ -7,9 +7,8 @@ use super::{DatasetError, fail};
 use crate::model::{BadFile, LOCK_FILE, Source};
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
-use sandmill_files::unfetched;
 use sandmill_files::{Listed, Manifest};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, FileType};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -29,6 +28,8 @@ pub struct Listing {
     prefix: Vec<u8>,
     levels: Vec<Level>,
     manifest: Option<Manifest>,
+    /// Why objects that are named cannot be had, by their paths.
+    unfetched: HashMap<Vec<u8>, String>,
     found: bool,
     /// What comes next, as far as somebody has looked ahead.
     ahead: VecDeque<Step>,
@@ -84,6 +85,8 @@ enum Kind {
     Folder,
     File,
     Link,
+    /// An object of a store that cannot be had.
+    Unfetched,
     Other,
 }
 
@@ -121,6 +124,7 @@ impl Listing {
             prefix: Vec::new(),
             levels: Vec::new(),
             manifest: None,
+            unfetched: HashMap::new(),
             found: false,
             ahead: VecDeque::new(),
             rows_only: false,
@@ -279,7 +283,7 @@ impl Listing {
     fn next_listed(&mut self) -> Result<Option<String>, DatasetError> {
         loop {
             let next = self.manifest.as_mut().map_or(Ok(None), Manifest::next_object);
-            let Some(Listed { name, found }) = next.map_err(|error| self.unreadable(&error))?
+            let Some(Listed { name, object }) = next.map_err(|error| self.unreadable(&error))?
             else {
                 return Ok(None);
             };
@@ -287,7 +291,7 @@ impl Listing {
                 continue;
             }
             self.found = true;
-            match found {
+            match object {
                 Ok(_) => return Ok(Some(name)),
                 Err(reason) => self.bad.push(BadFile { file: name, reason }),
             }
@@ -320,33 +324,38 @@ impl Listing {
         };
         let mut entries = Vec::with_capacity(files.len());
         for file in files.iter().rev() {
-            let listed = manifest.as_mut().map_or(Ok(None), |manifest| manifest.find(file));
-            match listed.map_err(|error| self.unreadable(&error))? {
-                Some(Ok(_)) => {
-                    entries.push(Entry { name: file.clone().into_bytes(), kind: Kind::File });
-                    continue;
-                }
-                Some(Err(reason)) => {
-                    self.bad.push(BadFile { file: file.clone(), reason });
-                    self.found = true;
-                    continue;
-                }
-                None => {}
-            }
-            let path = self.root.join(file);
-            let kind = match fs::symlink_metadata(&path) {
-                Ok(metadata) => Kind::from(metadata.file_type()),
-                Err(_) if manifest.is_some() => {
-                    return fail!("{}: the store has no {file}; check the address", self.input);
-                }
-                Err(error) => {
-                    return fail!("{}: {}: {error}; check the path", self.input, path.display());
+            let name = file.clone().into_bytes();
+            let kind = match &mut manifest {
+                None => self.kind_of(file)?,
+                Some(manifest) => {
+                    match manifest.find(file).map_err(|error| self.unreadable(&error))? {
+                        Some(Ok(_)) => Kind::File,
+                        Some(Err(reason)) => {
+                            self.unfetched.insert(name.clone(), reason);
+                            Kind::Unfetched
+                        }
+                        None => {
+                            let input = &self.input;
+                            return fail!("{input}: the store has no {file}; check the address");
+                        }
+                    }
                 }
             };
-            entries.push(Entry { name: file.clone().into_bytes(), kind });
+            entries.push(Entry { name, kind });
         }
         self.levels.push(Level { entries, prefix: 0, table: Lookup::Plain });
         Ok(())
+    }
+
+    /// What a file is that is named.
+    fn kind_of(&self, file: &str) -> Result<Kind, DatasetError> {
+        let path = self.root.join(file);
+        match fs::symlink_metadata(&path) {
+            Ok(metadata) => Ok(Kind::from(metadata.file_type())),
+            Err(error) => {
+                fail!("{}: {}: {error}; check the path", self.input, path.display())
+            }
+        }
     }
 
     /// Reads the folder that the prefix names. Fails only for the root: any other that cannot be read is
@@ -390,6 +399,13 @@ impl Listing {
         }
         let checked = match entry.kind {
             Kind::Link => self.follow(&path),
+            Kind::Unfetched => {
+                self.found = true;
+                let file = String::from_utf8_lossy(&path).into_owned();
+                let reason = self.unfetched.remove(&path).unwrap_or_default();
+                self.bad.push(BadFile { file, reason });
+                return None;
+            }
             Kind::Other => Err(EntryError::Special { path: self.path(&path) }),
             Kind::File | Kind::Folder => Ok(true),
         };
@@ -419,11 +435,6 @@ impl Listing {
             Ok(target) => target,
             Err(_) if !takes => return Ok(false),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                if let Some(bad) = unfetched(&link, path) {
-                    self.bad.push(bad);
-                    self.found = true;
-                    return Ok(false);
-                }
                 return Err(EntryError::Dangling { link });
             }
             Err(source) => return Err(EntryError::Unfollowed { link, source }),

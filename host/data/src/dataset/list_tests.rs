@@ -1,7 +1,7 @@
 //! What belongs to a source.
 
 use super::*;
-use crate::dataset::UNFETCHED;
+use crate::dataset::{Found, ManifestWriter};
 use insta::assert_snapshot;
 use std::os::unix::fs::symlink;
 
@@ -118,7 +118,7 @@ fn a_file_that_was_looked_at_is_still_the_next() {
 #[test]
 fn looking_ahead_changes_nothing() {
     let tree = Tree::new(&["a", "c", "e"]);
-    symlink(format!("{UNFETCHED}it broke"), tree.path("b")).unwrap();
+    symlink("nowhere", tree.path("b")).unwrap();
     symlink("nowhere", tree.path("d")).unwrap();
     let mut listing = Listing::new(&tree.source(None)).unwrap();
     listing.look_ahead(9);
@@ -130,6 +130,42 @@ fn looking_ahead_changes_nothing() {
     assert_eq!(listing.next_file().unwrap().as_deref(), Some("e"));
     assert!(listing.take_bad()[0].reason.contains("is not there"));
     assert_eq!(listing.peek_file().unwrap(), None);
+}
+
+/// Also where they are named, what cannot be had is told when its turn comes.
+#[test]
+fn objects_are_listed_by_their_manifest_whatever_is_there() {
+    let tree = Tree::new(&["data/c", "data/other"]);
+    fs::create_dir(tree.path("list")).unwrap();
+    let mut list = ManifestWriter::new(tree.path("part")).unwrap();
+    let object = Found { length: 1, seconds: 1, nanos: 1 };
+    for name in ["a", "c", "sub/e"] {
+        list.add(name, Ok(object.into())).unwrap();
+    }
+    list.add("b", Err("it broke".to_owned())).unwrap();
+    list.finish(&tree.path("list/manifest")).unwrap();
+    for (pattern, files) in
+        [(None, vec!["a", "c", "sub/e"]), (Some("{a,b,c}"), vec!["a", "c"]), (Some("b"), vec![])]
+    {
+        let mut source = tree.source(pattern);
+        source.manifest = Some(source.root.join("list/manifest"));
+        source.root.push("data");
+        let mut listing = Listing::new(&source).unwrap();
+        let mut listed = Vec::new();
+        while let Some(file) = listing.next_file().unwrap() {
+            let bad = listing.take_bad();
+            assert_eq!(bad.len(), usize::from(file == "c"), "{pattern:?}");
+            listed.push(file);
+        }
+        assert_eq!(listed, files);
+        assert_eq!(listing.take_bad().len(), usize::from(files.is_empty()));
+        assert!(listing.take_notices().is_empty());
+    }
+    let mut source = tree.source(Some("other"));
+    source.manifest = Some(source.root.join("list/manifest"));
+    source.root.push("data");
+    let error = Listing::new(&source).unwrap_err();
+    assert_snapshot!(error, @"input 'data': the store has no other; check the address");
 }
 
 #[test]

@@ -26,10 +26,9 @@ pub use columnar::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use csv::{OpenError, Unpacker};
 pub use list::Listing;
 pub use pattern::Pattern;
-pub use resolve::{reaches, resolve};
+pub use resolve::{reaches, resolve, resolve_with};
 pub use sandmill_files::{
-    Found, Listed, Manifest, ManifestWriter, Root, STAND_IN_MODE, UNFETCHED, content_stamp,
-    is_stand_in, short, unfetched, wait_for,
+    Found, Listed, Manifest, ManifestWriter, Object, Root, content_stamp, short,
 };
 pub use schema::{schema_bytes, schema_of};
 pub use stream::Stream;

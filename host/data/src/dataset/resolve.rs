@@ -4,7 +4,6 @@ use super::pattern::{Pattern, is_glob, of_names};
 use super::{DatasetError, fail};
 use crate::model::{GUEST_INPUTS, Input, Source};
 use crate::opening::regular;
-use sandmill_files::{UNFETCHED, is_stand_in};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -26,9 +25,17 @@ const MAX_NAMES: usize = 8 << 20;
 /// A path that is a link is followed, wherever it leads: the job file names it. So a linked file is
 /// seen by the guest under the name of the link's target.
 pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
+    resolve_with(inputs, &mut |_| false)
+}
+
+/// [`resolve`], where some paths are those of files that need not be there yet, as `is_file` tells.
+pub fn resolve_with(
+    inputs: &[Input],
+    is_file: &mut dyn FnMut(&Path) -> bool,
+) -> Result<Vec<Source>, DatasetError> {
     let mut sources = Vec::new();
     for input in inputs {
-        let places = places(input)
+        let places = places(input, is_file)
             .map_err(|error| DatasetError(format!("input '{}': {}", input.name, error.0)))?;
         let only = places.len() == 1;
         for (index, place) in places.into_iter().enumerate() {
@@ -102,11 +109,18 @@ enum Place {
 }
 
 /// What the input's paths are, in their order; files of one folder where the first of them stands.
-fn places(input: &Input) -> Result<Vec<Place>, DatasetError> {
+fn places(
+    input: &Input,
+    is_file: &mut dyn FnMut(&Path) -> bool,
+) -> Result<Vec<Place>, DatasetError> {
     let mut places: Vec<Place> = Vec::new();
     let mut folders: HashMap<PathBuf, usize> = HashMap::new();
     for path in &input.paths {
-        match find(path)? {
+        let found = match is_file(Path::new(path)) {
+            true => file(Path::new(path))?,
+            false => find(path)?,
+        };
+        match found {
             Place::Files(root, names) => {
                 let at = *folders.entry(root.clone()).or_insert(places.len());
                 match places.get_mut(at) {
@@ -132,12 +146,7 @@ fn find(path: &str) -> Result<Place, DatasetError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_missing(&error) && is_glob(path) => return find_glob(path),
-        Err(error) => {
-            return match unfetched(path) {
-                Some(place) => Ok(place),
-                None => fail!("{}", explain(path, &error)),
-            };
-        }
+        Err(error) => return fail!("{}", explain(path, &error)),
     };
     if metadata.is_dir() {
         let root = real(path)?;
@@ -152,27 +161,20 @@ fn find(path: &str) -> Result<Place, DatasetError> {
              from files"
         );
     }
-    // Nobody can read an object that is on its way.
-    if !is_stand_in(&metadata)
-        && let Err(error) = regular(Path::new(path))
-    {
+    if let Err(error) = regular(Path::new(path)) {
         return fail!("{}", explain(path, &error));
     }
-    let file = real(path)?;
-    match (file.parent(), file.file_name().and_then(|name| name.to_str())) {
+    file(&real(path)?)
+}
+
+/// One file, by its path without links.
+fn file(path: &Path) -> Result<Place, DatasetError> {
+    match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
         (Some(parent), Some(name)) => {
             Ok(Place::Files(parent.to_owned(), BTreeSet::from([name.to_owned()])))
         }
-        _ => fail!("{path} has no usable file name"),
+        _ => fail!("{} has no usable file name", path.display()),
     }
-}
-
-/// The mark of an object that could not be fetched from its store: the planner makes a failed item of it.
-fn unfetched(path: &str) -> Option<Place> {
-    let target = fs::read_link(path).ok()?;
-    target.to_str().filter(|target| target.starts_with(UNFETCHED))?;
-    let (folder, name) = path.rsplit_once('/')?;
-    Some(Place::Files(real(folder).ok()?, BTreeSet::from([name.to_owned()])))
 }
 
 /// Takes the part before the first folder or name with a wildcard for the root.
@@ -317,6 +319,24 @@ mod tests {
         std::os::unix::fs::symlink("in/a", tree.path("dir")).unwrap();
         assert_eq!(tree.one("latest.csv"), ("/in".to_owned(), Some("x.csv".to_owned())));
         assert_eq!(tree.one("dir"), ("/in/a".to_owned(), None));
+    }
+
+    /// As objects of a store that have not come: whatever there is at their paths meanwhile.
+    #[test]
+    fn files_may_be_known_before_they_are_there() {
+        let tree = Tree::new();
+        let folder = fs::canonicalize(tree.0.path()).unwrap();
+        let paths = ["in/x.csv", "in/none.csv", "in/[1].csv", "in"].map(|path| tree.path(path));
+        std::os::unix::fs::symlink("/etc/passwd", tree.path("in/[1].csv")).unwrap();
+        let mut is_file = |path: &Path| path.extension().is_some();
+        let sources = resolve_with(&input(&paths), &mut is_file).unwrap();
+        let found: Vec<_> =
+            sources.iter().map(|source| (&source.root, source.pattern.as_deref())).collect();
+        let root = folder.join("in");
+        assert_eq!(found, [(&root, Some("{[[]1[]].csv,none.csv,x.csv}")), (&root, None)]);
+        assert!(resolve_with(&input(&paths), &mut |_| false).is_err());
+        let up = input(&[tree.path("in/..")]);
+        assert!(resolve_with(&up, &mut |_| true).is_err());
     }
 
     #[test]

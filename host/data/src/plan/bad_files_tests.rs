@@ -3,10 +3,12 @@
 use super::shuffle::{Bounds, Tools};
 use super::tests::{Tree, mute, planned_with};
 use super::*;
-use crate::model::{BadFile, MiniBatch, SliceSize, TableInput, TableKind, Work};
-use crate::protocol::PlanRequest;
+use crate::dataset::{Found, ManifestWriter};
+use crate::model::{BadFile, MiniBatch, SliceSize, Source, TableInput, TableKind, Work};
+use crate::protocol::{Asks, PlanRequest};
 use insta::assert_snapshot;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fs;
 
 /// What a planner died over is named to the next one, which says what it looks into.
@@ -44,6 +46,120 @@ fn deadly_files_are_not_looked_into() {
     }
 }
 
+/// The files below `data`, as objects of a store; those that are not there come later.
+fn stored(tree: &Tree, names: &[&str]) -> Source {
+    let source = tree.source("one", "data");
+    fs::create_dir_all(tree.root().join("list")).unwrap();
+    let manifest = tree.root().join("list/manifest");
+    let mut list = ManifestWriter::new(tree.root().join("part")).unwrap();
+    for name in names {
+        let absent = Found { length: 1, seconds: 1, nanos: 1 };
+        let there = source.root.join(name).metadata();
+        list.add(name, Ok(there.map_or(absent, |there| Found::from(&there)).into())).unwrap();
+    }
+    list.finish(&manifest).unwrap();
+    Source { manifest: Some(manifest), ..source }
+}
+
+/// Where all objects come by themselves, the planner waits for those that are not here, and for nothing else.
+#[test]
+fn objects_on_their_way_are_waited_for() {
+    let tree = Tree::new(&[("data/1", "x\n1\n"), ("data/4", "x\n4\n"), ("in/5", "x\n5\n")]);
+    let sources = || {
+        vec![
+            stored(&tree, &["1", "2", "3", "4"]),
+            Source { dataset: "two".into(), ..tree.source("two", "in") },
+        ]
+    };
+    let inputs = vec![TableInput::default(); 2];
+    let cut = Cut::Tables { size: SliceSize::Rows(1), inputs, full_inference: false };
+    for tells_files in [false, true] {
+        let _ = fs::remove_file(tree.root().join("data/2"));
+        let request = PlanRequest {
+            asks: Asks::Absent,
+            tells_files,
+            ..PlanRequest::new(sources(), cut.clone())
+        };
+        let asked: RefCell<Vec<(u32, String)>> = RefCell::default();
+        let hear = || {
+            let (source, file) = asked.borrow().last().cloned().unwrap();
+            if file == "2" {
+                fs::write(tree.root().join("data/2"), "x\n2\n").unwrap();
+            }
+            let unfetched = (file == "3").then(|| "gone".to_owned());
+            Ok(MayOpen { source, file, unfetched })
+        };
+        let start = || Err(io::Error::other("nothing is to be grouped"));
+        let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let (mut cut, mut told) = (Vec::new(), Vec::new());
+        plan_with(tools, &hear, &mut |message| {
+            match message {
+                FromPlanner::Opening { waits: false, file, .. } => told.push(file),
+                FromPlanner::Opening { source, file, next, .. } => {
+                    assert!(next.is_empty());
+                    asked.borrow_mut().push((source, file));
+                }
+                FromPlanner::MiniBatches(batches) => {
+                    cut.extend(batches.iter().map(|batch| match &batch.work {
+                        Work::Text(slice) => slice.file.clone(),
+                        Work::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
+                        work => panic!("{work:?}"),
+                    }));
+                }
+                FromPlanner::Failed(reason) => panic!("{reason}"),
+                _ => {}
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(cut, ["1", "2", "3 gone", "4", "5"]);
+        // Columns are looked for as well.
+        let asked: BTreeSet<_> = asked.take().into_iter().map(|(_, file)| file).collect();
+        assert!(asked.iter().eq(["2", "3"]), "{asked:?}");
+        let told: BTreeSet<_> = told.into_iter().collect();
+        let others: &[&str] = if tells_files { &["1", "4", "5"] } else { &[] };
+        assert!(told.iter().eq(others), "{told:?}");
+    }
+}
+
+/// Else it would be read as it was before its last changes.
+#[test]
+fn a_database_waits_for_what_lies_beside_it() {
+    let tree = Tree::new(&[("data/shop.db", "")]);
+    let source = stored(&tree, &["shop.db", "shop.db-wal"]);
+    let table = TableInput {
+        kind: TableKind::Sqlite,
+        query: Some("select 1".to_owned()),
+        ..TableInput::default()
+    };
+    let cut = Cut::Tables { size: SliceSize::Rows(1), inputs: vec![table], full_inference: false };
+    let request = PlanRequest { asks: Asks::Absent, ..PlanRequest::new(vec![source], cut) };
+    let asked: RefCell<Vec<String>> = RefCell::default();
+    let hear = || {
+        let file = asked.borrow().last().cloned().unwrap();
+        Ok(MayOpen { source: 0, file, unfetched: Some("gone".to_owned()) })
+    };
+    let start = || Err(io::Error::other("nothing is to be grouped"));
+    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+    let mut bad = Vec::new();
+    plan_with(tools, &hear, &mut |message| {
+        match message {
+            FromPlanner::Opening { file, .. } => asked.borrow_mut().push(file),
+            FromPlanner::MiniBatches(batches) => {
+                bad.extend(batches.iter().map(|batch| match &batch.work {
+                    Work::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
+                    work => panic!("{work:?}"),
+                }));
+            }
+            _ => {}
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(bad, ["shop.db gone", "shop.db-wal gone"]);
+    assert!(asked.take().iter().all(|file| file == "shop.db-wal"));
+}
+
 /// What is known of a file stands before the question for the next one, and nothing is looked into without an
 /// answer.
 #[test]
@@ -54,13 +170,13 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
             _ => ["{\"x\": 1}\n{\"x\": 2}\n", "{\"x\": 3}\n", "{\"x\": 4}\n"],
         };
         let [one, two, three] = texts;
-        let tree = Tree::new(&[("in/1", one), ("in/2", two), ("in/3", three)]);
+        let tree = Tree::new(&[("data/1", one), ("data/2", two), ("data/3", three)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
         let cut = Cut::Tables { size: SliceSize::Rows(1), inputs, full_inference };
         let request = PlanRequest {
-            asks: true,
+            asks: Asks::Each,
             again: vec![(0, "1".to_owned())],
-            ..PlanRequest::new(vec![tree.source("one", "in")], cut)
+            ..PlanRequest::new(vec![stored(&tree, &["1", "2", "3"])], cut)
         };
         let asked: RefCell<Vec<String>> = RefCell::default();
         let stale = Cell::new(true);

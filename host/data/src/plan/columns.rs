@@ -2,21 +2,16 @@
 
 use crate::dataset::csv::Inferred;
 use crate::dataset::json::{InferredJson, is_json};
+use crate::model::nearest;
 use arrow::datatypes::{DataType, Field, Schema};
 
 /// Columns that are told whatever their type.
 const SHOWN: usize = 20;
 
-/// How much another name may differ from the one that was meant.
-const LIKE: f64 = 0.6;
-
 /// What to say of a column that is not there: which are, and which may have been meant.
 pub(super) fn known(unknown: &str, names: &[&str]) -> String {
-    let likeness = |name: &&str| strsim::normalized_damerau_levenshtein(unknown, name);
-    let like = names.iter().take(1000).map(|name| (likeness(name), *name));
-    let meant = like.filter(|(likeness, _)| *likeness >= LIKE);
-    let meant = meant.max_by(|one, other| one.0.total_cmp(&other.0));
-    let hint = meant.map(|(_, name)| format!("; did you mean '{name}'?")).unwrap_or_default();
+    let meant = nearest(unknown, names.iter().take(1000).copied());
+    let hint = meant.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
     let more = match names.len().saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),

@@ -4,14 +4,17 @@ use super::groups::format_of;
 use super::sender::Sender;
 use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TableFile;
-use crate::dataset::{Listing, wait_for};
+use crate::dataset::{Listing, Root};
 use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput};
-use crate::protocol::PlanRequest;
+use crate::protocol::{Asks, PlanRequest};
 use std::cell::RefCell;
 use std::path::PathBuf;
 
 /// Files that are named in advance, at most: as many as are fetched at once.
 const AHEAD: usize = 16;
+
+/// How the names of files end that hold changes of a database.
+const BESIDE_DATABASE: [&str; 2] = ["-wal", "-journal"];
 
 /// One input: its sources with the number of the first, and what the job file says of its tables.
 pub(super) struct Input<'a> {
@@ -28,6 +31,8 @@ pub(super) struct Input<'a> {
     pub(super) is_hive: bool,
     /// The first source's listing, where it was begun to find such folders.
     pub(super) begun: RefCell<Option<Listing>>,
+    /// The source of a store that was looked at last.
+    pub(super) looked_at: RefCell<Option<(u32, Root)>>,
     /// The file that its columns were learned from, where it is open still: as a rule it is cut next.
     pub(super) learned: RefCell<Option<(PathBuf, TableFile)>>,
 }
@@ -68,15 +73,15 @@ impl Input<'_> {
 
     /// The files that a listing has next, if somebody brings them in advance.
     pub(super) fn following(&self, listing: &mut Listing) -> Vec<String> {
-        if !self.request.asks {
+        if self.request.asks != Asks::Each {
             return Vec::new();
         }
         listing.look_ahead(AHEAD);
         listing.ahead().take(AHEAD).map(str::to_owned).collect()
     }
 
-    /// Names a file that is looked into next, where somebody wants to know, and waits for as long as it is an
-    /// object on its way. Returns why it cannot be had from its store, if it cannot. `next` are those that follow.
+    /// Names a file that is looked into next, where somebody wants to know, and waits until it is here if it is an object of
+    /// a store. Returns why it cannot be had, if it cannot. `next` are those that follow.
     pub(super) fn open(
         &self,
         source: u32,
@@ -84,12 +89,55 @@ impl Input<'_> {
         next: Vec<String>,
         sender: &mut Sender<'_>,
     ) -> Result<Option<BadFile>, PlanError> {
-        if (self.request.tells_files || self.request.asks)
-            && let Some(bad) = sender.opening(source, file, next)?
-        {
-            return Ok(Some(bad));
+        if self.table.kind.is_asked() {
+            // A database is not read without those of its changes that lie beside it.
+            for beside in BESIDE_DATABASE.map(|end| format!("{file}{end}")) {
+                if self.is_listed(source, &beside)
+                    && self.asks(source, &beside)
+                    && let Some(BadFile { file: _, reason }) =
+                        sender.ask_for(source, &beside, Vec::new())?
+                {
+                    return Ok(Some(BadFile { file: file.to_owned(), reason }));
+                }
+            }
         }
-        Ok(wait_for(&self.sources[(source - self.first) as usize].root.join(file), file))
+        if self.asks(source, file) {
+            return Ok(sender.ask_for(source, file, next)?);
+        }
+        if self.request.tells_files {
+            sender.tell_opening(source, file)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether a file is an object that must be asked for.
+    fn asks(&self, source: u32, file: &str) -> bool {
+        match self.request.asks {
+            Asks::Never => false,
+            Asks::Absent => !self.look(source, |root| root.is_here(file)).unwrap_or(true),
+            Asks::Each => self.source(source).manifest.is_some(),
+        }
+    }
+
+    fn is_listed(&self, source: u32, file: &str) -> bool {
+        self.look(source, |root| root.lists(file)).unwrap_or(false)
+    }
+
+    /// Looks at a source of a store; `None` for another one.
+    fn look<T>(&self, index: u32, look: impl FnOnce(&Root) -> T) -> Option<T> {
+        let source = self.source(index);
+        source.manifest.as_ref()?;
+        let mut looked_at = self.looked_at.borrow_mut();
+        let root = match looked_at.take_if(|(known, _)| *known == index) {
+            Some((_, root)) => root,
+            None => Root::of(source),
+        };
+        let (_, root) = looked_at.insert((index, root));
+        Some(look(root))
+    }
+
+    fn source(&self, index: u32) -> &Source {
+        &self.sources[(index - self.first) as usize]
     }
 
     /// The dialect, of CSV.
@@ -130,10 +178,18 @@ pub(super) fn group<'a>(
         };
         let (is_hive, begun) = (found.is_some(), RefCell::new(begun));
         let (path, index) = (named.or(found), first as u32);
-        let learned = RefCell::default();
-        let input =
-            Input { first: index, sources, table, request, full, path, is_hive, begun, learned };
-        inputs.push(input);
+        inputs.push(Input {
+            first: index,
+            sources,
+            table,
+            request,
+            full,
+            path,
+            is_hive,
+            begun,
+            looked_at: RefCell::default(),
+            learned: RefCell::default(),
+        });
         first += sources.len();
     }
     Ok(inputs)

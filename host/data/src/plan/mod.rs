@@ -59,8 +59,8 @@ fn plan_with(
     // Groups are made of many files.
     let again = if partition_keys.is_empty() { again.as_slice() } else { &[] };
     let mut sender = Sender::new(emit, *memory, again);
-    if *asks {
-        sender.ask(hear);
+    if asks.are_answered() {
+        sender.answered_by(hear);
     }
     match plan_all(tools, &mut sender) {
         Ok(()) => emit(FromPlanner::Finished),

@@ -67,8 +67,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// From now on each file is asked for before it is looked into; `hear` waits for the next answer.
-    pub(super) fn ask(&mut self, hear: &'a dyn Fn() -> io::Result<MayOpen>) {
+    /// From now on files may be asked for; `hear` waits for the next answer.
+    pub(super) fn answered_by(&mut self, hear: &'a dyn Fn() -> io::Result<MayOpen>) {
         self.hear = Some(hear);
     }
 
@@ -96,17 +96,24 @@ impl<'a> Sender<'a> {
         (self.emit)(message)
     }
 
-    /// Names the file that is looked into next, behind all that is known of those before it. Where files are
-    /// asked for, waits for the answer: why it cannot be had, if it cannot. `next` are those that follow.
-    pub(super) fn opening(
+    /// Names the file that is looked into next, behind all that is known of those before it.
+    pub(super) fn tell_opening(&mut self, source: u32, file: &str) -> io::Result<()> {
+        self.flush()?;
+        let file = file.to_owned();
+        self.send(FromPlanner::Opening { source, file, waits: false, next: Vec::new() })
+    }
+
+    /// The same, and waits until the file is here. Returns why it cannot be had, if it cannot. `next` are those that
+    /// follow.
+    pub(super) fn ask_for(
         &mut self,
         source: u32,
         file: &str,
         next: Vec<String>,
     ) -> io::Result<Option<BadFile>> {
-        self.flush()?;
-        self.send(FromPlanner::Opening { source, file: file.to_owned(), next })?;
         let Some(hear) = self.hear else { return Ok(None) };
+        self.flush()?;
+        self.send(FromPlanner::Opening { source, file: file.to_owned(), waits: true, next })?;
         loop {
             let answer = hear()?;
             // What an earlier planner asked for, which died, may be answered first.

@@ -8,6 +8,7 @@
 
 use super::hash::each_block;
 use super::{CompileError, Compiler, EntryFile, Instrumentation, engine};
+use crate::features::HAS_INFERENCE;
 use crate::model::hex;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
@@ -310,6 +311,10 @@ fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
     let mut feed = Feed(Sha256::new());
     MAGIC.hash(&mut feed);
     engine.precompile_compatibility_hash().hash(&mut feed);
+    // What another build has let in may import what this one has not.
+    if !HAS_INFERENCE {
+        "without inference".hash(&mut feed);
+    }
     Ok(hex(&feed.0.finalize()[..16]))
 }
 

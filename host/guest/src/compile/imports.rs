@@ -1,5 +1,8 @@
 //! What an entry script may import, name by name, and why not what it may not.
 
+use crate::features::HAS_INFERENCE;
+use crate::model::{Feature, nearest};
+
 /// The version of `wasi:nn` that is granted. It is a draft: no two of its versions are alike.
 pub const NN_VERSION: &str = "0.2.0-rc-2024-10-28";
 
@@ -17,6 +20,10 @@ pub fn judge_import(import: &str) -> ImportVerdict {
     use ImportVerdict::{Granted, Refused};
     let (name, version) = split_version(import).unwrap_or((import, ""));
     match name.split_once('/') {
+        Some(("wasi:nn", _) | ("sandmill:entry", "models")) if !HAS_INFERENCE => Refused(format!(
+            "it is for computing with models, and {}: use a build with that feature",
+            Feature::Inference.absence()
+        )),
         Some(("sandmill:entry", interface)) => judge_contract(interface, version),
         Some((package, interface)) if is_granted_wasi(package) => {
             if version != "0.2" && !version.starts_with("0.2.") {
@@ -27,7 +34,7 @@ pub fn judge_import(import: &str) -> ImportVerdict {
             }
             wasi_words(package, interface).map_or_else(
                 || {
-                    let near = nearest(package, interface)
+                    let near = nearest_granted(package, interface)
                         .map_or(String::new(), |near| format!(" (near to it is {package}/{near})"));
                     Refused(format!(
                         "Sandmill has no such interface of WASI 0.2{near}: update or change the \
@@ -128,12 +135,10 @@ const WASI: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The granted interface whose name is most like this one, if any is.
-fn nearest(package: &str, interface: &str) -> Option<&'static str> {
+/// The granted interface whose name is nearest to this one, if one is near.
+fn nearest_granted(package: &str, interface: &str) -> Option<&'static str> {
     let (_, known) = WASI.iter().find(|(name, _)| *name == package)?;
-    let like = |name: &&str| strsim::jaro_winkler(name, interface);
-    let best = known.iter().copied().max_by(|a, b| like(a).total_cmp(&like(b)))?;
-    (like(&best) >= 0.8).then_some(best)
+    nearest(interface, known.iter().copied())
 }
 
 fn wasi_words(package: &str, interface: &str) -> Option<&'static str> {
@@ -176,7 +181,6 @@ pub(super) fn is_contract_version(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{Names, check_names};
 
     #[test]
     fn each_name_of_the_list_is_granted() {
@@ -191,8 +195,23 @@ mod tests {
         }
     }
 
+    #[cfg(not(feature = "inference"))]
+    #[test]
+    fn a_build_without_inference_grants_no_models() {
+        let refused = |name: &str| match judge_import(name) {
+            ImportVerdict::Refused(why) => why,
+            ImportVerdict::Granted(what) => panic!("{name}: {what}"),
+        };
+        let of_wasi = refused(&format!("wasi:nn/inference@{NN_VERSION}"));
+        insta::assert_snapshot!(of_wasi, @"it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature");
+        assert_eq!(refused("sandmill:entry/models@0.1.0"), of_wasi);
+        assert!(matches!(judge_import("sandmill:entry/host@0.1.0"), ImportVerdict::Granted(_)));
+    }
+
+    #[cfg(feature = "inference")]
     #[test]
     fn imports_that_are_not_granted_are_all_named() {
+        use crate::compile::{Names, check_names};
         let names = Names {
             imports: [
                 "sandmill:entry/host@0.1.3",

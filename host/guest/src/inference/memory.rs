@@ -1,9 +1,17 @@
 //! What models cost a worker process, in bytes of memory.
 
-use super::tract::MORE_PLANS;
 use crate::model::{InferenceSettings, Limits};
 use std::path::Path;
 use walkdir::WalkDir;
+
+/// Plans of a model that tract keeps, each with weights of its own in the form that computes fast.
+pub(super) const PLANS: usize = 4;
+
+/// Bytes of models, all together, beyond which one plan of each is kept.
+pub(super) const LARGE: u64 = 64 << 20;
+
+/// Bytes of weights of all plans beyond the first of each model, at the most.
+const MORE_PLANS: u64 = LARGE * (PLANS as u64 - 1);
 
 /// How often a model lies in memory while it is loaded, at the most: as it was read, as it was decoded,
 /// and as the backend arranges it. What tract keeps beyond that is [`MORE_PLANS`].

@@ -1,54 +1,37 @@
 //! Computing with models, on the host's side: what a guest asks for by `wasi:nn` is done here, in the
 //! worker process and behind its wall.
 //!
-//! - `backend`: what every backend takes, gives and is;
+//! - `facts`: what a model takes and gives;
 //! - `error`: why something is refused, in the words of `wasi:nn`, or cannot be used;
 //! - `memory`: what models cost a worker process;
-//! - `registry`: the models of a worker, which of them are loaded, and what was computed; `note`: where it says what
-//!   it is at;
-//! - `backends`: which backend runs a model, and on which device;
-//! - `inputs`: tensors compared with what a model takes, the same for every backend;
-//! - `vet`, `weights`, `onnx_facts`: a model looked at before a backend does, its weights, and what its file
-//!   says of inputs and outputs;
-//! - `guard`: calls of a backend that may panic;
-//! - `tract`, `tract_cuda`: the backend that is a part of Sandmill, and its way to a GPU;
-//! - `tract_vet`, `trees`: what tract must not be given;
-//! - `onnxruntime`: the backend that is a library of the machine;
-//! - `probe`: trying backends out in a child process, before workers use them;
-//! - `kernels`: what is compiled for a GPU before a job begins, in a process of its own.
+//! - `note`: where a worker says what it is at with a model;
+//! - `named_library`: where the library of ONNX Runtime is;
+//! - `probe`: having backends tried out in a child process, before workers use them;
+//! - `models`: the models of a worker, and the backends that compute with them; `without`, in a build without the
+//!   feature `inference`, what stands for them.
 //!
 //! Knows nothing of guests or wasmtime (`sandbox` does that). Imports `model`, and `wall` for the child.
 
-mod backend;
-mod backends;
 mod error;
-mod guard;
-mod inputs;
-mod kernels;
+mod facts;
 mod memory;
+#[cfg(feature = "inference")]
+mod models;
+mod named_library;
 mod note;
-mod onnx_facts;
-mod onnxruntime;
 mod probe;
-mod registry;
-#[cfg(test)]
-mod samples;
-#[cfg(test)]
-mod tests;
-mod tract;
-mod tract_cuda;
-mod tract_vet;
-mod trees;
-mod vet;
-mod weights;
+#[cfg(not(feature = "inference"))]
+mod without;
 
-pub use backend::{Dimension, ElementType, Facts, OwnedTensor, Port, TensorType, TensorView};
-use backend::{Loaded, ModelSource, Wanted};
-pub use error::{ErrorCode, InferenceError, KernelsError, NamedError, ProbeError};
-pub use guard::quiet_panics;
-pub use kernels::{KERNELS_COMMAND, serve_kernels};
+pub use error::{ErrorCode, InferenceError, NamedError, ProbeError};
+pub use facts::{Dimension, ElementType, Facts, OwnedTensor, Port, TensorType, TensorView};
 pub use memory::{PROCESSORS, bytes_below, has_inference, inference_memory};
+#[cfg(feature = "cuda")]
+pub use models::{KernelsError, serve_kernels};
+#[cfg(feature = "inference")]
+pub use models::{LoadedModel, Models, quiet_panics, serve_probe};
+pub use named_library::{NO_TELEMETRY, NamedLibrary};
 pub use note::NotePlace;
-pub use onnxruntime::{NO_TELEMETRY, NamedLibrary};
-pub use probe::{BackendState, PROBE_COMMAND, Probe, TRACT_VERSION, serve_probe};
-pub use registry::{LoadedModel, Models};
+pub use probe::{BackendState, KERNELS_COMMAND, PROBE_COMMAND, Probe, TRACT_VERSION};
+#[cfg(not(feature = "inference"))]
+pub use without::{LoadedModel, Models, quiet_panics};

@@ -35,7 +35,7 @@ impl NotePlace {
     }
 
     /// What stands there from now on.
-    pub(super) fn put(&self, note: Option<InferenceNote>) {
+    pub fn put(&self, note: Option<InferenceNote>) {
         let [first, rest @ ..] = self.0;
         // As long as the rest changes, nothing is done.
         first.store(0, Ordering::Relaxed);

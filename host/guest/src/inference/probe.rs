@@ -1,43 +1,36 @@
-//! Trying backends out in a child process: a library that breaks takes that process with it, not the
-//! leader. Both sides are here.
+//! Has backends tried out in a child process: a library that breaks takes that process with it, not the
+//! leader.
 
-use super::error::{NamedError, ProbeError, TrialError};
-use super::onnxruntime::{Library, NO_TELEMETRY, NamedLibrary};
-use super::{ModelSource, TensorType, TensorView, Wanted, tract_cuda, vet};
-use crate::model::OsSandbox;
-use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
+use super::error::{NamedError, ProbeError};
+use super::named_library::{NO_TELEMETRY, NamedLibrary};
+use crate::features::HAS_CUDA;
+use crate::model::{Feature, OsSandbox};
+use crate::wall;
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::error::Error;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The hidden subcommand that must end in [`serve_probe`].
+/// The hidden subcommand that must end in `serve_probe`.
 pub const PROBE_COMMAND: &str = "probe-backends";
+
+/// The hidden subcommand that must end in `serve_kernels`.
+pub const KERNELS_COMMAND: &str = "gpu-prepare";
 
 /// The version of tract that this program holds.
 pub const TRACT_VERSION: &str = "0.23.9";
 
 /// The longest that one try may take.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of what the child says.
-const SAID_BYTES: u64 = 64 << 10;
-/// Bytes that a try may take, and files that it may have open.
-const MEMORY_BYTES: u64 = 4 << 30;
-const OPEN_FILES: u64 = 256;
-
+pub(super) const SAID_BYTES: u64 = 64 << 10;
 /// The tasks of the child, as words of its command line.
-const TRACT_GPU: &str = "tract-gpu";
-const ONNXRUNTIME: &str = "onnxruntime";
-const ONNXRUNTIME_GPU: &str = "onnxruntime-gpu";
-const MODEL: &str = "model";
-
-/// `y = x + x`, with f32 and any number of elements.
-const DOUBLE: &[u8] = b"\x08\x08\x12\x00:7\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add\x12\x01gZ\x10\n\x01x\
-    \x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01nb\x10\n\x01y\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01n\
-    B\x04\n\x00\x10\r";
+pub(super) const TRACT_GPU: &str = "tract-gpu";
+pub(super) const ONNXRUNTIME: &str = "onnxruntime";
+pub(super) const ONNXRUNTIME_GPU: &str = "onnxruntime-gpu";
+pub(super) const MODEL: &str = "model";
 
 /// What a backend is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -64,11 +57,16 @@ impl BackendState {
 
 /// What the child says.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Said {
-    version: Option<String>,
-    problem: Option<String>,
-    has_cuda: bool,
-    model_bytes: Option<u64>,
+pub(super) struct Said {
+    pub(super) version: Option<String>,
+    pub(super) problem: Option<String>,
+    pub(super) has_cuda: bool,
+    pub(super) model_bytes: Option<u64>,
+}
+
+/// Something is wrong.
+pub(super) fn problem(error: impl Error) -> Said {
+    Said { problem: Some(error.to_string()), ..Said::default() }
 }
 
 /// Who tries backends out.
@@ -106,10 +104,14 @@ impl Probe {
             version: said.version,
             library: Some(library.to_owned()),
             missing: said.problem,
-            no_gpu: Some(
-                "it was built without CUDA; the Python package onnxruntime-gpu is not".to_owned(),
-            )
-            .filter(|_| !said.has_cuda),
+            no_gpu: if said.has_cuda {
+                None
+            } else if HAS_CUDA {
+                let why = "it was built without CUDA; the Python package onnxruntime-gpu is not";
+                Some(why.to_owned())
+            } else {
+                Some(Feature::Cuda.absence().to_string())
+            },
         }
     }
 
@@ -178,97 +180,6 @@ impl Probe {
             Err(_) if ended.status.success() => Err(ProbeError::Unclear),
             _ => Err(ProbeError::Failed(ended.told("the process that tried it"))),
         }
-    }
-}
-
-/// The body of `sandmill probe-backends`: tries one backend out and says on standard output, as JSON, what
-/// came of it.
-pub fn serve_probe(arguments: &[String]) -> ExitCode {
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let said = match words[..] {
-        [TRACT_GPU] => {
-            let result = enter().and_then(|()| Ok(tract_cuda::check()?));
-            result.map_or_else(problem, |()| Said::default())
-        }
-        [ONNXRUNTIME, mode, library] => onnxruntime(mode, Path::new(library)),
-        [MODEL, mode, folder, file] => {
-            let bytes = model_bytes(mode, Path::new(folder), Path::new(file));
-            bytes.map_or_else(problem, |bytes| Said { model_bytes: Some(bytes), ..Said::default() })
-        }
-        [ONNXRUNTIME_GPU, library] => {
-            let result = enter().and_then(|()| Ok(Library::open(Path::new(library))?.try_cuda()?));
-            result.map_or_else(problem, |()| Said::default())
-        }
-        _ => problem(TrialError::ByHand),
-    };
-    let told = serde_json::to_vec(&said).map_err(io::Error::other);
-    match told.and_then(|told| io::stdout().write_all(&told)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn problem(error: impl Error) -> Said {
-    Said { problem: Some(error.to_string()), ..Said::default() }
-}
-
-fn enter() -> Result<(), TrialError> {
-    Ok(wall::enter()?)
-}
-
-fn onnxruntime(mode: &str, path: &Path) -> Said {
-    let mut said = Said::default();
-    let result = enter().and_then(|()| {
-        let library = Library::open(path)?;
-        said.version = Some(library.version().to_owned());
-        said.has_cuda = library.has_cuda();
-        lock_down(mode, Vec::new())?;
-        compute(&library)
-    });
-    said.problem = result.err().map(|error: TrialError| error.to_string());
-    said
-}
-
-/// Looks at a model as a worker does.
-fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, TrialError> {
-    enter()?;
-    lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
-    Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
-}
-
-/// As a worker does.
-fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), TrialError> {
-    let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode);
-    let mode = mode.ok_or(TrialError::ByHand)?;
-    if mode != OsSandbox::Off {
-        wall::alone()?;
-    }
-    let bounds = Bounds {
-        memory: Some(MEMORY_BYTES),
-        cpu_seconds: Some(LIMIT.as_secs()),
-        largest_file: 0,
-        open_files: OPEN_FILES,
-    };
-    let wall = Wall { occupant: Occupant::Worker, mode, folders, bounds };
-    wall.build()?;
-    Ok(())
-}
-
-/// Computes something of which the result is known.
-fn compute(library: &Library) -> Result<(), TrialError> {
-    let (threads, limit) = (2, SAID_BYTES);
-    let wanted =
-        Wanted { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
-    let source = ModelSource::Bytes(DOUBLE);
-    let vetted = vet::read(source, limit)?;
-    let mut model = library.load(source, vetted, &wanted)?;
-    let bytes: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-    let x = TensorView { name: "x", ty: TensorType::F32, dims: &[2], bytes: &bytes };
-    let outputs = model.run(&[x])?;
-    let expected: Vec<u8> = [3f32, -4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-    match &outputs[..] {
-        [y] if y.bytes == expected => Ok(()),
-        other => Err(TrialError::Wrong { outputs: format!("{other:?}") }),
     }
 }
 

@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use tracing::{Span, debug, error_span};
 
 /// Groups begin at least this far apart, or a fifth of it where they are full of bytes, unless they are full of
 /// requests or a flush is asked for.
@@ -81,8 +82,9 @@ impl Committer {
         let copies = store.rows.as_ref().is_some_and(Rows::takes_all);
         let queue = Arc::new(Queue::new(if copies { FULL } else { u64::MAX }));
         let worker = Worker { queue: queue.clone(), store, replies };
-        let thread =
-            std::thread::Builder::new().name("sandmill-commit".into()).spawn(|| worker.run());
+        let job = Span::current();
+        let run = move || job.in_scope(|| worker.run());
+        let thread = std::thread::Builder::new().name("sandmill-commit".into()).spawn(run);
         let thread = thread.map_err(CommitError::Thread)?;
         Ok((Self { queue, thread: Some(thread) }, restored))
     }
@@ -146,13 +148,19 @@ impl Worker {
                 }
                 Task::Commit(group) => {
                     earliest = Instant::now() + INTERVAL;
+                    let _inside = error_span!("commit", requests = group.len()).entered();
+                    let begun = Instant::now();
                     self.commit(group)?;
+                    debug!(seconds = begun.elapsed().as_secs_f64(), "committed");
                 }
                 Task::Finish(status) => {
                     let replies = self.replies.clone();
                     // A leader that does not listen any more is ending.
                     let mut told = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));
+                    let _inside = error_span!("commit", finish = true).entered();
+                    let begun = Instant::now();
                     self.store.finish(status, &mut told)?;
+                    debug!(seconds = begun.elapsed().as_secs_f64(), "the output is complete");
                     self.reply(CommitReply::Finished);
                     return Ok(());
                 }

@@ -25,6 +25,35 @@ pub struct Gpu {
     pub(super) minor: Option<u32>,
 }
 
+/// A GPU as the driver tells of it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) index: u32,
+    pub(super) uuid: String,
+    pub(super) name: String,
+    pub(super) memory: Option<u64>,
+    pub(super) minor: Option<u32>,
+    /// Whether it can be used in parts alone (MIG).
+    pub(super) is_split: bool,
+    /// UUID, name and memory of each.
+    pub(super) parts: Vec<(String, String, Option<u64>)>,
+}
+
+/// How busy a GPU is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuUse {
+    /// Percent of the time since a moment ago.
+    pub percent: Option<u32>,
+    /// Bytes of memory in use.
+    pub used: Option<u64>,
+    /// Bytes of memory.
+    pub total: Option<u64>,
+    /// Power that it draws.
+    pub watts: Option<f64>,
+    /// Degrees Celsius.
+    pub celsius: Option<u32>,
+}
+
 impl Gpu {
     /// What `CUDA_VISIBLE_DEVICES` has to say for a process to see this one alone.
     pub fn visible(&self) -> String {

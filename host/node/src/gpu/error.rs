@@ -1,6 +1,7 @@
 //! Why there are no GPUs.
 
-use nvml_wrapper::error::NvmlError;
+use crate::model::Absence;
+use std::error::Error;
 
 /// Why the driver tells nothing.
 #[derive(Debug, thiserror::Error)]
@@ -24,5 +25,8 @@ pub enum NvidiaError {
     NotLoaded,
     /// The driver refuses.
     #[error("the NVIDIA driver cannot be asked: {0}")]
-    Unanswered(#[source] NvmlError),
+    Unanswered(#[source] Box<dyn Error + Send + Sync>),
+    /// This build asks no driver.
+    #[error(transparent)]
+    NotBuilt(#[from] Absence),
 }

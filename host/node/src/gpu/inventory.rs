@@ -1,8 +1,8 @@
 //! The GPUs that a job may use.
 
-use super::device::Gpu;
+use super::Nvidia;
+use super::device::{Found, Gpu};
 use super::error::NvidiaError;
-use super::nvidia::{Found, Nvidia};
 use crate::model::NVIDIA_DEVICES;
 use serde::{Deserialize, Serialize};
 use std::env;

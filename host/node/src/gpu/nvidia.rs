@@ -1,5 +1,6 @@
 //! The driver's own library. Every reading may be missing.
 
+use super::device::{Found, GpuUse};
 use super::error::NvidiaError;
 use super::{Gpu, library_folders};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
@@ -17,35 +18,6 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 #[derive(Debug)]
 pub struct Nvidia(Nvml);
 
-/// A GPU as the driver tells of it.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) index: u32,
-    pub(super) uuid: String,
-    pub(super) name: String,
-    pub(super) memory: Option<u64>,
-    pub(super) minor: Option<u32>,
-    /// Whether it can be used in parts alone (MIG).
-    pub(super) is_split: bool,
-    /// UUID, name and memory of each.
-    pub(super) parts: Vec<(String, String, Option<u64>)>,
-}
-
-/// How busy a GPU is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct GpuUse {
-    /// Percent of the time since a moment ago.
-    pub percent: Option<u32>,
-    /// Bytes of memory in use.
-    pub used: Option<u64>,
-    /// Bytes of memory.
-    pub total: Option<u64>,
-    /// Power that it draws.
-    pub watts: Option<f64>,
-    /// Degrees Celsius.
-    pub celsius: Option<u32>,
-}
-
 impl Nvidia {
     /// Opens it. An error says why there is none.
     pub fn open() -> Result<Self, NvidiaError> {
@@ -57,7 +29,7 @@ impl Nvidia {
                 NvidiaError::NoLibrary { library: LIBRARY, why: error.to_string() }
             }
             NvmlError::DriverNotLoaded => NvidiaError::NotLoaded,
-            error => NvidiaError::Unanswered(error),
+            error => unanswered(error),
         })
     }
 
@@ -72,7 +44,7 @@ impl Nvidia {
     /// All GPUs that the driver knows, in the order of the PCI bus. Those that this process may not ask
     /// are left out.
     pub(super) fn devices(&self) -> Result<Vec<Found>, NvidiaError> {
-        let count = self.0.device_count().map_err(NvidiaError::Unanswered)?;
+        let count = self.0.device_count().map_err(unanswered)?;
         let devices = (0..count).filter_map(|index| {
             let device = self.0.device_by_index(index).ok()?;
             Some(Found {
@@ -122,6 +94,10 @@ impl Nvidia {
             Err(_) => self.0.device_by_uuid(visible),
         }
     }
+}
+
+fn unanswered(error: NvmlError) -> NvidiaError {
+    NvidiaError::Unanswered(Box::new(error))
 }
 
 /// As every program finds it, else from where CUDA's libraries are: who has the driver in a folder of its own, as

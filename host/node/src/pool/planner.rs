@@ -152,7 +152,7 @@ impl Plan {
         };
         let mut stderr = Tail { pipe: stderr, bytes: Vec::new() };
         self.question = Question::default();
-        let question = self.request.asks.then_some(&self.question);
+        let question = self.request.asks.are_answered().then_some(&self.question);
         let answers = &mut self.answers;
         let feed = async {
             if let Some(stdin) = stdin {
@@ -279,9 +279,9 @@ impl Told {
     /// What of a message is to be delivered, if anything. Fails if it is not what an earlier process said.
     fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, End> {
         match message {
-            FromPlanner::Opening { source, file, next } => {
+            FromPlanner::Opening { source, file, waits, next } => {
                 self.opening = Some((source, file.clone()));
-                Ok(Some(FromPlanner::Opening { source, file, next }))
+                Ok(Some(FromPlanner::Opening { source, file, waits, next }))
             }
             FromPlanner::Tables(tables) if self.is_later && self.tables.is_some() => {
                 if self.tables.as_ref() == Some(&tables) { Ok(None) } else { Err(End::Changed) }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::OsSandbox;
-use crate::protocol::{Cut, FromPlanner, MayOpen, PlanRequest, encode};
+use crate::protocol::{Asks, Cut, FromPlanner, MayOpen, PlanRequest, encode};
 
 fn request() -> PlanRequest {
     PlanRequest::new(vec![], Cut::Void { count: 3 })
@@ -105,7 +105,10 @@ async fn a_file_that_planners_die_over_is_left_out() {
         FromPlanner::Notice("a note".to_owned()),
         FromPlanner::MiniBatches(vec![batch(0)]),
     ];
-    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned(), next: vec![] };
+    let open = |file: &str| {
+        let file = file.to_owned();
+        FromPlanner::Opening { source: 0, file, waits: false, next: vec![] }
+    };
     let second = [first.clone(), vec![open("a.parquet"), open("b.parquet")]].concat();
     let third = [first[..2].to_vec(), vec![FromPlanner::MiniBatches(vec![batch(0), batch(1)])]];
     let third =
@@ -190,9 +193,12 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
 async fn a_planner_that_asks_is_answered() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let request = PlanRequest { asks: true, ..request() };
+    let request = PlanRequest { asks: Asks::Each, ..request() };
     let answer = |file: &str| MayOpen { source: 0, file: file.to_owned(), unfetched: None };
-    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned(), next: vec![] };
+    let open = |file: &str| {
+        let file = file.to_owned();
+        FromPlanner::Opening { source: 0, file, waits: true, next: vec![] }
+    };
     fs::write(at("0"), frames(&[FromPlanner::Tables(vec![]), open("a")])).unwrap();
     fs::write(at("1"), frames(&[FromPlanner::Tables(vec![]), open("b")])).unwrap();
     fs::write(at("end"), frames(&[FromPlanner::Closed, FromPlanner::Finished])).unwrap();
@@ -226,7 +232,7 @@ async fn a_planner_that_asks_is_answered() {
         let mut heard = FrameBuffer::default();
         heard.push(&fs::read(at(name)).unwrap());
         let again: PlanRequest = heard.next_message().unwrap().unwrap();
-        assert!(again.asks);
+        assert_eq!(again.asks, Asks::Each);
         assert_eq!(heard.next_message::<MayOpen>().unwrap(), Some(answer(file)));
     }
 }

@@ -216,9 +216,9 @@ mod tests {
             cgroups: None,
         };
         let wall = around_all_workers(&surroundings);
-        let written = wall.folders.iter().filter(|folder| {
-            matches!(folder.rights, Rights::Write | Rights::WriteAndLink | Rights::Files)
-        });
+        let written = wall.folders.iter();
+        let written =
+            written.filter(|folder| matches!(folder.rights, Rights::Write | Rights::Files));
         let written: Vec<_> = written.map(|folder| folder.path.as_path()).collect();
         assert!(written.contains(&dir.work().as_path()), "{written:?}");
         for read in [dir.model("m"), dir.links(), dir.spill(), dir.journal(), dir.state_file()] {

@@ -4,6 +4,7 @@ use super::job::are_more_nodes;
 use super::nodes::SCHEMA_KEY;
 use crate::error::Report;
 use crate::keys;
+use crate::model::nearest;
 use crate::tree::{Entry, Node, Value, join};
 
 /// The root key of a saved file.
@@ -56,7 +57,7 @@ fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
         return !are_more_nodes(key, node, report);
     }
     // What is misspelt is found, with all other misspelt keys, when the settings are read.
-    if keys::nearest(key, keys::top_level()).is_some() {
+    if nearest(key, keys::top_level()).is_some() {
         return true;
     }
     report.notice(format!("{key}: ignored, Sandmill knows no such setting"));

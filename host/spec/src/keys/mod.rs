@@ -24,7 +24,7 @@ pub(super) use key::{
     Ceiling, Key, Kind, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs, Rows, column_types, is_name,
 };
 pub(super) use models::{INFERENCE, MODEL};
-pub(super) use names::{ALIASES, IGNORED, RENAMED, nearest, top_level};
+pub(super) use names::{ALIASES, IGNORED, RENAMED, top_level};
 pub(super) use policy::policy;
 
 /// The keys at the top level of a job file that decide what rows the job has.

@@ -59,41 +59,9 @@ pub(crate) fn top_level() -> impl Iterator<Item = &'static str> {
     JOB.iter().map(|key| key.name).chain(ALIASES.iter().map(|(name, _)| *name))
 }
 
-/// The known name, all of them in small letters, that is nearest to an unknown one, if any is near.
-pub(crate) fn nearest<'k>(
-    unknown: &str,
-    known: impl IntoIterator<Item = &'k str>,
-) -> Option<&'k str> {
-    let wanted = unknown.trim().to_lowercase().replace('-', "_");
-    // A third of the letters may differ: `mini_bach_size`, `intputs`, `outptu_action`.
-    let letters = wanted.chars().count();
-    let most = (letters / 3).max(1);
-    known
-        .into_iter()
-        // Quickly first, as a stranger's keys may be long and many: a letter too many differs, and
-        // so does one that the key has not.
-        .filter(|name| name.chars().count().abs_diff(letters) <= most)
-        .filter(|name| name.chars().filter(|letter| !wanted.contains(*letter)).count() <= most)
-        .map(|name| (strsim::damerau_levenshtein(&wanted, name), name))
-        .filter(|(distance, _)| *distance <= most)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn suggests_only_what_is_near() {
-        let names = || JOB.iter().map(|key| key.name);
-        assert_eq!(nearest("mini_bach_size", names()), Some("mini_batch_size"));
-        assert_eq!(nearest("Mini-Batch-Size", names()), Some("mini_batch_size"));
-        assert_eq!(nearest("intputs", names()), Some("inputs"));
-        assert_eq!(nearest("colour", names()), None);
-        assert_eq!(nearest("", names()), None);
-        assert_eq!(nearest(&"mini_batch_size".repeat(9), names()), None);
-    }
 
     #[test]
     fn no_name_stands_twice() {

@@ -5,7 +5,7 @@ use super::values::{choice, delimiter, digest};
 use crate::error::{Origin, Report};
 use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys::{self, Format};
-use crate::model::{Column, ColumnType, Compression, OutputKind, OutputLayout, Quoting};
+use crate::model::{Column, ColumnType, Compression, OutputKind, OutputLayout, Quoting, nearest};
 use crate::scope::{At, Scope, Variables};
 use crate::tree::{Node, Value};
 use std::time::Duration;
@@ -267,7 +267,7 @@ fn column_type_hint(text: &str) -> Option<&'static str> {
         "bool" => "boolean",
         "datetime" | "time" => "timestamp",
         "date32" => "date",
-        other => keys::nearest(other, keys::column_types())?,
+        other => nearest(other, keys::column_types())?,
     })
 }
 

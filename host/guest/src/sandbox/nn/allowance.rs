@@ -32,7 +32,7 @@ impl Allowance {
     }
 
     /// What is counted now.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "inference"))]
     pub(super) fn held(&self) -> u64 {
         self.held
     }

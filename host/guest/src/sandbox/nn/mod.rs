@@ -19,7 +19,7 @@ mod graphs;
 mod models;
 mod resources;
 mod tensors;
-#[cfg(test)]
+#[cfg(all(test, feature = "inference"))]
 mod tests;
 mod view;
 

@@ -1,0 +1,210 @@
+//! Why a backend cannot be used, and what is said of a model.
+
+use crate::inference::error::InferenceError;
+use crate::model::FailureKind;
+use crate::wall::WallError;
+use ort::sys::ORT_API_VERSION;
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+impl InferenceError {
+    /// The backend was refused memory that it needs on the CPU.
+    pub(super) fn no_memory(text: &str) -> Self {
+        Self::ends(
+            FailureKind::OutOfMemory,
+            format!(
+                "the backend needs more memory than the worker may have; compute less at once, or \
+                 raise limits.tensors or limits.models, from which its share follows: {text}"
+            ),
+        )
+    }
+
+    /// The same, without a folder of the host, which is not the guest's to know, but this name.
+    pub(super) fn hiding(self, folder: &Path, name: &str) -> Self {
+        let path = folder.to_string_lossy();
+        match self {
+            same if folder.parent().is_none() => same,
+            Self::Refused { code, message } => {
+                Self::Refused { code, message: message.replace(&*path, name) }
+            }
+            Self::Ends { kind, message } => {
+                Self::Ends { kind, message: message.replace(&*path, name) }
+            }
+        }
+    }
+
+    /// The same, with a word before it of what it is about.
+    pub(super) fn about(self, what: &str) -> Self {
+        match self {
+            Self::Refused { code, message } => Self::refused(code, format!("{what}: {message}")),
+            Self::Ends { kind, message } => Self::ends(kind, format!("{what}: {message}")),
+        }
+    }
+}
+
+/// The start of a name that a guest gave: that may be as long as a call allows.
+pub(super) fn short(name: &str) -> &str {
+    &name[..name.floor_char_boundary(200)]
+}
+
+/// The text of a panic of a backend.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Panicked(pub(super) String);
+
+/// Why ONNX Runtime's library cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LibraryError {
+    /// There is no library.
+    #[error(
+        "its library was not found on this machine; install the Python package onnxruntime and set \
+         SANDMILL_ONNXRUNTIME to where it is"
+    )]
+    NotFound,
+    /// Another one is open.
+    #[error("{} is open in this process, which can hold one ONNX Runtime only", path.display())]
+    OtherIsOpen {
+        /// That one.
+        path: PathBuf,
+    },
+    /// The environment lets it send telemetry.
+    #[error(
+        "it would send telemetry from a thread outside of the wall: {variable}={value} must be in the \
+         environment of the process that opens it"
+    )]
+    Telemetry {
+        /// The variable that forbids it.
+        variable: &'static str,
+        /// The value that the variable must have.
+        value: &'static str,
+    },
+    /// The loader of the system refuses it.
+    #[error("{} cannot be opened as a library: {}", path.display(), reason(source))]
+    NoLibrary {
+        /// The file.
+        path: PathBuf,
+        /// What the loader says.
+        source: libloading::Error,
+    },
+    /// The library is another one.
+    #[error("{} is a library, but not ONNX Runtime's", path.display())]
+    NotOnnxRuntime {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It gives no table of its functions.
+    #[error("{} does not tell its interface", path.display())]
+    NoInterface {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It lacks functions that are needed.
+    #[error(
+        "{} is ONNX Runtime {version}; needed is 1.{ORT_API_VERSION} or newer",
+        path.display()
+    )]
+    TooOld {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: String,
+    },
+    /// The crate that calls it cannot open it.
+    #[error(transparent)]
+    Load(#[from] ort::LoadDynamicError),
+    /// Its environment cannot be made.
+    #[error("{}: it does not start: {source}", path.display())]
+    NoStart {
+        /// The file.
+        path: PathBuf,
+        /// What the library says.
+        source: ort::Error,
+    },
+}
+
+/// What the loader says, which is not always in the error itself.
+fn reason(error: &libloading::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Why tract cannot use a GPU.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TractCudaError {
+    /// Something of CUDA is missing, in tract's words.
+    #[error("{0}")]
+    NoCuda(String),
+    /// The leader compiled no kernels for it.
+    #[error("what it needs was not compiled for the GPU; a notice of the job says why")]
+    NoKernels,
+}
+
+/// Why no backend that a model may have can use a GPU: the reason of each.
+#[derive(Debug)]
+pub(super) struct NoGpu<'a>(pub(super) Vec<BackendNoGpu<'a>>);
+
+impl fmt::Display for NoGpu<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, reason) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "; " })?;
+            reason.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why one backend cannot use a GPU.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BackendNoGpu<'a> {
+    /// The library has CUDA, of which something is missing on this machine.
+    #[error("ONNX Runtime cannot use CUDA ({0})")]
+    OnnxRuntime(ort::Error),
+    /// The library has no CUDA.
+    #[error("ONNX Runtime {version} was built without CUDA")]
+    WithoutCuda {
+        /// The version of the library.
+        version: &'a str,
+    },
+    /// The library cannot be opened.
+    #[error("ONNX Runtime is not there ({0})")]
+    NoLibrary(&'a LibraryError),
+    /// The GPU is not for tract.
+    #[error("tract has no CUDA ({0})")]
+    Tract(TractCudaError),
+}
+
+/// What a child finds wrong that tries a backend.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TrialError {
+    /// The words of the command line are not those of the leader.
+    #[error("this command is run by sandmill itself")]
+    ByHand,
+    /// The process cannot do what each child does first.
+    #[error(transparent)]
+    Start(#[from] io::Error),
+    /// The wall cannot be built.
+    #[error(transparent)]
+    Wall(#[from] WallError),
+    /// The library of ONNX Runtime cannot be opened.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// ONNX Runtime cannot use a GPU.
+    #[error(transparent)]
+    OnnxRuntimeGpu(#[from] ort::Error),
+    /// tract cannot use a GPU.
+    #[error(transparent)]
+    TractGpu(#[from] TractCudaError),
+    /// A model is refused or does not run.
+    #[error(transparent)]
+    Model(#[from] InferenceError),
+    /// A result is not the known one.
+    #[error("it computes wrongly: 1.5 and -2 doubled are {outputs}")]
+    Wrong {
+        /// The tensors that were computed.
+        outputs: String,
+    },
+}

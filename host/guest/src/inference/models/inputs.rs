@@ -1,0 +1,108 @@
+//! Comparing tensors with what a model takes. The same texts for every backend.
+
+use super::error::short;
+use super::{Dimension, ElementType, ErrorCode, Facts, InferenceError, Port, Shape, TensorView};
+use std::collections::HashMap;
+
+/// The inputs in the order of the facts, a scalar without dimensions.
+///
+/// # Errors
+/// One is missing, unknown or given twice, or its type, shape or number of bytes is wrong. Nothing that the
+/// model gives could be taken.
+pub(super) fn checked<'a>(
+    facts: &Facts,
+    given: &[TensorView<'a>],
+) -> Result<Vec<TensorView<'a>>, InferenceError> {
+    if !facts.outputs.iter().any(|port| matches!(port.ty, ElementType::Standard(_))) {
+        let outputs = listed(&facts.outputs);
+        return Err(InferenceError::refused(
+            ErrorCode::UnsupportedOperation,
+            format!("tensors of wasi:nn can have none of its outputs: {outputs}"),
+        ));
+    }
+    for (index, view) in given.iter().enumerate() {
+        if !facts.inputs.iter().any(|port| port.name == view.name) {
+            let inputs = listed(&facts.inputs);
+            return Err(invalid(format!(
+                "there is no input {:?}; the model takes {inputs}",
+                short(view.name)
+            )));
+        }
+        if given[..index].iter().any(|other| other.name == view.name) {
+            return Err(invalid(format!("input {:?} is given twice", view.name)));
+        }
+    }
+    let mut sizes = HashMap::new();
+    facts
+        .inputs
+        .iter()
+        .map(|port| match given.iter().find(|view| view.name == port.name) {
+            Some(view) => fitting(port, *view, &mut sizes),
+            None => {
+                let inputs = listed(&facts.inputs);
+                Err(invalid(format!("input {:?} is missing; the model takes {inputs}", port.name)))
+            }
+        })
+        .collect()
+}
+
+/// `sizes` are those of named dimensions, and the input that brought them.
+fn fitting<'a, 'f>(
+    port: &'f Port,
+    mut view: TensorView<'a>,
+    sizes: &mut HashMap<&'f str, (u32, &'f str)>,
+) -> Result<TensorView<'a>, InferenceError> {
+    let Port { name, ty, shape } = port;
+    let ElementType::Standard(ty) = ty else {
+        return Err(InferenceError::refused(
+            ErrorCode::UnsupportedOperation,
+            format!("input {name:?} is of type {ty}, which tensors of wasi:nn cannot have"),
+        ));
+    };
+    let got = format!("got {} {}", view.ty, Shape(view.dims));
+    let wrong = || invalid(format!("input {name:?}: expected {port}, {got}"));
+    if *ty != view.ty {
+        return Err(wrong());
+    }
+    if let Some(shape) = shape {
+        if shape.is_empty() && view.dims == [1] {
+            view.dims = &[];
+        }
+        let fits = |(dimension, size): (&Dimension, &u32)| !matches!(dimension, Dimension::Fixed(expected) if expected != size);
+        if shape.len() != view.dims.len() || !shape.iter().zip(view.dims).all(fits) {
+            return Err(wrong());
+        }
+        for (dimension, size) in shape.iter().zip(view.dims) {
+            let Dimension::Named(symbol) = dimension else { continue };
+            let (expected, from) = *sizes.entry(symbol).or_insert((*size, name));
+            if expected != *size {
+                return Err(invalid(format!(
+                    "input {name:?}: expected {port} with {symbol} = {expected} as in input {from:?}, {got}"
+                )));
+            }
+        }
+    }
+    let elements = view.dims.iter().try_fold(1_usize, |all, size| all.checked_mul(*size as usize));
+    let expected = elements.and_then(|elements| elements.checked_mul(ty.size()));
+    if expected != Some(view.bytes.len()) {
+        let expected = expected.map_or("more".to_owned(), |bytes| bytes.to_string());
+        let (shape, bytes) = (Shape(view.dims), view.bytes.len());
+        return Err(invalid(format!(
+            "input {name:?}: {ty} {shape} is {expected} bytes, got {bytes}"
+        )));
+    }
+    Ok(view)
+}
+
+/// `"x" (f32 [N, 64]), "y" (i64 [N])`.
+fn listed(ports: &[Port]) -> String {
+    if ports.is_empty() {
+        return "none".to_owned();
+    }
+    let ports: Vec<String> = ports.iter().map(|port| format!("{:?} ({port})", port.name)).collect();
+    ports.join(", ")
+}
+
+fn invalid(message: String) -> InferenceError {
+    InferenceError::refused(ErrorCode::InvalidArgument, message)
+}

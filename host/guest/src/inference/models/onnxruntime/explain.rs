@@ -1,0 +1,160 @@
+//! The library's errors in our words.
+
+use crate::inference::models::guard::caught;
+use crate::inference::models::{ErrorCode, InferenceError};
+use crate::model::FailureKind;
+use ort::ErrorCode as Theirs;
+use std::path::Path;
+
+/// What the library says when an operation, or a form of it, is none of its own.
+const UNKNOWN_OPERATION: [&str; 3] =
+    ["is not a registered function/op", "Could not find an implementation", "No Op registered for"];
+
+/// What it says when memory is short.
+const NO_MEMORY: [&str; 3] =
+    ["Failed to allocate memory for requested buffer", "std::bad_alloc", "out of memory"];
+
+/// What it says when the memory of a GPU is, besides.
+const NO_DEVICE_MEMORY: [&str; 4] =
+    ["CUDA failure 2:", "CUDA error 2:", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"];
+
+/// What was being done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doing<'a> {
+    /// "load" or "run".
+    pub(super) what: &'static str,
+    /// The model's file, which is not the guest's to know.
+    pub(super) file: Option<&'a Path>,
+    /// Whether it runs on a GPU.
+    pub(super) gpu: bool,
+}
+
+impl Doing<'_> {
+    /// Does it. The crate between us and the library panics where the library gives what it did not
+    /// expect, which a model can make it do.
+    pub(super) fn guarded<T>(
+        self,
+        act: impl FnOnce() -> Result<T, Trouble>,
+    ) -> Result<T, InferenceError> {
+        match caught(act) {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(Trouble::Ours(error))) => Err(error),
+            Ok(Err(Trouble::Theirs(error))) => Err(self.explain(error.code(), &error.to_string())),
+            Err(panic) => Err(self.explain(Theirs::GenericFailure, &panic.0)),
+        }
+    }
+
+    fn explain(self, theirs: Theirs, text: &str) -> InferenceError {
+        let says = |known: &[&str]| known.iter().any(|words| text.contains(words));
+        let told = self.told(text);
+        if self.gpu && (says(&NO_MEMORY) || says(&NO_DEVICE_MEMORY)) {
+            return InferenceError::ends(FailureKind::DeviceOutOfMemory, told);
+        }
+        if says(&NO_MEMORY) {
+            return InferenceError::no_memory(&told);
+        }
+        let code = match theirs {
+            _ if says(&UNKNOWN_OPERATION) => ErrorCode::UnsupportedOperation,
+            Theirs::NotImplemented => ErrorCode::UnsupportedOperation,
+            Theirs::InvalidArgument => ErrorCode::InvalidArgument,
+            Theirs::InvalidProtobuf | Theirs::InvalidGraph | Theirs::NoModel => {
+                ErrorCode::InvalidEncoding
+            }
+            _ => ErrorCode::RuntimeError,
+        };
+        InferenceError::refused(code, told)
+    }
+
+    fn told(self, text: &str) -> String {
+        let mut text = text.trim().to_owned();
+        if let Some(file) = self.file {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            text = text.replace(&*file.to_string_lossy(), &name);
+            if let Some(folder) = file.parent().filter(|folder| folder.parent().is_some()) {
+                text = text.replace(&*folder.to_string_lossy(), "the model's folder");
+            }
+        }
+        format!("onnxruntime cannot {} it: {text}", self.what)
+    }
+}
+
+/// What ends something early: the library's own error, or one of ours.
+pub(super) enum Trouble {
+    Theirs(ort::Error),
+    Ours(InferenceError),
+}
+
+impl<R> From<ort::Error<R>> for Trouble
+where
+    ort::Error: From<ort::Error<R>>,
+{
+    fn from(error: ort::Error<R>) -> Self {
+        Self::Theirs(error.into())
+    }
+}
+
+impl From<InferenceError> for Trouble {
+    fn from(error: InferenceError) -> Self {
+        Self::Ours(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(theirs: Theirs, text: &str, gpu: bool) -> (Result<ErrorCode, FailureKind>, String) {
+        let file = Some(Path::new("/jobs/x/models/m/model.onnx"));
+        let error = Doing { what: "load", file, gpu }.explain(theirs, text);
+        let code = match &error {
+            InferenceError::Refused { code, .. } => Ok(*code),
+            InferenceError::Ends { kind, .. } => Err(*kind),
+        };
+        (code, error.to_string())
+    }
+
+    #[test]
+    fn errors_get_a_code_and_keep_their_text() {
+        let full = "Failed to allocate memory for requested buffer of size 9";
+        let cases = [
+            (Theirs::InvalidProtobuf, "Protobuf parsing failed.", Ok(ErrorCode::InvalidEncoding)),
+            (Theirs::InvalidArgument, "Got invalid dimensions", Ok(ErrorCode::InvalidArgument)),
+            (
+                Theirs::GenericFailure,
+                "Fatal error: X(-1) is not a registered function/op",
+                Ok(ErrorCode::UnsupportedOperation),
+            ),
+            (Theirs::GenericFailure, "whatever", Ok(ErrorCode::RuntimeError)),
+        ];
+        for (theirs, text, code) in cases {
+            let expected = format!("onnxruntime cannot load it: {text}");
+            assert_eq!(told(theirs, text, false), (code, expected));
+        }
+        // The attempt ends, whatever the guest makes of it.
+        let (code, text) = told(Theirs::GenericFailure, full, false);
+        assert_eq!(code, Err(FailureKind::OutOfMemory));
+        assert!(text.contains("more memory than the worker may have") && text.ends_with(full));
+        let gpu_full = Err(FailureKind::DeviceOutOfMemory);
+        assert_eq!(told(Theirs::GenericFailure, full, true).0, gpu_full);
+        let cublas = "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0";
+        assert_eq!(told(Theirs::GenericFailure, cublas, true).0, gpu_full);
+    }
+
+    #[test]
+    fn paths_of_the_host_are_not_told() {
+        let text = "Load model from /jobs/x/models/m/model.onnx failed: /jobs/x/models/m/w.bin";
+        let (_, told) = told(Theirs::GenericFailure, text, false);
+        assert_eq!(
+            told,
+            "onnxruntime cannot load it: Load model from model.onnx failed: the model's \
+             folder/w.bin"
+        );
+    }
+
+    #[test]
+    fn a_panic_is_an_error_with_its_text() {
+        let doing = Doing { what: "run", file: None, gpu: false };
+        let error = doing.guarded::<()>(|| panic!("odd")).unwrap_err();
+        assert_eq!(error.to_string(), "onnxruntime cannot run it: odd");
+    }
+}

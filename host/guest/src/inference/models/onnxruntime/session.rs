@@ -1,0 +1,124 @@
+//! A model that the library has loaded.
+
+use super::cuda;
+use super::explain::{Doing, Trouble};
+use super::tensor::{input, output, unusable};
+use crate::inference::models::vet::Vetted;
+use crate::inference::models::{
+    ElementType, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, Port, TensorView, Wanted,
+};
+use crate::model::{Backend, Device};
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+use ort::session::Session;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::value::{TensorElementType, ValueType};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// From so many bytes of weights in files of their own on, workers share them instead of each putting
+/// them into the order that is fastest for this processor, which takes memory of its own.
+const SHARED_FROM: u64 = 64 << 20;
+
+/// A model that can compute.
+pub(super) struct Model {
+    session: Session,
+    facts: Facts,
+    /// The types that the model has its inputs in.
+    types: HashMap<String, TensorElementType>,
+}
+
+impl Model {
+    /// Loads it, from its file where it has one: the library then maps what lies in files beside it, and
+    /// workers share the memory. Whatever it calls inputs and outputs, the file's words count.
+    pub(super) fn load(
+        environment: &Environment,
+        source: ModelSource<'_>,
+        vetted: Vetted,
+        wanted: &Wanted,
+    ) -> Result<Self, InferenceError> {
+        let Vetted { proto, inputs, outputs, beside, .. } = vetted;
+        // It reads the file itself.
+        drop(proto);
+        let file = match source {
+            ModelSource::File(path) => Some(path),
+            ModelSource::Bytes(_) => None,
+        };
+        let doing = Doing { what: "load", file, gpu: wanted.gpu.is_some() };
+        let session = doing.guarded(|| {
+            let mut builder = builder(environment, wanted, beside >= SHARED_FROM)?;
+            Ok(match source {
+                ModelSource::File(path) => builder.commit_from_file(path)?,
+                ModelSource::Bytes(bytes) => builder.commit_from_memory(bytes)?,
+            })
+        })?;
+        let facts = Facts {
+            inputs,
+            outputs,
+            backend: Backend::OnnxRuntime,
+            device: wanted.gpu.map_or(Device::Cpu, Device::Gpu),
+            fell_back: wanted.fell_back,
+        };
+        let types = session.inputs().iter().map(|outlet| match outlet.dtype() {
+            ValueType::Tensor { ty, .. } => Some((outlet.name().to_owned(), *ty)),
+            _ => None,
+        });
+        let types = types.flatten().collect();
+        Ok(Self { session, facts, types })
+    }
+
+    fn compute(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, Trouble> {
+        let outputs = &self.facts.outputs;
+        let wanted: Vec<_> =
+            outputs.iter().map(|port| matches!(port.ty, ElementType::Standard(_))).collect();
+        if let (false, Some(Port { name, ty: ElementType::Other(ty), .. })) =
+            (wanted.contains(&true), outputs.first())
+        {
+            return Err(unusable(name, ty).into());
+        }
+        let mut values = Vec::with_capacity(inputs.len());
+        for view in inputs {
+            let ty = self.types.get(view.name).copied();
+            values.push((Cow::Borrowed(view.name), input(view, view.dims, ty)?));
+        }
+        let outputs = self.session.run(values)?;
+        let outputs = outputs.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+        outputs.map(|((name, value), _)| output(name, &value)).collect()
+    }
+}
+
+impl Loaded for Model {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
+        let gpu = self.facts.device != Device::Cpu;
+        let doing = Doing { what: "run", file: None, gpu };
+        doing.guarded(|| self.compute(inputs))
+    }
+}
+
+fn builder(
+    environment: &Environment,
+    wanted: &Wanted,
+    shared: bool,
+) -> Result<SessionBuilder, Trouble> {
+    // One means the guest's own thread and no other.
+    let threads = usize::try_from(wanted.threads).unwrap_or(1).max(1);
+    let builder = Session::builder(environment)?
+        .with_log_level(LogLevel::Fatal)?
+        .with_intra_threads(threads)?
+        .with_inter_threads(1)?
+        // Waiting threads would take the cores from other workers.
+        .with_intra_op_spinning(false)?
+        .with_inter_op_spinning(false)?
+        // It is made for shapes that stay; mini-batches vary.
+        .with_memory_pattern(false)?
+        .with_optimization_level(GraphOptimizationLevel::All)?
+        .with_prepacking(!shared)?;
+    match wanted.gpu {
+        None => Ok(builder),
+        Some(_) => cuda::place(builder, wanted.gpu_memory),
+    }
+}

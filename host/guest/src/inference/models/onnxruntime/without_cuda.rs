@@ -1,0 +1,26 @@
+//! What stands for CUDA in a build without it: whatever the library could do, no GPU is used.
+
+use super::explain::Trouble;
+use crate::inference::models::{ErrorCode, InferenceError};
+use crate::model::{ByteSize, Feature};
+use ort::environment::Environment;
+use ort::session::builder::SessionBuilder;
+
+/// Whether GPUs can be used.
+pub(super) fn is_there() -> bool {
+    false
+}
+
+/// Loads nothing.
+pub(super) fn load(_environment: &Environment) -> Result<(), ort::Error> {
+    Err(ort::Error::new(Feature::Cuda.absence().to_string()))
+}
+
+/// Refuses.
+pub(super) fn place(
+    _builder: SessionBuilder,
+    _most: Option<ByteSize>,
+) -> Result<SessionBuilder, Trouble> {
+    let why = Feature::Cuda.absence().to_string();
+    Err(InferenceError::refused(ErrorCode::UnsupportedOperation, why).into())
+}

@@ -1,0 +1,351 @@
+//! The models of a worker: which there are, what runs them, and which are loaded.
+
+use super::backends::{Backends, Purpose};
+use super::error::short;
+use super::vet;
+use super::{
+    ErrorCode, Facts, InferenceError, Loaded, ModelSource, NotePlace, OwnedTensor, TensorView,
+    Wanted, inputs,
+};
+use crate::model::{
+    Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceNote, InferenceSettings,
+    InferenceStats, InferenceWork, Limits, Model,
+};
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+/// All models that a worker may compute with. A model of the job is loaded when it is first asked for, and
+/// stays as long as the process lives; one that came as bytes goes with the last handle.
+pub struct Models {
+    models: BTreeMap<String, Model>,
+    settings: InferenceSettings,
+    threads: u32,
+    lease: Option<u32>,
+    backends: Backends,
+    /// Folders with libraries, which are not the guest's to know.
+    libraries: Vec<PathBuf>,
+    loaded: Mutex<BTreeMap<String, LoadedModel>>,
+    shared: Arc<Shared>,
+}
+
+/// What all models of a worker count together.
+struct Shared {
+    stats: Mutex<InferenceStats>,
+    /// Bytes of models that are loaded.
+    used: Mutex<u64>,
+    /// Bytes that they may have.
+    limit: ByteSize,
+    /// Where it is noted what is done with a model.
+    note: OnceLock<NotePlace>,
+}
+
+/// A model that is loaded. Clones are handles of the same.
+#[derive(Clone)]
+pub struct LoadedModel(Arc<Inner>);
+
+struct Inner {
+    facts: Facts,
+    loaded: Mutex<Box<dyn Loaded>>,
+    bytes: u64,
+    /// Its place among the job's models.
+    index: Option<u32>,
+    shared: Arc<Shared>,
+}
+
+impl Models {
+    /// Takes the job's models, of which none is read yet, and opens the libraries of backends. No thread is
+    /// started, so this can be done before a wall that binds threads. `lease` is the index of the worker's
+    /// GPU; `workers` share the machine's cores.
+    pub fn open(
+        models: Vec<Model>,
+        settings: &InferenceSettings,
+        lease: Option<u32>,
+        workers: u32,
+        limits: &Limits,
+    ) -> Self {
+        let wanted = !models.is_empty() || settings.allow_guest_models;
+        Self {
+            models: models.into_iter().map(|model| (model.name.clone(), model)).collect(),
+            settings: settings.clone(),
+            threads: match settings.threads {
+                Some(threads) => threads.max(1),
+                None if wanted => share_of_cores(workers).max(1),
+                None => 1,
+            },
+            lease,
+            backends: Backends::open(settings.onnxruntime.as_deref().filter(|_| wanted)),
+            libraries: libraries(settings),
+            loaded: Mutex::default(),
+            shared: Arc::new(Shared {
+                stats: Mutex::default(),
+                used: Mutex::default(),
+                limit: limits.models,
+                note: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// Has it noted in this place, from now on, what is done with a model ([`InferenceNote`]).
+    pub fn note_in(&self, place: NotePlace) {
+        // There is one place for a process.
+        let _ = self.shared.note.set(place);
+    }
+
+    /// The names of the job's models, in alphabetical order.
+    pub fn names(&self) -> Vec<String> {
+        self.models.keys().cloned().collect()
+    }
+
+    /// A model of the job.
+    ///
+    /// # Errors
+    /// The job has none of that name, or it cannot be loaded where and how the job says.
+    pub fn load(&self, name: &str) -> Result<LoadedModel, InferenceError> {
+        let mut loaded = lock(&self.loaded);
+        if let Some(model) = loaded.get(name) {
+            return Ok(model.clone());
+        }
+        let model = self.models.get(name).ok_or_else(|| self.unknown(name))?;
+        let index = self.models.keys().position(|known| known == name).map(|index| index as u32);
+        let purpose = Purpose {
+            backend: model.backend,
+            device: model.device,
+            fallback: model.fallback,
+            instead: "let it run on the CPU with fallback: cpu",
+        };
+        let path = model.host.join(&model.file);
+        let mut files = Vec::new();
+        let made = self.load_from(ModelSource::File(&path), index, &purpose, &mut files);
+        // What was read meanwhile may be anything, whatever came of it.
+        let made = unchanged(&path, model.stamp, "its file").and(made);
+        let made = weights_unchanged(model, &path, &files).and(made);
+        let made = made.map_err(|error| {
+            let error = error.hiding(&model.host, "the model's folder");
+            self.hiding_libraries(error).about(&format!("model {name:?}"))
+        })?;
+        loaded.insert(name.to_owned(), made.clone());
+        Ok(made)
+    }
+
+    /// A model that the guest brings, for the CPU or for the worker's GPU.
+    ///
+    /// # Errors
+    /// The job does not allow such models, or it cannot be loaded.
+    pub fn load_bytes(&self, bytes: &[u8], gpu: bool) -> Result<LoadedModel, InferenceError> {
+        if !self.settings.allow_guest_models {
+            return Err(InferenceError::refused(
+                ErrorCode::Security,
+                "models from bytes are off; load one of the job's models by name, or set \
+                 inference.allow_guest_models: true in the job file",
+            ));
+        }
+        let purpose = Purpose {
+            backend: Backend::Auto,
+            device: if gpu { DeviceChoice::Gpu } else { DeviceChoice::Cpu },
+            fallback: false,
+            instead: "load it for the CPU",
+        };
+        self.load_from(ModelSource::Bytes(bytes), None, &purpose, &mut Vec::new())
+            .map_err(|error| self.hiding_libraries(error).about("the model from bytes"))
+    }
+
+    /// What was computed since the last call.
+    pub fn take_stats(&self) -> InferenceStats {
+        std::mem::take(&mut *lock(&self.shared.stats))
+    }
+
+    /// `files` get the paths of the files with weights beside the model's own.
+    fn load_from(
+        &self,
+        source: ModelSource<'_>,
+        index: Option<u32>,
+        purpose: &Purpose,
+        files: &mut Vec<String>,
+    ) -> Result<LoadedModel, InferenceError> {
+        let choice = self.backends.choose(purpose, self.lease)?;
+        let _noted = self.shared.noted(InferenceWork::Loading, index);
+        let used = *lock(&self.shared.used);
+        let wanted = Wanted {
+            threads: self.threads,
+            gpu: choice.gpu,
+            gpu_memory: self.settings.gpu_memory,
+            fell_back: choice.fell_back,
+            limit: self.shared.limit.0.saturating_sub(used),
+            others: used,
+        };
+        let vetted =
+            vet::read(source, wanted.limit).map_err(|error| self.shared.explained(error, used))?;
+        files.clone_from(&vetted.files);
+        let bytes = vetted.bytes;
+        let loaded = choice.engine.load(source, vetted, &wanted)?;
+        let facts = loaded.facts().clone();
+        *lock(&self.shared.used) += bytes;
+        let shared = Arc::clone(&self.shared);
+        Ok(LoadedModel(Arc::new(Inner { facts, loaded: Mutex::new(loaded), bytes, index, shared })))
+    }
+
+    fn hiding_libraries(&self, error: InferenceError) -> InferenceError {
+        let hide = |error: InferenceError, folder: &PathBuf| {
+            error.hiding(folder, "the folder of a library")
+        };
+        self.libraries.iter().fold(error, hide)
+    }
+
+    fn unknown(&self, name: &str) -> InferenceError {
+        let name = short(name);
+        let message = if self.models.is_empty() {
+            format!("there is no model {name:?}: the job file has no models")
+        } else {
+            let names: Vec<String> = self.models.keys().map(|name| format!("{name:?}")).collect();
+            format!("there is no model {name:?}; the job's models are {}", names.join(", "))
+        };
+        InferenceError::refused(ErrorCode::NotFound, message)
+    }
+}
+
+impl LoadedModel {
+    /// What it is.
+    pub fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    /// Computes; others that want the same model wait. The outputs come back in the order of the facts, but
+    /// for those of types that `wasi:nn` does not have, which are left out.
+    ///
+    /// # Errors
+    /// An input is not what the model takes, or the backend fails.
+    pub fn run(&self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
+        let Inner { facts, loaded, index, shared, .. } = &*self.0;
+        let inputs = inputs::checked(facts, inputs)?;
+        let mut loaded = lock(loaded);
+        let start = Instant::now();
+        let noted = shared.noted(InferenceWork::Computing, *index);
+        let result = loaded.run(&inputs);
+        drop(noted);
+        let seconds = start.elapsed().as_secs_f64();
+        let mut stats = lock(&shared.stats);
+        stats.calls += 1;
+        stats.seconds += seconds;
+        stats.bytes_in += inputs.iter().map(|input| input.bytes.len() as u64).sum::<u64>();
+        let outputs = result.iter().flatten();
+        stats.bytes_out += outputs.map(|output| output.bytes.len() as u64).sum::<u64>();
+        // The processor comes first in their order.
+        stats.device = stats.device.max(Some(facts.device));
+        stats.fell_back |= facts.fell_back;
+        stats.backends = stats.backends.and(facts.backend);
+        result
+    }
+}
+
+/// As long as it lives, it stands in the note that something is done with a model.
+struct Noted<'a>(Option<&'a NotePlace>);
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.put(None);
+        }
+    }
+}
+
+impl Shared {
+    fn noted(&self, work: InferenceWork, model: Option<u32>) -> Noted<'_> {
+        let place = self.note.get();
+        if let Some(place) = place {
+            place.put(Some(InferenceNote::now(work, model)));
+        }
+        Noted(place)
+    }
+
+    /// The error, with the limit's name where that was the reason.
+    fn explained(&self, error: InferenceError, used: u64) -> InferenceError {
+        match error {
+            InferenceError::Refused { code: ErrorCode::TooLarge, message } => {
+                let others = match used {
+                    0 => String::new(),
+                    used => format!(", of which others take {}", ByteSize(used).rounded()),
+                };
+                let limit = self.limit;
+                InferenceError::refused(
+                    ErrorCode::TooLarge,
+                    format!("{message}; limits.models is {limit}{others}"),
+                )
+            }
+            error => error,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut used = lock(&self.shared.used);
+        *used = used.saturating_sub(self.bytes);
+    }
+}
+
+/// Whether a file is still what it was when the job began. Workers of a job that computed with different
+/// models would give rows that do not belong together.
+fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), InferenceError> {
+    // One that is gone fails by itself.
+    let now = path.metadata().ok().as_ref().map(FileStamp::of);
+    if stamp.is_none() || now.is_none() || now == stamp {
+        return Ok(());
+    }
+    let message = format!(
+        "{what} changed after the job began, so that workers would compute with different models: let \
+         nobody write to it while a job runs, and start the job again"
+    );
+    Err(InferenceError::ends(FailureKind::HostFault, message))
+}
+
+/// The same of the files with its weights, which the model names from its own folder. Of one that was not seen
+/// when the job began nothing is known: it is not the model that was looked at either.
+fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(), InferenceError> {
+    let Some(beside) = &model.beside else { return Ok(()) };
+    let folder = path.parent().unwrap_or(&model.host);
+    for file in files {
+        let what = format!("the file with its weights, {file:?},");
+        let place = folder.join(file);
+        // Without `./` and the like.
+        let below: PathBuf =
+            place.strip_prefix(&model.host).unwrap_or(&place).components().collect();
+        let known = beside.iter().find(|(name, _)| Path::new(name) == below);
+        let Some((_, stamp)) = known else {
+            let message = format!(
+                "{what} was not there when the job began: let nobody write to a model's folder while a job \
+                 runs, and start the job again"
+            );
+            return Err(InferenceError::ends(FailureKind::HostFault, message));
+        };
+        unchanged(&place, Some(*stamp), &what)?;
+    }
+    Ok(())
+}
+
+/// Where libraries of backends lie, the folders within others first.
+fn libraries(settings: &InferenceSettings) -> Vec<PathBuf> {
+    let library = settings.onnxruntime.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let mut folders: Vec<PathBuf> = settings.cuda.iter().cloned().chain(library).collect();
+    folders.sort();
+    folders.reverse();
+    folders
+}
+
+/// Their stacks count against the worker's memory, and ONNX Runtime waits for ever for one that could not
+/// be started.
+const MOST_THREADS: u32 = 64;
+
+/// Threads for a worker, where `workers` share the machine evenly.
+fn share_of_cores(workers: u32) -> u32 {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    (u32::try_from(cores).unwrap_or(u32::MAX) / workers.max(1)).min(MOST_THREADS)
+}
+
+/// What a panic left behind is a model that may compute no more, which then says so.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,206 @@
+//! Which models there are, and which backend and device they get.
+
+use super::*;
+use crate::inference::models::samples::is_alone;
+use crate::inference::models::samples::{layer, model, node, one, port, trees};
+use crate::model::{ByteSize, Device, FileStamp};
+use tract_onnx::pb::tensor_proto::DataType;
+
+fn open(models: Vec<Model>, lease: Option<u32>) -> Models {
+    Models::open(models, &InferenceSettings::default(), lease, 2, &Limits::default())
+}
+
+#[test]
+fn models_of_the_job_are_loaded_once() {
+    let (folder, model) = named(&bytes(&layer()));
+    let models = open(vec![Model { name: "other".to_owned(), ..model.clone() }, model], None);
+    assert_eq!(models.names(), ["m", "other"]);
+    models.load("m").expect("it loads");
+    fs::remove_file(folder.path().join("model.onnx")).expect("the file goes");
+    let model = models.load("m").expect("it is still there");
+    run_x(&model, &[1, 2], &[0.0; 2]).expect("it runs");
+    assert_eq!(
+        told(models.load("other")),
+        "RuntimeError: model \"other\": the model's folder/model.onnx cannot be read: No such file or directory \
+         (os error 2)"
+    );
+}
+
+/// A worker that comes later, or loads later, does not compute with another model than the others.
+#[test]
+fn a_model_that_changed_since_the_job_began_is_noticed() {
+    let (folder, model) = named(&bytes(&layer()));
+    let path = folder.path().join("model.onnx");
+    let stamp = Some(FileStamp::of(&path.metadata().expect("it is there")));
+    let all = || vec![Model { stamp, ..model.clone() }];
+    let loaded = open(all(), None);
+    loaded.load("m").expect("nothing changed");
+    // Whether it still is a model or not.
+    for text in [bytes(&trees(Vec::new())), b"none".to_vec()] {
+        fs::write(&path, text).expect("it changes");
+        assert_eq!(
+            told(open(all(), None).load("m")),
+            "ends, host_fault: model \"m\": its file changed after the job began, so that workers would \
+             compute with different models: let nobody write to it while a job runs, and start the job again"
+        );
+    }
+    loaded.load("m").expect("it is in memory");
+}
+
+/// What is installed where on the machine is not the guest's to know.
+#[test]
+fn places_of_libraries_are_not_told() {
+    if !is_alone("inference::models::tests::choosing::places_of_libraries_are_not_told") {
+        return;
+    }
+    let (folder, model) = named(&bytes(&layer()));
+    let library = folder.path().join("libonnxruntime.so.1");
+    fs::write(&library, "none").expect("a file");
+    let settings = InferenceSettings { onnxruntime: Some(library), ..InferenceSettings::default() };
+    let models = Models::open(
+        vec![Model { host: "/gone".into(), ..model }],
+        &settings,
+        None,
+        1,
+        &Limits::default(),
+    );
+    let text = told(models.load("m"));
+    assert!(text.contains("the folder of a library/libonnxruntime.so.1"), "{text}");
+    assert!(!text.contains(folder.path().to_str().expect("UTF-8")), "{text}");
+}
+
+#[test]
+fn names_are_those_of_the_job() {
+    let (_folder, model) = named(&bytes(&layer()));
+    assert_eq!(
+        told(open(vec![model], None).load("../m")),
+        r#"NotFound: there is no model "../m"; the job's models are "m""#
+    );
+    assert_eq!(
+        told(open(Vec::new(), None).load("m")),
+        r#"NotFound: there is no model "m": the job file has no models"#
+    );
+}
+
+#[test]
+fn models_from_bytes_are_off_unless_the_job_wants_them() {
+    assert_eq!(
+        told(open(Vec::new(), None).load_bytes(&bytes(&layer()), false)),
+        "Security: models from bytes are off; load one of the job's models by name, or set \
+         inference.allow_guest_models: true in the job file"
+    );
+}
+
+#[test]
+fn a_gpu_is_leased_or_there_is_none() {
+    let (_folder, model) = named(&bytes(&layer()));
+    let gpu = Model { device: DeviceChoice::Gpu, ..model };
+    assert_eq!(
+        told(open(vec![gpu.clone()], None).load("m")),
+        "Security: model \"m\": it is to run on a GPU, and none is leased to this worker; give the job a \
+         GPU for each worker (gpus: N or --gpus N), or let it run on the CPU with fallback: cpu"
+    );
+    assert_eq!(
+        told(any_models().load_bytes(&bytes(&layer()), true)),
+        "Security: the model from bytes: it is to run on a GPU, and none is leased to this worker; give \
+         the job a GPU for each worker (gpus: N or --gpus N), or load it for the CPU"
+    );
+
+    let models = open(vec![Model { fallback: true, ..gpu }], None);
+    let model = models.load("m").expect("it falls back");
+    assert_eq!((model.facts().device, model.facts().fell_back), (Device::Cpu, true));
+    run_x(&model, &[1, 2], &[0.0; 2]).expect("it runs");
+    let stats = models.take_stats();
+    assert_eq!((stats.device, stats.fell_back), (Some(Device::Cpu), true));
+}
+
+/// A simulated GPU: a lease, and nothing that could use it.
+#[test]
+fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
+    if crate::inference::models::tract_cuda::check().is_ok() {
+        eprintln!("skipped: there is a GPU here");
+        return;
+    }
+    let (_folder, model) = named(&bytes(&layer()));
+    let gpu = Model { device: DeviceChoice::Gpu, ..model.clone() };
+    let text = told(open(vec![gpu.clone()], Some(3)).load("m"));
+    let begin = "UnsupportedOperation: model \"m\": no backend can use GPU 3; let it run on the CPU \
+                 with fallback: cpu, or see to one: ONNX Runtime is not there (its library was not found";
+    assert!(text.starts_with(begin), "{text}");
+    assert!(text.contains("; tract has no CUDA ("), "{text}");
+
+    let fell_back = |model| {
+        let model = open(vec![model], Some(3)).load("m").expect("it runs on the CPU");
+        assert_eq!(model.facts().device, Device::Cpu);
+        model.facts().fell_back
+    };
+    assert!(fell_back(Model { fallback: true, ..gpu }));
+    // Nobody said that it is to run there.
+    assert!(!fell_back(model));
+}
+
+#[test]
+fn onnxruntime_that_is_not_there_is_told() {
+    let (_folder, model) = named(&bytes(&layer()));
+    let models = open(vec![Model { backend: Backend::OnnxRuntime, ..model }], None);
+    assert_eq!(
+        told(models.load("m")),
+        "RuntimeError: model \"m\": ONNX Runtime cannot run it: its library was not found on this machine; \
+         install the Python package onnxruntime and set SANDMILL_ONNXRUNTIME to where it is; or write \
+         backend: tract"
+    );
+}
+
+#[test]
+fn what_tract_does_not_have_is_told_by_name() {
+    let mut proto = model(
+        vec![
+            node("Scaler", &["x"], &["a"]),
+            node("TreeEnsembleRegressor", &["a"], &["b"]),
+            node("Relu", &["b"], &["c"]),
+            node("Relu", &["c"], &["y"]),
+        ],
+        vec![port("x", DataType::Float, "N")],
+        vec![port("y", DataType::Float, "N")],
+        Vec::new(),
+    );
+    let graph = proto.graph.as_mut().expect("a graph");
+    graph.node[3].domain = "org.example".to_owned();
+    assert_eq!(
+        told(load(&proto)),
+        "UnsupportedOperation: the model from bytes: it needs Scaler, TreeEnsembleRegressor, \
+         org.example.Relu, which tract does not have; try backend: onnxruntime"
+    );
+    assert_eq!(
+        told(load(&one("Relu", DataType::Bfloat16, DataType::Bfloat16, "N"))),
+        "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; \
+         try backend: onnxruntime"
+    );
+}
+
+#[test]
+fn models_are_held_to_their_limit_together() {
+    let file = bytes(&layer());
+    let size = file.len() as u64;
+    assert!(size < 512, "sizes are shown in bytes");
+    let (_folder, model) = named(&file);
+    let settings = InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() };
+    let limits = Limits { models: ByteSize(size * 2), ..Limits::default() };
+    let models = Models::open(vec![model], &settings, None, 1, &limits);
+    models.load("m").expect("it loads");
+    let first = models.load_bytes(&file, false).expect("the limit is reached");
+    let both = size * 2;
+    assert_eq!(
+        told(models.load_bytes(&file, false)),
+        format!(
+            "TooLarge: the model from bytes: its file has {size} bytes; limits.models is {both} bytes, of \
+             which others take {both} bytes"
+        )
+    );
+    // The last handle takes the model with it.
+    let again = first.clone();
+    drop(first);
+    assert_ne!(told(models.load_bytes(&file, false)), "no error");
+    drop(again);
+    models.load_bytes(&file, false).expect("there is room again");
+}

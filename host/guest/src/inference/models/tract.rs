@@ -1,0 +1,222 @@
+//! tract, which computes ONNX models and is a part of Sandmill.
+//!
+//! A plan is made for each set of input shapes, when it is first seen: plans for any batch size are many times
+//! slower. tract panics on some bad models, so each call of it is guarded.
+
+use super::guard::caught;
+use super::vet::Vetted;
+use super::{
+    ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorType, TensorView,
+    Wanted, onnx_facts, tract_cuda, tract_vet,
+};
+use crate::inference::memory::{LARGE, PLANS};
+use crate::model::{Backend, FailureKind};
+use tract_onnx::model::ParseResult;
+use tract_onnx::pb::GraphProto;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::prelude::{DatumType, InferenceFact, InferenceModel, InferenceModelExt, Tensor};
+use tract_onnx::prelude::{IntoTensor, TVec, TractResult};
+use tract_onnx::tract_core::runtime::{Runnable, runtime_for_name};
+
+/// A model in tract.
+struct TractModel {
+    facts: Facts,
+    /// Before its input shapes are known.
+    model: InferenceModel,
+    inputs: Vec<DatumType>,
+    /// What the file says that outputs are; none for those that are left out.
+    outputs: Vec<Option<DatumType>>,
+    /// `cpu` or `cuda`, tract's names.
+    runtime: &'static str,
+    /// The last used comes last.
+    plans: Vec<Plan>,
+    most_plans: usize,
+}
+
+struct Plan {
+    shapes: Vec<Vec<usize>>,
+    runnable: Box<dyn Runnable>,
+}
+
+/// Loads a model.
+pub(super) fn load(
+    source: ModelSource<'_>,
+    vetted: Vetted,
+    wanted: &Wanted,
+) -> Result<Box<dyn Loaded>, InferenceError> {
+    let Vetted { proto, inputs, outputs, bytes, .. } = vetted;
+    tract_vet::check(&proto)?;
+    let graph = proto.graph.as_ref().ok_or_else(|| failed("there is no graph in it"))?;
+    let folder = match source {
+        ModelSource::File(path) => path.parent().and_then(|folder| folder.to_str()),
+        ModelSource::Bytes(_) => None,
+    };
+    let input_types = input_types(graph)?;
+    let output_types = graph
+        .output
+        .iter()
+        .map(|output| onnx_facts::data_type(output).and_then(datum_type))
+        .collect();
+    let model = guarded(wanted.gpu.is_some(), || {
+        // Sizes in it are those of any batch, and contradict the ones of a plan.
+        let onnx = tract_onnx::onnx().with_ignore_value_info(true);
+        let ParseResult { model, unresolved_inputs, .. } = onnx.parse(&proto, folder)?;
+        match unresolved_inputs.first() {
+            Some(name) => Err(anyhow::anyhow!("nothing in the model makes {name:?}")),
+            None => Ok(model),
+        }
+    })?;
+    let device = wanted.device();
+    let (backend, fell_back) = (Backend::Tract, wanted.fell_back);
+    let facts = Facts { inputs, outputs, backend, device, fell_back };
+    Ok(Box::new(TractModel {
+        facts,
+        model,
+        inputs: input_types,
+        outputs: output_types,
+        runtime: if wanted.gpu.is_some() { "cuda" } else { "cpu" },
+        plans: Vec::new(),
+        most_plans: if wanted.others.saturating_add(bytes) > LARGE { 1 } else { PLANS },
+    }))
+}
+
+impl Loaded for TractModel {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
+        let cuda = self.runtime == "cuda";
+        let plan = self.plan_for(inputs)?;
+        let types = &self.inputs;
+        let tensors = guarded(cuda, || {
+            let tensors = inputs.iter().zip(types).map(|(view, ty)| Ok(tensor(view, *ty)?.into()));
+            let outputs = plan.runnable.run(tensors.collect::<TractResult<TVec<_>>>()?)?;
+            outputs.into_iter().map(|output| output.into_tensor().into_plain_ram()).collect()
+        });
+        let tensors: Vec<Tensor> = tensors?;
+        // One that failed is not put back: nobody knows what state it is in.
+        self.plans.push(plan);
+        let declared = self.facts.outputs.iter().zip(&self.outputs);
+        declared
+            .zip(tensors)
+            .filter_map(|((port, ty), tensor)| Some((port.name.clone(), (*ty)?, tensor)))
+            .map(|(name, ty, tensor)| guarded(cuda, || owned(name, ty, &tensor)))
+            .collect()
+    }
+}
+
+impl TractModel {
+    /// Takes the plan for these shapes out of those that are kept, or makes it.
+    fn plan_for(&mut self, inputs: &[TensorView<'_>]) -> Result<Plan, InferenceError> {
+        let shapes: Vec<Vec<usize>> = inputs
+            .iter()
+            .map(|view| view.dims.iter().map(|size| *size as usize).collect())
+            .collect();
+        if let Some(at) = self.plans.iter().position(|plan| plan.shapes == shapes) {
+            return Ok(self.plans.remove(at));
+        }
+        // Before the new one is made, for the sake of memory.
+        while self.plans.len() >= self.most_plans {
+            self.plans.remove(0);
+        }
+        let runnable = guarded(self.runtime == "cuda", || {
+            let mut model = self.model.clone();
+            for (index, (shape, ty)) in shapes.iter().zip(&self.inputs).enumerate() {
+                model.set_input_fact(index, InferenceFact::dt_shape(*ty, shape.as_slice()))?;
+            }
+            let runtime = runtime_for_name(self.runtime)?
+                .ok_or_else(|| anyhow::anyhow!("it has no runtime {:?}", self.runtime))?;
+            runtime.prepare(model.into_typed()?)
+        })?;
+        Ok(Plan { shapes, runnable })
+    }
+}
+
+/// What tract has for the types of `wasi:nn`, and for booleans.
+fn datum_type(ty: DataType) -> Option<DatumType> {
+    Some(match ty {
+        DataType::Bool => DatumType::Bool,
+        DataType::Uint8 => DatumType::U8,
+        DataType::Int32 => DatumType::I32,
+        DataType::Int64 => DatumType::I64,
+        DataType::Float16 => DatumType::F16,
+        DataType::Float => DatumType::F32,
+        DataType::Double => DatumType::F64,
+        _ => return None,
+    })
+}
+
+fn input_types(graph: &GraphProto) -> Result<Vec<DatumType>, InferenceError> {
+    onnx_facts::free_inputs(graph)
+        .map(|input| {
+            onnx_facts::data_type(input).and_then(datum_type).ok_or_else(|| {
+                let ty = onnx_facts::data_type(input)
+                    .map_or("no tensor".to_owned(), |ty| ty.as_str_name().to_ascii_lowercase());
+                InferenceError::refused(
+                    ErrorCode::UnsupportedOperation,
+                    format!(
+                        "its input {:?} is {ty}, which tract cannot take; try backend: onnxruntime",
+                        input.name
+                    ),
+                )
+            })
+        })
+        .collect()
+}
+
+fn tensor(view: &TensorView<'_>, ty: DatumType) -> TractResult<Tensor> {
+    let shape: TVec<usize> = view.dims.iter().map(|size| *size as usize).collect();
+    let booleans: Vec<u8>;
+    let bytes = if ty == DatumType::Bool {
+        // Any other byte would be no boolean.
+        booleans = view.bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
+        &booleans
+    } else {
+        view.bytes
+    };
+    // SAFETY: the types are numbers, for which all bytes are right, and booleans, which were seen to. Their
+    // number is compared with the shape.
+    unsafe { Tensor::from_raw_dt(ty, &shape, bytes) }
+}
+
+fn owned(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTensor> {
+    // tract counts with sizes where the file says `int64`, for one.
+    let tensor = tensor.cast_to_dt(ty)?;
+    let dims: Result<Vec<u32>, _> =
+        tensor.shape().iter().map(|size| u32::try_from(*size)).collect();
+    let mut dims = dims?;
+    if dims.is_empty() {
+        dims.push(1);
+    }
+    let ty = match ty {
+        DatumType::Bool | DatumType::U8 => TensorType::U8,
+        DatumType::I32 => TensorType::I32,
+        DatumType::I64 => TensorType::I64,
+        DatumType::F16 => TensorType::F16,
+        DatumType::F64 => TensorType::F64,
+        _ => TensorType::F32,
+    };
+    Ok(OwnedTensor { name, ty, dims, bytes: tensor.as_bytes().to_vec() })
+}
+
+/// Calls tract, and makes an error of what it throws.
+fn guarded<T>(cuda: bool, call: impl FnOnce() -> TractResult<T>) -> Result<T, InferenceError> {
+    let text = match caught(call) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => format!("{error:#}"),
+        Err(panic) => panic.0,
+    };
+    if cuda && tract_cuda::device_full(&text) {
+        let message = format!("the memory of the GPU is full: {text}");
+        return Err(InferenceError::ends(FailureKind::DeviceOutOfMemory, message));
+    }
+    if text.contains("failed to allocate") || text.contains(" is too large") {
+        return Err(InferenceError::no_memory(&format!("tract: {text}")));
+    }
+    Err(failed(&text))
+}
+
+fn failed(text: &str) -> InferenceError {
+    InferenceError::refused(ErrorCode::RuntimeError, format!("tract: {text}"))
+}

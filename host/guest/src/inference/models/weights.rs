@@ -1,0 +1,228 @@
+//! Whether the weights of a model are what it says they are, and how many bytes they take.
+
+use super::{ErrorCode, InferenceError, Shape, onnx_facts};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path};
+use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
+use tract_onnx::pb::{AttributeProto, ModelProto, SparseTensorProto, TensorProto};
+
+/// Bytes of weights, in memory.
+pub(super) struct Weights<'a> {
+    /// Where other files of the model may lie; none if it has no folder.
+    folder: Option<&'a Path>,
+    /// Those in the model's own file.
+    pub(super) inside: u64,
+    /// Those in files beside it.
+    pub(super) beside: u64,
+    /// These files, as the model names them: paths below its folder.
+    pub(super) files: BTreeSet<String>,
+}
+
+impl<'a> Weights<'a> {
+    /// No weights yet.
+    pub(super) fn new(folder: Option<&'a Path>) -> Self {
+        Self { folder, inside: 0, beside: 0, files: BTreeSet::new() }
+    }
+
+    /// Looks at all tensors of a model.
+    ///
+    /// # Errors
+    /// One does not hold what it says, or lies where it must not.
+    pub(super) fn add_all(&mut self, proto: &ModelProto) -> Result<(), InferenceError> {
+        for graph in onnx_facts::graphs(proto) {
+            graph.initializer.iter().try_for_each(|tensor| self.add(tensor))?;
+            graph.sparse_initializer.iter().try_for_each(|tensor| self.add_sparse(tensor))?;
+        }
+        for AttributeProto { t, tensors, sparse_tensor, sparse_tensors, .. } in
+            onnx_facts::nodes(proto).flat_map(|node| &node.attribute)
+        {
+            t.iter().chain(tensors).try_for_each(|tensor| self.add(tensor))?;
+            let mut sparse = sparse_tensor.iter().chain(sparse_tensors);
+            sparse.try_for_each(|tensor| self.add_sparse(tensor))?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, tensor: &TensorProto) -> Result<(), InferenceError> {
+        let name = &tensor.name;
+        let elements = elements(name, &tensor.dims)?;
+        let external = tensor.data_location == Some(DataLocation::External as i32);
+        if external {
+            refuse_ambiguous(tensor)?;
+        }
+        let Ok(ty) = DataType::try_from(tensor.data_type) else {
+            // One of the types to come. Whatever it takes, it takes no more than is there.
+            self.inside = self.inside.saturating_add(tensor.raw_data.len() as u64);
+            return Ok(());
+        };
+        let bytes = bytes(elements, ty).ok_or_else(|| endless(name, &tensor.dims))?;
+        if external {
+            self.add_external(tensor, bytes)?;
+            self.beside = self.beside.saturating_add(bytes);
+            return Ok(());
+        }
+        let (takes, there, unit) = if tensor.raw_data.is_empty() {
+            let (takes, there) = numbers(tensor, elements, ty);
+            (takes, there, "values")
+        } else {
+            (bytes, tensor.raw_data.len() as u64, "bytes")
+        };
+        if takes != there {
+            let (ty, shape) = (ty.as_str_name().to_ascii_lowercase(), Shape(&tensor.dims));
+            return Err(encoding(format!(
+                "its weight {name:?} is {ty} {shape}, which takes {takes} {unit}; {there} are there"
+            )));
+        }
+        self.inside = self.inside.saturating_add(bytes);
+        Ok(())
+    }
+
+    fn add_sparse(&mut self, tensor: &SparseTensorProto) -> Result<(), InferenceError> {
+        let name = tensor.values.as_ref().map_or("", |values| values.name.as_str());
+        tensor.values.iter().chain(&tensor.indices).try_for_each(|part| self.add(part))?;
+        // Backends make a dense one of it.
+        let elements = elements(name, &tensor.dims)?;
+        let ty =
+            tensor.values.as_ref().and_then(|values| DataType::try_from(values.data_type).ok());
+        let bytes = bytes(elements, ty.unwrap_or(DataType::Double));
+        let bytes = bytes.ok_or_else(|| endless(name, &tensor.dims))?;
+        self.inside = self.inside.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// A weight of so many bytes in another file of the model's folder.
+    fn add_external(&mut self, tensor: &TensorProto, bytes: u64) -> Result<(), InferenceError> {
+        let name = &tensor.name;
+        let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
+        let location = entry("location").map_or("", |entry| entry.value.as_str());
+        let lies = format!("its weight {name:?} lies in another file, {location:?}");
+        let Some(folder) = self.folder else {
+            return Err(encoding(format!("{lies}, and a model from bytes has no other files")));
+        };
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        let outside = || encoding(format!("{lies}, which is no file of the model's folder"));
+        if location.is_empty() || !Path::new(location).components().all(inside) {
+            return Err(outside());
+        }
+        let missing = |error: std::io::Error| {
+            encoding(format!(
+                "{lies}, which cannot be read ({error}); where it lies beside the model's file, write \
+                 the folder as the model's path"
+            ))
+        };
+        let folder = folder.canonicalize().map_err(missing)?;
+        let file = folder.join(location).canonicalize().map_err(missing)?;
+        let metadata = fs::metadata(&file).map_err(missing)?;
+        if !file.starts_with(&folder) || !metadata.is_file() {
+            return Err(outside());
+        }
+        let number = |key: &str, otherwise: u64| match entry(key) {
+            Some(entry) => entry.value.parse().map_err(|_| {
+                encoding(format!("{lies}, at no {key} that is a number: {:?}", entry.value))
+            }),
+            None => Ok(otherwise),
+        };
+        let (offset, length): (u64, u64) = (number("offset", 0)?, number("length", bytes)?);
+        let end = offset.checked_add(length);
+        if length != bytes || end.is_none_or(|end| end > metadata.len()) {
+            return Err(encoding(format!(
+                "{lies}, at {offset} with a length of {length} bytes; it takes {bytes}, and the file \
+                 has {}",
+                metadata.len()
+            )));
+        }
+        self.files.insert(location.to_owned());
+        Ok(())
+    }
+}
+
+/// Backends differ in what they take of a weight that says two things.
+fn refuse_ambiguous(tensor: &TensorProto) -> Result<(), InferenceError> {
+    let TensorProto { name, external_data, .. } = tensor;
+    let inside = !tensor.raw_data.is_empty()
+        || !tensor.float_data.is_empty()
+        || !tensor.double_data.is_empty()
+        || !tensor.int32_data.is_empty()
+        || !tensor.int64_data.is_empty()
+        || !tensor.uint64_data.is_empty()
+        || !tensor.string_data.is_empty();
+    if inside {
+        return Err(encoding(format!(
+            "its weight {name:?} says that it lies in another file, and has values of its own"
+        )));
+    }
+    if DataType::try_from(tensor.data_type).is_err() {
+        return Err(encoding(format!(
+            "its weight {name:?} lies in another file, and its type ({}) is not known",
+            tensor.data_type
+        )));
+    }
+    for (index, entry) in external_data.iter().enumerate() {
+        if external_data[..index].iter().any(|other| other.key == entry.key) {
+            let key = &entry.key;
+            return Err(encoding(format!(
+                "its weight {name:?} lies in another file, and has {key:?} twice"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The product of the dimensions.
+fn elements(name: &str, dims: &[i64]) -> Result<u64, InferenceError> {
+    if let Some(negative) = dims.iter().find(|size| **size < 0) {
+        return Err(encoding(format!("its weight {name:?} has a dimension of {negative}")));
+    }
+    let product = dims.iter().try_fold(1_u64, |all, size| all.checked_mul(size.unsigned_abs()));
+    product.ok_or_else(|| endless(name, dims))
+}
+
+fn endless(name: &str, dims: &[i64]) -> InferenceError {
+    let shape = Shape(dims);
+    encoding(format!("its weight {name:?} has the dimensions {shape}, more than any memory holds"))
+}
+
+/// Bytes of elements as raw data; of texts, no less than they take.
+fn bytes(elements: u64, ty: DataType) -> Option<u64> {
+    let size = match ty {
+        DataType::Uint4 | DataType::Int4 | DataType::Float4e2m1 => {
+            return Some(elements.div_ceil(2));
+        }
+        DataType::Undefined
+        | DataType::Uint8
+        | DataType::Int8
+        | DataType::Bool
+        | DataType::Float8e4m3fn
+        | DataType::Float8e4m3fnuz
+        | DataType::Float8e5m2
+        | DataType::Float8e5m2fnuz => 1,
+        DataType::Uint16 | DataType::Int16 | DataType::Float16 | DataType::Bfloat16 => 2,
+        DataType::Float | DataType::Int32 | DataType::Uint32 => 4,
+        DataType::Int64 | DataType::Uint64 | DataType::Double | DataType::Complex64 => 8,
+        DataType::Complex128 | DataType::String => 16,
+    };
+    elements.checked_mul(size)
+}
+
+/// Values that a tensor takes in the list of its type, and how many are there.
+fn numbers(tensor: &TensorProto, elements: u64, ty: DataType) -> (u64, u64) {
+    let (takes, there) = match ty {
+        DataType::Float => (elements, tensor.float_data.len()),
+        DataType::Complex64 => (elements.saturating_mul(2), tensor.float_data.len()),
+        DataType::Double => (elements, tensor.double_data.len()),
+        DataType::Complex128 => (elements.saturating_mul(2), tensor.double_data.len()),
+        DataType::Int64 => (elements, tensor.int64_data.len()),
+        DataType::Uint32 | DataType::Uint64 => (elements, tensor.uint64_data.len()),
+        DataType::String => (elements, tensor.string_data.len()),
+        DataType::Uint4 | DataType::Int4 | DataType::Float4e2m1 => {
+            (elements.div_ceil(2), tensor.int32_data.len())
+        }
+        _ => (elements, tensor.int32_data.len()),
+    };
+    (takes, there as u64)
+}
+
+fn encoding(message: String) -> InferenceError {
+    InferenceError::refused(ErrorCode::InvalidEncoding, message)
+}

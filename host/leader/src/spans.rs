@@ -1,0 +1,141 @@
+//! What `tracing` sees of a job: a span for the plan, for each worker and for each attempt, below that of the job, made of
+//! the events that the job emits.
+//!
+//! All spans have the highest level, so that whatever is logged says where it belongs. Where nothing is logged, no event
+//! is looked at.
+
+use crate::event::EventKind;
+use crate::model::{AttemptReport, Failure, JobResult, MiniBatchId};
+use std::collections::HashMap;
+use tracing::{Span, debug, error, error_span, info, warn};
+
+/// The spans that are open.
+#[derive(Debug)]
+pub(super) struct Spans {
+    job: Span,
+    plan: Option<Span>,
+    workers: HashMap<String, Span>,
+    /// Those of attempts whose ends the job has not told yet, by mini-batch and number: a success is told when it is
+    /// committed, and its worker may have begun the next attempt, or be gone.
+    attempts: HashMap<(MiniBatchId, u32), Span>,
+}
+
+impl Spans {
+    /// Below the span of a job, which is the current one.
+    pub(super) fn new() -> Self {
+        let job = Span::current();
+        Self { job, plan: None, workers: HashMap::new(), attempts: HashMap::new() }
+    }
+
+    /// Takes note of an event.
+    pub(super) fn see(&mut self, kind: &EventKind) {
+        if self.job.is_disabled() {
+            return;
+        }
+        match kind {
+            EventKind::JobStarted { workers, resumed, .. } => {
+                let is_resumed = resumed.is_some();
+                self.job.in_scope(|| info!(workers, resumed = is_resumed, "the job begins"));
+                self.plan = Some(error_span!(parent: &self.job, "plan"));
+            }
+            EventKind::InForce { message } => self.job.in_scope(|| debug!("{message}")),
+            EventKind::Notice { message } => self.job.in_scope(|| info!("{message}")),
+            EventKind::Planned { mini_batches, items, finished } => {
+                self.planned(*mini_batches, *items, *finished);
+            }
+            EventKind::WindingDown { reason } => {
+                self.job.in_scope(|| warn!(reason, "no new mini-batches are handed out"));
+            }
+            EventKind::JobFinished { result } => self.end(result),
+            EventKind::GpuUse { percent } => self.job.in_scope(|| debug!(percent, "use of GPUs")),
+            EventKind::MiniBatchReturned { id } => {
+                self.job.in_scope(|| debug!(mini_batch = id.0, "the mini-batch goes back"));
+            }
+            _ => self.see_worker(kind),
+        }
+    }
+
+    fn planned(&mut self, mini_batches: u64, items: u64, is_all: bool) {
+        let Some(plan) = &self.plan else { return };
+        if is_all {
+            plan.in_scope(|| info!(mini_batches, items, "the plan is complete"));
+            self.plan = None;
+        } else {
+            plan.in_scope(|| debug!(mini_batches, items, "more mini-batches are known"));
+        }
+    }
+
+    fn see_worker(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::WorkerStarted { worker, pid, gpu_index } => {
+                let span = error_span!(parent: &self.job, "worker", worker, pid, gpu = *gpu_index);
+                span.in_scope(|| debug!("the worker starts"));
+                self.workers.insert(worker.clone(), span);
+            }
+            EventKind::WorkerReady { worker, start_seconds, init_seconds, init_fuel } => {
+                let (span, init_fuel) = (self.worker(worker), *init_fuel);
+                span.in_scope(|| {
+                    info!(start_seconds, init_seconds, init_fuel, "the worker is ready");
+                });
+            }
+            EventKind::InitFailed { worker, failure } => {
+                let Failure { kind, message, .. } = failure;
+                self.worker(worker).in_scope(|| error!(%kind, "init failed: {message}"));
+            }
+            EventKind::WorkerExited { worker, how, expected } => {
+                let span = self.worker(worker);
+                if *expected {
+                    span.in_scope(|| debug!(how, "the worker has ended"));
+                } else {
+                    span.in_scope(|| warn!(how, "the worker has ended, and was not meant to"));
+                }
+                self.workers.remove(worker);
+            }
+            EventKind::AttemptStarted { worker, id, attempt } => {
+                let worker_span = self.worker(worker);
+                let span = error_span!(parent: worker_span, "attempt", mini_batch = id.0, attempt);
+                span.in_scope(|| debug!("run begins"));
+                self.attempts.insert((*id, *attempt), span);
+            }
+            EventKind::AttemptFinished { worker, report, will_retry, .. } => {
+                self.attempt_finished(worker, report, *will_retry);
+            }
+            EventKind::AttemptDiscarded { worker, id, attempt, succeeded } => {
+                let known = self.attempts.remove(&(*id, *attempt));
+                let span = known.as_ref().unwrap_or_else(|| self.worker(worker));
+                span.in_scope(|| debug!(succeeded, "the attempt came too late"));
+            }
+            _ => {}
+        }
+    }
+
+    fn attempt_finished(&mut self, worker: &str, report: &AttemptReport, will_retry: bool) {
+        let AttemptReport { id, attempt, elapsed_seconds: seconds, .. } = report;
+        let known = self.attempts.remove(&(*id, *attempt));
+        let span = known.as_ref().unwrap_or_else(|| self.worker(worker));
+        match &report.outcome {
+            Ok(segment) => {
+                let rows = segment.rows;
+                span.in_scope(|| debug!(seconds, rows, "the attempt succeeded"));
+            }
+            Err(Failure { kind, message, .. }) => {
+                span.in_scope(|| {
+                    warn!(seconds, %kind, will_retry, "the attempt failed: {message}");
+                });
+            }
+        }
+    }
+
+    /// The span of a worker, or that of the job where the worker is not known.
+    fn worker(&self, worker: &str) -> &Span {
+        self.workers.get(worker).unwrap_or(&self.job)
+    }
+
+    fn end(&mut self, result: &JobResult) {
+        let (status, seconds, rows) = (result.status.to_string(), result.seconds, result.rows);
+        self.job.in_scope(|| info!(status, seconds, rows, "the job has ended"));
+        self.plan = None;
+        self.attempts.clear();
+        self.workers.clear();
+    }
+}

@@ -1,0 +1,132 @@
+//! What this build has of the parts that may be left out. A job that needs more is refused before anything begins.
+
+use crate::model::{Absence, DeviceChoice, Feature};
+use crate::spec::JobSpec;
+use sandmill_guest_host::features::{HAS_CUDA, HAS_INFERENCE};
+use sandmill_store::HAS_STORES;
+
+/// A job asks for what this build does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}, and {source}: {instead}use a build with that feature")]
+pub struct NotBuilt {
+    /// What the job asks for, in the words of the job file.
+    what: String,
+    source: Absence,
+    /// What else would do, if anything.
+    instead: &'static str,
+}
+
+impl NotBuilt {
+    /// Something asks for a part that this build does not have. `what` is the first half of a sentence.
+    pub fn new(what: impl Into<String>, feature: Feature) -> Self {
+        Self { what: what.into(), source: feature.absence(), instead: "" }
+    }
+
+    /// The part.
+    pub fn feature(&self) -> Feature {
+        self.source.0
+    }
+
+    fn or(self, instead: &'static str) -> Self {
+        Self { instead, ..self }
+    }
+}
+
+/// Whether this build has a part.
+pub fn has(feature: Feature) -> bool {
+    match feature {
+        Feature::Inference => HAS_INFERENCE,
+        Feature::Cuda => HAS_CUDA,
+        Feature::Stores => HAS_STORES,
+    }
+}
+
+/// Refuses a job that this build cannot run.
+pub(super) fn check(spec: &JobSpec) -> Result<(), NotBuilt> {
+    let lacking = lacking(spec, has);
+    lacking.or_else(|| lacking_stores(spec, has)).map_or(Ok(()), Err)
+}
+
+/// Refuses a job whose inputs this build cannot read.
+pub(super) fn check_stores(spec: &JobSpec) -> Result<(), NotBuilt> {
+    lacking_stores(spec, has).map_or(Ok(()), Err)
+}
+
+/// What of models and GPUs a build that `has` some parts lacks for a job.
+fn lacking(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
+    if !has(Feature::Inference) {
+        let of = |what: String| NotBuilt::new(what, Feature::Inference);
+        if let Some(model) = spec.models.first() {
+            return Some(of(format!("the job computes with models.{}", model.name)));
+        }
+        if spec.inference.allow_guest_models {
+            let what = "inference.allow_guest_models is true".to_owned();
+            return Some(of(what).or("leave it out, or "));
+        }
+    }
+    if !has(Feature::Cuda) {
+        let of = |what: String| NotBuilt::new(what, Feature::Cuda);
+        if spec.gpus > 0 {
+            return Some(of(format!("gpus is {}", spec.gpus)).or("set it to 0, or "));
+        }
+        let needs = |device, fallback: bool| device == DeviceChoice::Gpu && !fallback;
+        if let Some(model) = spec.models.iter().find(|it| needs(it.device, it.fallback)) {
+            let what = format!("models.{}.device is gpu", model.name);
+            return Some(of(what).or("set fallback to cpu beside it, or "));
+        }
+    }
+    None
+}
+
+/// What of stores it lacks.
+fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
+    if has(Feature::Stores) {
+        return None;
+    }
+    let (key, address) = spec.addresses().into_iter().next()?;
+    let instead = if Some(&address) == spec.upload.as_ref() {
+        "name a folder of this machine, or "
+    } else {
+        "copy what is there to this machine, or "
+    };
+    Some(NotBuilt::new(format!("{key} is {address}"), Feature::Stores).or(instead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a build with these parts says of a job.
+    fn told(lines: &str, parts: &[Feature]) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["entry.wasm", "a.txt", "m.onnx"] {
+            std::fs::write(dir.path().join(name), "x").unwrap();
+        }
+        let job = dir.path().join("job.yaml");
+        std::fs::write(&job, format!("entry_script: entry.wasm\n{lines}\n")).unwrap();
+        let spec = crate::spec::load_plain(&job, &[]).unwrap();
+        let has = |feature| parts.contains(&feature);
+        let lacking = lacking(&spec, has).or_else(|| lacking_stores(&spec, has));
+        assert!(lacking.iter().all(|lacking| !parts.contains(&lacking.feature())));
+        lacking.map_or(String::new(), |lacking| lacking.to_string())
+    }
+
+    #[test]
+    fn a_job_that_needs_more_hears_what_and_what_to_do() {
+        let none: &[Feature] = &[];
+        let inputs = "inputs: {texts: a.txt}";
+        assert_eq!(told(inputs, none), "");
+        insta::assert_snapshot!(told("inputs: {texts: s3://b/x}", none), @"inputs.texts.path is s3://b/x, and this sandmill was built without stores (feature `stores`): copy what is there to this machine, or use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\noutput: s3://b/out"), none), @"output is s3://b/out, and this sandmill was built without stores (feature `stores`): name a folder of this machine, or use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\nmodels: {{m: m.onnx}}"), none), @"the job computes with models.m, and this sandmill was built without inference (feature `inference`): use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\nmodels: {{m: s3://b/m.onnx}}"), &[Feature::Inference]), @"models.m.path is s3://b/m.onnx, and this sandmill was built without stores (feature `stores`): copy what is there to this machine, or use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\nside_inputs: {{s: s3://b/s}}"), none), @"side_inputs.s.path is s3://b/s, and this sandmill was built without stores (feature `stores`): copy what is there to this machine, or use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\ninference: {{allow_guest_models: true}}"), none), @"inference.allow_guest_models is true, and this sandmill was built without inference (feature `inference`): leave it out, or use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\ngpus: 2"), &[Feature::Inference]), @"gpus is 2, and this sandmill was built without CUDA (feature `cuda`): set it to 0, or use a build with that feature");
+        let on_gpu = |more| format!("{inputs}\nmodels: {{m: {{path: m.onnx, device: gpu{more}}}}}");
+        insta::assert_snapshot!(told(&on_gpu(""), &[Feature::Inference]), @"models.m.device is gpu, and this sandmill was built without CUDA (feature `cuda`): set fallback to cpu beside it, or use a build with that feature");
+        assert_eq!(told(&on_gpu(", fallback: cpu"), &[Feature::Inference]), "");
+        let most = format!("{}\noutput: s3://b/out\ngpus: 1", on_gpu(""));
+        assert_eq!(told(&most, &Feature::ALL), "");
+    }
+}

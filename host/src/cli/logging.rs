@@ -1,0 +1,160 @@
+//! What Sandmill says of its own work, for people who debug or operate it: `--log`, `-v`, `-q` and `SANDMILL_LOG`. The
+//! events of a job, which users and the log tree read, are another matter.
+
+use super::exit::Problem;
+use super::terminal;
+use crate::model::printable_json;
+use crate::report::Shown;
+use std::io::{self, Write};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+/// The variable that is asked where no option says what to log.
+const VARIABLE: &str = "SANDMILL_LOG";
+
+/// What to log, and how much to say besides.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logging")]
+pub(super) struct LoggingArguments {
+    /// Logs what Sandmill does, on standard error: off, error, warn, info, debug or trace [default: $SANDMILL_LOG, else off].
+    #[arg(long, value_name = "LEVEL", global = true)]
+    log: Option<String>,
+    /// How the log is written: lines for people, or a JSON object a line.
+    #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
+    log_format: Format,
+    /// Logs more: -v is --log info, -vv --log debug, -vvv --log trace.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "log")]
+    verbose: u8,
+    /// Says only what went wrong: no progress, and no result of a job that is completed.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+impl LoggingArguments {
+    /// Begins to log, where that is asked for.
+    pub(super) fn begin(&self) -> Result<(), Problem> {
+        let wanted = self.wanted(std::env::var(VARIABLE).ok())?;
+        if wanted.iter().all(|(_, level)| level == LevelFilter::OFF)
+            && wanted.default_level().is_none_or(|level| level == LevelFilter::OFF)
+        {
+            return Ok(());
+        }
+        // The spans say which part it is.
+        let lines = fmt::layer().with_ansi(false).with_target(false);
+        let layer = match self.log_format {
+            Format::Text => lines.with_writer(terminal::stderr).boxed(),
+            Format::Json => lines.json().flatten_event(true).with_writer(JsonLines).boxed(),
+        };
+        tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
+        Ok(())
+    }
+
+    /// What is to be logged; `variable` is what [`VARIABLE`] says.
+    fn wanted(&self, variable: Option<String>) -> Result<Targets, Problem> {
+        let (text, place) = match (&self.log, self.verbose) {
+            (Some(text), _) => (text.clone(), "--log"),
+            (None, 0) => (variable.unwrap_or_default(), VARIABLE),
+            (None, 1) => return Ok(Targets::new().with_default(Level::INFO)),
+            (None, 2) => return Ok(Targets::new().with_default(Level::DEBUG)),
+            (None, _) => return Ok(Targets::new().with_default(Level::TRACE)),
+        };
+        if text.trim().is_empty() {
+            return Ok(Targets::new().with_default(LevelFilter::OFF));
+        }
+        text.parse().map_err(|_| {
+            Problem::usage(anyhow::anyhow!(
+                "{place}: found {text:?}; expected off, error, warn, info, debug or trace, or several with the parts \
+                 that they are for (e.g. sandmill_leader=debug,info)"
+            ))
+        })
+    }
+
+    /// How a job is shown on standard error.
+    pub(super) fn shown(&self) -> Shown {
+        if self.quiet {
+            return Shown::Failures;
+        }
+        // Lines of the log would tear a bar apart.
+        match terminal::is_watched() && LevelFilter::current() == LevelFilter::OFF {
+            true => Shown::Bar,
+            false => Shown::Lines,
+        }
+    }
+}
+
+/// Standard error, for lines of JSON: what a terminal would obey stays JSON when it is escaped.
+struct JsonLines;
+
+impl<'a> MakeWriter<'a> for JsonLines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self
+    }
+}
+
+impl Write for JsonLines {
+    /// Lines come whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        terminal::say_json(&printable_json(&String::from_utf8_lossy(line)))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        logging: LoggingArguments,
+    }
+
+    fn wanted(arguments: &str, variable: Option<&str>) -> Result<String, String> {
+        let command = Command::try_parse_from(format!("x {arguments}").split_whitespace());
+        let logging = command.map_err(|error| error.kind().to_string())?.logging;
+        let wanted = logging.wanted(variable.map(str::to_owned));
+        wanted.map(|targets| targets.to_string()).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn options_come_before_the_variable() {
+        let ok = |text: &str| Ok(text.to_owned());
+        assert_eq!(wanted("", None), ok("off"));
+        assert_eq!(wanted("", Some("")), ok("off"));
+        assert_eq!(wanted("", Some("warn")), ok("warn"));
+        assert_eq!(wanted("--log debug", Some("warn")), ok("debug"));
+        assert_eq!(wanted("-v", Some("warn")), ok("info"));
+        assert_eq!(wanted("-vv", None), ok("debug"));
+        assert_eq!(wanted("-vvvv", None), ok("trace"));
+        assert_eq!(
+            wanted("--log sandmill_leader=debug,info", None),
+            ok("sandmill_leader=debug,info")
+        );
+    }
+
+    #[test]
+    fn what_is_no_level_is_refused() {
+        insta::assert_snapshot!(wanted("", Some("loud=very")).unwrap_err(), @r#"error: SANDMILL_LOG: found "loud=very"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
+        insta::assert_snapshot!(wanted("--log sandmill=much", None).unwrap_err(), @r#"error: --log: found "sandmill=much"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
+        assert!(wanted("-v --log info", None).is_err());
+        assert!(wanted("-v -q", None).is_err());
+    }
+}

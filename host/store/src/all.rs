@@ -1,0 +1,120 @@
+//! What is known of fetching all objects of some folders: which of them is next, how far it is, and what is missing.
+
+use super::error::StoreError;
+use super::place::Place;
+use crate::dataset::{Listed, Manifest};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Folders that objects are on their way to at the same time: each has a process.
+const FOLDERS: usize = 4;
+
+/// Goes through the lists of folders, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    place: usize,
+    /// That of the folder; `None` until it is opened.
+    list: Option<Manifest>,
+}
+
+impl Lists {
+    /// The next object, with the index of its folder; `None` at the end, and while enough folders are waited for. A folder
+    /// that was given up has no more. An error says why the list of the folder with that index cannot be read.
+    pub(super) fn next(
+        &mut self,
+        places: &[Place],
+    ) -> Result<Option<(usize, Listed)>, (usize, io::Error)> {
+        while let Some(place) = places.get(self.place) {
+            if place.given_up().is_none() {
+                let is_busy = |place: &&Place| place.is_busy();
+                if self.list.is_none() && places.iter().filter(is_busy).count() >= FOLDERS {
+                    return Ok(None);
+                }
+                let list = match self.list.take() {
+                    Some(list) => Ok(list),
+                    None => place.list(),
+                };
+                let next = list.and_then(|list| self.list.insert(list).next_object());
+                if let Some(listed) = next.map_err(|error| (self.place, error))? {
+                    return Ok(Some((self.place, listed)));
+                }
+            }
+            self.place += 1;
+            self.list = None;
+        }
+        Ok(None)
+    }
+}
+
+/// How far it is, for other threads.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    is_done: AtomicBool,
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    lack: Mutex<Option<Lack>>,
+}
+
+/// What is missing.
+#[derive(Debug)]
+pub(super) enum Lack {
+    /// All that had not come by then.
+    Rest(StoreError),
+    /// The object with this file, the first one of several, and why.
+    Object(PathBuf, String),
+}
+
+impl Tally {
+    /// Nothing more comes unasked.
+    pub(super) fn end(&self) {
+        self.is_done.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing more comes unasked.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Acquire)
+    }
+
+    /// An object has come, with so many bytes, or cannot be had.
+    pub(super) fn count(&self, bytes: u64) {
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Objects and bytes so far.
+    pub(super) fn so_far(&self) -> (u64, u64) {
+        (self.objects.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// An object cannot be had.
+    pub(super) fn lacks(&self, file: &Path, reason: &str) {
+        let mut lack = self.lack();
+        let is_first = match &*lack {
+            Some(Lack::Rest(_)) => false,
+            Some(Lack::Object(first, _)) => file < first.as_path(),
+            None => true,
+        };
+        if is_first {
+            *lack = Some(Lack::Object(file.to_owned(), reason.to_owned()));
+        }
+    }
+
+    /// Nothing more can be fetched of a folder, or of all.
+    pub(super) fn lacks_rest(&self, error: StoreError) {
+        let mut lack = self.lack();
+        if !matches!(*lack, Some(Lack::Rest(_))) {
+            *lack = Some(Lack::Rest(error));
+        }
+    }
+
+    /// What is missing, if anything is.
+    pub(super) fn take_lack(&self) -> Option<Lack> {
+        self.lack().take()
+    }
+
+    fn lack(&self) -> MutexGuard<'_, Option<Lack>> {
+        self.lack.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

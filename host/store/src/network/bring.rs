@@ -1,0 +1,131 @@
+//! Fetches what is asked for, a few objects at a time.
+
+use super::fetch::{Target, fetch, place};
+use super::list::TELL;
+use super::look::key;
+use super::open::Store;
+use super::process::AT_ONCE;
+use super::words::{Asked, FetchError};
+use crate::dataset::Object;
+use crate::protocol::FrameBuffer;
+use crate::protocol::store::StoreErrorKind;
+use crate::protocol::store::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinSet;
+
+/// Bytes that are read at once of what is asked for.
+const READ: usize = 16 << 10;
+
+/// The name of an object, and why it cannot be had if it is not here.
+type Brought = (String, Result<(), FetchError>);
+
+/// Who carries objects here.
+struct Porter<'a> {
+    request: &'a FetchRequest,
+    store: Arc<Store>,
+    config: Arc<StoreConfig>,
+    data: PathBuf,
+    parts: u64,
+    tasks: JoinSet<Brought>,
+}
+
+impl<'a> Porter<'a> {
+    fn new(request: &'a FetchRequest) -> Result<Self, FetchError> {
+        let config = Arc::new(request.store.clone());
+        let asked = || Asked::Open(request.shown.clone());
+        let store =
+            Store::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
+        Ok(Self {
+            request,
+            store: Arc::new(store),
+            config,
+            data: request.folder.join("data"),
+            parts: 0,
+            tasks: JoinSet::new(),
+        })
+    }
+
+    fn target(&mut self, name: &str, most: u64) -> Result<Target, FetchError> {
+        self.parts += 1;
+        let part = self.request.folder.join("part").join(self.parts.to_string());
+        Ok(Target { file: place(&self.data, name)?, part, most })
+    }
+
+    /// Begins to fetch an object of which so much is known. An error says why nothing can be fetched.
+    fn begin(&mut self, name: String, known: Object) -> Result<(), FetchError> {
+        let target = self.target(&name, known.found.length)?;
+        let key = key(&self.store, self.request, &name)?;
+        let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
+        self.tasks.spawn(async move {
+            let fetched = fetch(&store, &config, &key, Some(known), &target).await;
+            (name, fetched.map(drop))
+        });
+        Ok(())
+    }
+
+    /// Stops all fetching, and removes what has come of objects: others may need the room.
+    async fn discard(&mut self) {
+        self.tasks.shutdown().await;
+        let parts = fs::read_dir(self.request.folder.join("part")).into_iter().flatten().flatten();
+        for part in parts {
+            // The next job removes what stays.
+            let _ = fs::remove_file(part.path());
+        }
+    }
+
+    /// Waits for one that was begun. Fails if the disk has no room.
+    async fn next(&mut self) -> Option<Result<Brought, FetchError>> {
+        Some(match self.tasks.join_next().await? {
+            Ok((_, Err(error))) if error.kind() == StoreErrorKind::DiskFull => {
+                self.discard().await;
+                Err(error)
+            }
+            Ok(done) => Ok(done),
+            Err(error) => Ok((String::new(), Err(error.into()))),
+        })
+    }
+}
+
+/// Fetches what the leader asks for, until it closes the pipe. Fails if nothing can be fetched, or the disk has no room.
+pub(super) async fn serve(
+    request: &FetchRequest,
+    mut asked: Receiver,
+    tell: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
+) -> Result<(), FetchError> {
+    let mut porter = Porter::new(request)?;
+    let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
+    let mut waiting: VecDeque<Bring> = VecDeque::new();
+    loop {
+        while porter.tasks.len() < AT_ONCE
+            && let Some(Bring { name, known }) = waiting.pop_front()
+        {
+            if let Err(reason) = porter.begin(name.clone(), known) {
+                tell(FromFetcher::Brought(name, Some(reason.into())))?;
+            }
+        }
+        tokio::select! {
+            Some(next) = porter.next(), if !porter.tasks.is_empty() => {
+                let (name, brought) = next?;
+                tell(FromFetcher::Brought(name, brought.err().map(Into::into)))?;
+            }
+            read = asked.read(&mut buffer) => {
+                let read = read.map_err(FetchError::Deaf)?;
+                if read == 0 {
+                    return Ok(());
+                }
+                frames.push(buffer.get(..read).unwrap_or_default());
+                while let Some(object) = frames.next_message()? {
+                    waiting.push_back(object);
+                }
+            }
+            () = tokio::time::sleep(TELL), if !porter.tasks.is_empty() => {
+                tell(FromFetcher::Progress(Fetched::default()))?;
+            }
+        }
+    }
+}

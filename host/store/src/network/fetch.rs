@@ -1,0 +1,294 @@
+//! Brings one object.
+
+use super::open::Store;
+use super::slot::modified;
+use super::words::{Asked, FetchError};
+use crate::dataset::{Found, Object};
+use crate::model::{ByteSize, hex};
+use crate::protocol::store::StoreConfig;
+use object_store::path::Path as Key;
+use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::future::poll_fn;
+use std::io::{ErrorKind, Write};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+/// Attempts at one object, each of which tries again by itself what a store refuses for now.
+const ATTEMPTS: u32 = 4;
+/// The pause after the first.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of the name of what stands for an object whose own name is too long.
+const NAME: usize = 200;
+
+/// What is known of an object that was not there when it was looked for.
+pub(super) const MISSING: Object =
+    Object { found: Found { length: 0, seconds: 0, nanos: 0 }, version: 0 };
+
+/// What the file of an object is like: the second before its last change, and nanoseconds that stand for its version
+/// (the ETag; zero if it has none), so that another version of the same second is another file for whoever compares
+/// files, and none seems to have changed later than it did.
+pub(super) fn file_of(object: &ObjectMeta) -> Found {
+    let nanos = object.e_tag.as_deref().map_or(0, |tag| {
+        let digest = Sha256::digest(bare(tag).as_bytes());
+        let number = digest.iter().take(4).fold(0_u32, |it, &byte| it << 8 | u32::from(byte));
+        number % 999_999_999 + 1
+    });
+    let seconds = object.last_modified.timestamp().saturating_sub(1).max(0);
+    Found { length: object.size, seconds, nanos }
+}
+
+/// Whether an answer is about another version.
+fn differs(known: &Object, answer: &Object) -> bool {
+    let both_tell = known.version != 0 && answer.version != 0;
+    known.found.length != answer.found.length || (both_tell && known.version != answer.version)
+}
+
+/// A version without what stands around it: Azure lists it without quotes, and answers with some.
+fn bare(e_tag: &str) -> &str {
+    e_tag.trim_start_matches("W/").trim_matches('"')
+}
+
+/// A path below the folder for objects. An error says why there can be none.
+pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, FetchError> {
+    let path = Path::new(name);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !plain || name.split('/').any(str::is_empty) || name.contains('\0') {
+        return Err(FetchError::NoPath(name.to_owned()));
+    }
+    if let Some(part) = name.split('/').find(|part| part.len() > 255) {
+        return Err(FetchError::LongPart(part.len()));
+    }
+    Ok(data.join(path))
+}
+
+/// The name of a file that stands for an object whose own name no file can have.
+pub(super) fn file_name(name: &str) -> String {
+    let plain = name.replace('/', "%2F").replace('\0', "%00");
+    match plain.as_str() {
+        "" | "." | ".." => format!("%2F{plain}"),
+        _ if plain.len() > NAME => {
+            let digest = hex(Sha256::digest(name.as_bytes()));
+            let cut = plain.floor_char_boundary(NAME);
+            format!("{}...{}", &plain[..cut], &digest[..12])
+        }
+        _ => plain,
+    }
+}
+
+/// Where one object goes.
+pub(super) struct Target {
+    /// Its final name, which it gets when all of it is there.
+    pub(super) file: PathBuf,
+    /// Where it lies until then.
+    pub(super) part: PathBuf,
+    /// The most bytes that it may have.
+    pub(super) most: u64,
+}
+
+/// Fetches an object. `known`: what is known of it. Returns what its file is to be like. Fails with [`FetchError::Gone`] if it is no
+/// object, but stands for a folder, and with [`FetchError::Write`] if it cannot be written.
+pub(super) async fn fetch(
+    store: &Store,
+    config: &StoreConfig,
+    key: &Key,
+    known: Option<Object>,
+    target: &Target,
+) -> Result<Found, FetchError> {
+    let mut pause = PAUSE;
+    let mut attempt = 1;
+    loop {
+        let trouble = match bring(store, key, known, target).await {
+            Ok(found) => return Ok(found),
+            Err(trouble) => trouble,
+        };
+        // Nobody needs half of it.
+        let _ = fs::remove_file(&target.part);
+        if matches!(trouble, Trouble::Refused(Error::NotFound { .. }))
+            && known.is_some_and(|known| known.found.length == 0 && known != MISSING)
+        {
+            return Err(FetchError::Gone);
+        }
+        // What is refused for now was asked for again already.
+        let broke_off = matches!(trouble, Trouble::Broken(_) | Trouble::Short(..));
+        if !broke_off || attempt == ATTEMPTS {
+            return Err(trouble.told(config, target));
+        }
+        attempt += 1;
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+}
+
+enum Trouble {
+    /// No answer.
+    Refused(Error),
+    /// An answer that broke off.
+    Broken(Error),
+    Short(u64, u64),
+    /// More bytes than may be written.
+    Large(u64),
+    Disk(std::io::Error),
+}
+
+impl Trouble {
+    fn told(self, config: &StoreConfig, target: &Target) -> FetchError {
+        match self {
+            Self::Refused(error) | Self::Broken(error) => {
+                FetchError::store(error, Asked::ReadIt, config)
+            }
+            Self::Short(found, wanted) => FetchError::Short(found, wanted),
+            Self::Large(bytes) => FetchError::Large(ByteSize(bytes), ByteSize(target.most)),
+            Self::Disk(source) => FetchError::Write { path: target.file.clone(), source },
+        }
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// One attempt. The file gets its name only if it is whole, and the version that is known.
+async fn bring(
+    store: &Store,
+    key: &Key,
+    known: Option<Object>,
+    target: &Target,
+) -> Result<Found, Trouble> {
+    let options = GetOptions::default();
+    let answer = store.objects().get_opts(key, options).await.map_err(Trouble::Refused)?;
+    let found = file_of(&answer.meta);
+    if known.is_some_and(|known| differs(&known, &found.into())) {
+        let source = "another version".into();
+        return Err(Trouble::Refused(Error::Precondition { path: key.to_string(), source }));
+    }
+    let found = known.map_or(found, |known| known.found);
+    if found.length > target.most {
+        return Err(Trouble::Large(found.length));
+    }
+    let GetResultPayload::Stream(mut stream) = answer.payload;
+    let mut file = File::create(&target.part)?;
+    let mut written = 0;
+    while let Some(bytes) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
+        let bytes = bytes.map_err(Trouble::Broken)?;
+        written += bytes.len() as u64;
+        if written > found.length {
+            break;
+        }
+        file.write_all(&bytes)?;
+    }
+    if written != found.length {
+        return Err(Trouble::Short(written, found.length));
+    }
+    file.set_modified(modified(&found))?;
+    drop(file);
+    put(&target.part, &target.file)?;
+    Ok(found)
+}
+
+/// Gives a file its final name, whatever stands there.
+fn put(part: &Path, file: &Path) -> std::io::Result<()> {
+    make_folder(file)?;
+    match fs::rename(part, file) {
+        // What was a folder in an earlier job is an object now: nothing that is wanted lies below.
+        Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
+            fs::remove_dir_all(file)?;
+            fs::rename(part, file)
+        }
+        done => done,
+    }
+}
+
+/// Makes the folder of a file.
+fn make_folder(file: &Path) -> std::io::Result<()> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    match fs::create_dir_all(folder) {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists) =>
+        {
+            // What was an object in an earlier job is a folder now.
+            let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
+            there.map_or(Ok(()), fs::remove_file)?;
+            fs::create_dir_all(folder)
+        }
+        made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    fn object(e_tag: Option<&str>, size: u64, nanos: i64) -> ObjectMeta {
+        let location = Key::from("a");
+        let last_modified = (UNIX_EPOCH + Duration::from_nanos(nanos.cast_unsigned())).into();
+        ObjectMeta { location, last_modified, size, e_tag: e_tag.map(str::to_owned), version: None }
+    }
+
+    #[test]
+    fn another_version_is_another_file() {
+        let was = file_of(&object(Some("one"), 3, 5_000_000_007));
+        assert_eq!(was, file_of(&object(Some("\"one\""), 3, 5_000_000_007)), "as Azure has it");
+        for other in [
+            object(Some("two"), 3, 5_000_000_007),
+            object(None, 3, 5_000_000_007),
+            object(Some("one"), 4, 5_000_000_007),
+            object(Some("one"), 3, 6_000_000_007),
+        ] {
+            assert_ne!(was, file_of(&other), "{other:?}");
+        }
+        // What came, by what its list said: times may be told otherwise, and versions not at all. A file system may keep
+        // other times than those that stand for versions.
+        for known in [was.into(), Object { found: Found { nanos: 0, ..was }, version: was.nanos }] {
+            let is_other = |other: ObjectMeta| differs(&known, &file_of(&other).into());
+            assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
+            assert!(!is_other(object(None, 3, 5_000_000_007)));
+            assert!(is_other(object(Some("two"), 3, 5_000_000_007)));
+            assert!(is_other(object(Some("one"), 4, 5_000_000_007)));
+        }
+    }
+
+    /// Whatever an earlier job left there.
+    #[test]
+    fn a_file_comes_to_its_place_whatever_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("was"), "an object").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", path("away")).unwrap();
+        fs::create_dir_all(path("folder/inner")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", path("link")).unwrap();
+        fs::write(path("file"), "of an earlier job").unwrap();
+        for name in ["new/below/a", "folder", "link", "file", "was/folder/a", "away/a"] {
+            fs::write(path("part"), "it").unwrap();
+            put(&path("part"), &path(name)).unwrap();
+            let there = path(name).symlink_metadata().unwrap();
+            assert!(there.is_file() && there.len() == 2, "{name}");
+        }
+        assert!(!path("part").exists());
+    }
+
+    #[test]
+    fn keys_that_are_no_paths_have_no_place() {
+        let data = Path::new("/data");
+        assert_eq!(place(data, "a/b c.csv").unwrap(), Path::new("/data/a/b c.csv"));
+        for wrong in ["", "../a", "a/../../b", "/etc/passwd", "a/", "a//b", "a\0b"] {
+            assert!(place(data, wrong).is_err(), "{wrong:?}");
+        }
+        assert!(place(data, &"x".repeat(256)).is_err());
+    }
+
+    #[test]
+    fn whatever_its_name_an_object_has_a_file() {
+        let data = PathBuf::from("/data");
+        assert_eq!(file_name("a//b"), "a%2F%2Fb");
+        for odd in ["a//b", "", "..", "a/../b", "a\0b", &"ä".repeat(300), &"x/".repeat(300)] {
+            assert!(place(&data, odd).is_err());
+            place(&data, &file_name(odd)).unwrap();
+        }
+        assert_ne!(file_name(&"x".repeat(300)), file_name(&"x".repeat(301)));
+    }
+}

@@ -1,0 +1,475 @@
+//! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and writes a
+//! manifest of them.
+
+use super::fetch::{MISSING, Target, fetch, file_name, file_of, place};
+use super::look::{is_missing, key, look};
+use super::open::{At, Store};
+use super::process::AT_ONCE;
+use super::slot::{Times, begin_manifest, manifest_path, remove_others};
+use super::tables::Tables;
+use super::words::{Asked, FetchError};
+use crate::dataset::{Found, ManifestWriter, Object, Pattern};
+use crate::model::ByteSize;
+use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, Wanted};
+use object_store::path::Path as Key;
+use object_store::{Error, ObjectMeta, path};
+use std::collections::HashSet;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// How often it is told how far it is.
+pub(super) const TELL: Duration = Duration::from_secs(2);
+/// Objects of a page, as stores have it.
+const PAGE: usize = 1000;
+/// Bytes of a reason.
+const REASON: usize = 1000;
+
+/// Whom it is told how far it is.
+pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
+
+/// What may be fetched, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// The most bytes.
+    pub(super) most: u64,
+    /// Whether all that is wanted must be within these.
+    pub(super) must_fit: bool,
+    /// Whether each object comes when a mini-batch wants it.
+    pub(super) on_demand: bool,
+    /// Whether tables with a log are refused.
+    pub(super) refuses_tables: bool,
+}
+
+/// Writes the manifest of a request's slot. An error is for people.
+pub(super) async fn list(
+    request: &FetchRequest,
+    wanted: &Wanted,
+    extent: Extent,
+    tell: &mut Tell<'_>,
+) -> Result<Fetched, FetchError> {
+    let config = Arc::new(request.store.clone());
+    let asked = || Asked::Open(request.shown.clone());
+    let store = Store::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
+    let data = request.folder.join("data");
+    let times = Times::of(&request.folder).map_err(FetchError::List)?;
+    if !times.are_kept() {
+        // What an earlier job fetched may be of other versions, and look the same.
+        remove_others(&data, |_| false);
+    }
+    let mut round = Round {
+        manifest: begin_manifest(&request.folder).map_err(FetchError::List)?,
+        times,
+        is_first: fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_none()),
+        request,
+        extent,
+        store: Arc::new(store),
+        config,
+        data,
+        hasher: RandomState::new(),
+        seen: HashSet::new(),
+        folders: HashSet::new(),
+        empty: HashSet::new(),
+        later: Vec::new(),
+        others: HashSet::new(),
+        named_folders: Vec::new(),
+        tables: Tables::new(extent.refuses_tables, wanted),
+        tasks: JoinSet::new(),
+        parts: 0,
+        so_far: Fetched::default(),
+        told: Instant::now(),
+        tell,
+    };
+    match wanted {
+        Wanted::All => round.list(&request.prefix, &Pattern::Everything).await?,
+        Wanted::Glob(glob) => {
+            let pattern = Pattern::new(Some(glob))?;
+            round.list(&request.prefix, &pattern).await?;
+        }
+        Wanted::Named(names) => round.named(names).await?,
+    }
+    for (name, known) in std::mem::take(&mut round.later) {
+        round.look_at_empty(name, known).await?;
+    }
+    while !round.tasks.is_empty() {
+        round.one_less().await?;
+    }
+    if round.so_far.objects == 0 {
+        return Err(FetchError::Empty(request.shown.clone()));
+    }
+    round
+        .tables
+        .refuse(request, |folder| round.folders.contains(&round.hasher.hash_one(folder)))?;
+    remove_others(&round.data, |name| round.seen.contains(&round.hasher.hash_one(name)));
+    // They are looked for before anything in them has come.
+    for name in round.named_folders {
+        let folder = place(&round.data, &name)?;
+        fs::create_dir_all(&folder).map_err(|error| FetchError::make(&folder, error))?;
+    }
+    round.manifest.finish(&manifest_path(&request.folder)).map_err(FetchError::List)?;
+    Ok(round.so_far)
+}
+
+struct Round<'a> {
+    request: &'a FetchRequest,
+    extent: Extent,
+    store: Arc<Store>,
+    config: Arc<StoreConfig>,
+    data: PathBuf,
+    /// Whether no earlier job has left anything there.
+    is_first: bool,
+    /// Where it is written down what is found.
+    manifest: ManifestWriter,
+    times: Times,
+    hasher: RandomState,
+    /// Hashes of the names of all that is wanted.
+    seen: HashSet<u64>,
+    /// Hashes of the names of all folders of these.
+    folders: HashSet<u64>,
+    /// Hashes of the names of those without content: some stores have one for each folder.
+    empty: HashSet<u64>,
+    /// Objects without content that were listed: what they are shows when all others are known.
+    later: Vec<(String, Object)>,
+    /// Hashes of the names of folders of objects that are not wanted.
+    others: HashSet<u64>,
+    /// Those of what is named that are folders.
+    named_folders: Vec<String>,
+    tables: Tables,
+    tasks: JoinSet<Result<Arrived, FetchError>>,
+    parts: u64,
+    so_far: Fetched,
+    told: Instant,
+    tell: &'a mut Tell<'a>,
+}
+
+/// What became of an object that was fetched at once.
+enum Arrived {
+    /// All of it is here.
+    Whole,
+    /// The same of one of this name, of which nothing was known.
+    New(String, Found),
+    /// The object of this name could not be fetched.
+    Unfetched(String, FetchError),
+    /// The object of this name stood for a folder.
+    Folder(String),
+}
+
+impl Round<'_> {
+    /// All objects below a prefix whose names, below the request's prefix, match.
+    async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), FetchError> {
+        self.tables.refuse_part(&self.store, self.request, prefix).await?;
+        let mut at = At::default();
+        loop {
+            let Some(page) = self.store.page(prefix, &at).await else {
+                return Err(FetchError::NoList(self.request.shown.clone()));
+            };
+            let page = match page {
+                Ok(page) => page,
+                Err(Error::InvalidPath { source }) => {
+                    self.step_over(source, &mut at, pattern)?;
+                    continue;
+                }
+                Err(error) => {
+                    let asked = Asked::List(self.request.shown.clone());
+                    return Err(FetchError::store(error, asked, &self.config));
+                }
+            };
+            for object in page.result.objects {
+                let key = object.location.as_ref();
+                let Some(name) = key.strip_prefix(self.request.prefix.as_str()) else { continue };
+                self.tables.look(name);
+                // Some stores have an empty object for each folder.
+                let is_folder = name.is_empty() || (object.size == 0 && is_marker(key, prefix));
+                if is_folder {
+                    continue;
+                }
+                if pattern.takes(name.as_bytes()) {
+                    let name = name.to_owned();
+                    self.want(&name, Some(object), true).await?;
+                } else {
+                    let folders = name.match_indices('/').map(|(at, _)| &name[..at]);
+                    self.others.extend(folders.map(|folder| self.hasher.hash_one(folder)));
+                }
+            }
+            self.maybe_tell()?;
+            if page.page_token.is_none() {
+                return Ok(());
+            }
+            at = At { token: page.page_token, behind: None, ..at };
+        }
+    }
+
+    /// A page has a key that is none for the library, which then tells nothing of the page: smaller and smaller
+    /// pages are asked for up to it, then what is behind it. What has such a key cannot be had.
+    fn step_over(
+        &mut self,
+        odd: path::Error,
+        at: &mut At,
+        pattern: &Pattern,
+    ) -> Result<(), FetchError> {
+        let most = at.most.unwrap_or(PAGE);
+        if most > 1 {
+            at.most = Some((most / 10).max(1));
+            return Ok(());
+        }
+        let (path::Error::EmptySegment { path: key } | path::Error::BadSegment { path: key, .. }) =
+            odd
+        else {
+            return Err(FetchError::OddList(self.request.shown.clone(), odd));
+        };
+        if let Some(name) = key.strip_prefix(self.request.prefix.as_str())
+            && pattern.takes(name.as_bytes())
+        {
+            self.missing(name, &FetchError::NoPath(name.to_owned()), false)?;
+        }
+        *at = At { token: None, behind: Some(key), most: None };
+        Ok(())
+    }
+
+    /// Objects, or folders of objects, by name.
+    async fn named(&mut self, names: &[String]) -> Result<(), FetchError> {
+        let mut missing = None;
+        for names in names.chunks(AT_ONCE) {
+            for (name, looked) in names.iter().zip(look(&self.store, self.request, names).await?) {
+                let asked = || Asked::Read(name.clone(), self.request.shown.clone());
+                match looked {
+                    Ok(found) => {
+                        // What is empty may stand for a folder.
+                        let is_empty = found.as_ref().is_some_and(|found| found.size == 0);
+                        if !(is_empty && self.list_folder(name).await?) {
+                            self.want(name, found, false).await?;
+                        }
+                    }
+                    Err(error) if is_missing(&error, &self.store) => {
+                        if !self.list_folder(name).await? {
+                            let error = FetchError::store(error, asked(), &self.config);
+                            self.missing(name, &error, self.extent.on_demand)?;
+                            missing = Some(error);
+                        }
+                    }
+                    Err(error) => {
+                        return Err(FetchError::store(error, asked(), &self.config));
+                    }
+                }
+            }
+        }
+        match missing {
+            Some(error) if self.so_far.failed == self.so_far.objects => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is a folder of this name, all of which is wanted then.
+    async fn list_folder(&mut self, name: &str) -> Result<bool, FetchError> {
+        if matches!(*self.store, Store::Http(_)) {
+            return Ok(false);
+        }
+        let before = self.so_far.objects;
+        self.list(&format!("{}{name}/", self.request.prefix), &Pattern::Everything).await?;
+        let is_folder = self.so_far.objects > before;
+        self.named_folders.extend(is_folder.then(|| name.to_owned()));
+        Ok(is_folder)
+    }
+
+    /// An object that is wanted, and gets a record of the manifest once something is known of it.
+    async fn want(
+        &mut self,
+        name: &str,
+        known: Option<ObjectMeta>,
+        listed: bool,
+    ) -> Result<(), FetchError> {
+        if self.clashes(name, known.as_ref())? {
+            return Ok(());
+        }
+        let file = match place(&self.data, name) {
+            Ok(file) => file,
+            Err(reason) => return self.missing(name, &reason, false),
+        };
+        self.so_far.objects += 1;
+        self.count(known.as_ref().map_or(0, |known| known.size))?;
+        self.seen.insert(self.hasher.hash_one(name));
+        let expected = known.as_ref().map(|known| self.times.kept(file_of(known)));
+        let expected = expected.transpose().map_err(FetchError::List)?;
+        if let Some(expected) = expected {
+            self.manifest.add(name, Ok(expected)).map_err(FetchError::List)?;
+            if expected.found.length == 0 && listed {
+                self.later.push((name.to_owned(), expected));
+                return self.maybe_tell();
+            }
+            if self.is_here(&file, &expected) {
+                return self.maybe_tell();
+            }
+            if expected.found.length > 0 {
+                self.so_far.awaited += 1;
+                return self.maybe_tell();
+            }
+        }
+        let target = self.target(file);
+        let key = match known {
+            Some(known) => known.location,
+            None => key(&self.store, self.request, name)?,
+        };
+        self.fetch_now((name.to_owned(), key), expected, target).await
+    }
+
+    /// Whether an earlier job has left an object here.
+    fn is_here(&self, file: &Path, expected: &Object) -> bool {
+        !self.is_first && expected.found.is_at(file)
+    }
+
+    /// An object without content, now that all others are known: one with others below stands for a folder.
+    async fn look_at_empty(&mut self, name: String, known: Object) -> Result<(), FetchError> {
+        let (own, file) = (self.hasher.hash_one(&name), self.data.join(&name));
+        if self.folders.contains(&own) || self.others.contains(&own) {
+            return self.one_taken_back(&name);
+        }
+        if self.is_here(&file, &known) {
+            return self.maybe_tell();
+        }
+        let (target, key) = (self.target(file), key(&self.store, self.request, &name)?);
+        self.fetch_now((name, key), Some(known), target).await
+    }
+
+    /// What was taken for an object stands for a folder.
+    fn one_taken_back(&mut self, name: &str) -> Result<(), FetchError> {
+        self.so_far.objects = self.so_far.objects.saturating_sub(1);
+        // What an earlier job left there is in the way.
+        self.seen.remove(&self.hasher.hash_one(name));
+        self.manifest.remove(name);
+        self.maybe_tell()
+    }
+
+    async fn fetch_now(
+        &mut self,
+        (name, key): (String, Key),
+        expected: Option<Object>,
+        mut target: Target,
+    ) -> Result<(), FetchError> {
+        while self.tasks.len() >= AT_ONCE {
+            self.one_less().await?;
+        }
+        let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
+        target.most = expected.map_or(target.most, |known| known.found.length);
+        self.tasks.spawn(async move {
+            match fetch(&store, &config, &key, expected, &target).await {
+                Ok(found) if expected.is_none() => Ok(Arrived::New(name, found)),
+                Ok(_) => Ok(Arrived::Whole),
+                Err(FetchError::Gone) => Ok(Arrived::Folder(name)),
+                Err(error @ FetchError::Write { .. }) => Err(error),
+                Err(reason) => Ok(Arrived::Unfetched(name, reason)),
+            }
+        });
+        self.maybe_tell()
+    }
+
+    /// Adds to what is wanted. Fails if it is more than may be fetched.
+    fn count(&mut self, bytes: u64) -> Result<(), FetchError> {
+        self.so_far.bytes += bytes;
+        if self.extent.must_fit && self.so_far.bytes > self.extent.most {
+            let most = ByteSize(self.extent.most);
+            return Err(FetchError::TooMany(self.request.shown.clone(), most));
+        }
+        Ok(())
+    }
+
+    /// Whether an object has the name of another one's folder, or the other way round: a file system
+    /// cannot hold both. The one that comes later becomes a failed item of another name, unless it just
+    /// stands for the folder.
+    fn clashes(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, FetchError> {
+        let folders = name.match_indices('/').map(|(at, _)| self.hasher.hash_one(&name[..at]));
+        let folders: Vec<u64> = folders.collect();
+        let is_below = |folder: &u64| self.seen.contains(folder) && !self.empty.contains(folder);
+        let own = self.hasher.hash_one(name);
+        let is_empty = known.is_some_and(|known| known.size == 0);
+        if self.folders.contains(&own) && is_empty {
+            return Ok(true);
+        }
+        if self.folders.contains(&own) || folders.iter().any(is_below) {
+            self.missing(name, &FetchError::Clash, false)?;
+            return Ok(true);
+        }
+        self.folders.extend(folders);
+        if is_empty {
+            self.empty.insert(own);
+        }
+        Ok(false)
+    }
+
+    /// An object that cannot be had. If it `may_come`, the mini-batch that wants it finds out again, else the manifest says
+    /// so. Among tables it has a name there that a file could have.
+    fn missing(
+        &mut self,
+        name: &str,
+        reason: &FetchError,
+        may_come: bool,
+    ) -> Result<(), FetchError> {
+        self.so_far.objects += 1;
+        self.so_far.failed += 1;
+        if may_come {
+            place(&self.data, name)?;
+            return self.manifest.add(name, Ok(MISSING)).map_err(FetchError::List);
+        }
+        match self.extent.on_demand {
+            true => self.note(name, reason),
+            false => self.note(&file_name(name), reason),
+        }
+    }
+
+    /// Has the manifest say why an object cannot be had.
+    fn note(&mut self, name: &str, reason: &FetchError) -> Result<(), FetchError> {
+        let mut text = reason.to_string();
+        text.truncate(text.floor_char_boundary(REASON));
+        self.manifest.add(&name.replace('\0', "%00"), Err(text)).map_err(FetchError::List)
+    }
+
+    fn target(&mut self, file: PathBuf) -> Target {
+        self.parts += 1;
+        let part = self.request.folder.join("part").join(self.parts.to_string());
+        let most = self.extent.most.saturating_sub(self.so_far.bytes);
+        Target { file, part, most }
+    }
+
+    /// Waits for one of those that are on their way.
+    async fn one_less(&mut self) -> Result<(), FetchError> {
+        // A large object takes long; whoever listens must not take that for the end.
+        let next = loop {
+            match tokio::time::timeout(TELL, self.tasks.join_next()).await {
+                Ok(next) => break next,
+                Err(_) => self.maybe_tell()?,
+            }
+        };
+        match next {
+            Some(Ok(Ok(Arrived::New(name, found)))) => {
+                self.count(found.length)?;
+                let object = self.times.kept(found).map_err(FetchError::List)?;
+                self.manifest.add(&name, Ok(object)).map_err(FetchError::List)?;
+            }
+            Some(Ok(Ok(Arrived::Whole))) => {}
+            Some(Ok(Ok(Arrived::Unfetched(name, reason)))) => {
+                self.so_far.failed += 1;
+                self.note(&name, &reason)?;
+            }
+            Some(Ok(Ok(Arrived::Folder(name)))) => return self.one_taken_back(&name),
+            Some(Ok(Err(error))) => return Err(error),
+            Some(Err(error)) => return Err(error.into()),
+            None => {}
+        }
+        self.maybe_tell()
+    }
+
+    fn maybe_tell(&mut self) -> Result<(), FetchError> {
+        if self.told.elapsed() < TELL {
+            return Ok(());
+        }
+        self.told = Instant::now();
+        (self.tell)(self.so_far)
+    }
+}
+
+/// Whether an empty object stands for the folder of the prefix: keys come without a `/` at their end.
+fn is_marker(key: &str, prefix: &str) -> bool {
+    prefix.strip_suffix('/') == Some(key)
+}

@@ -1,0 +1,178 @@
+//! The process that fetches: the only one of Sandmill's that uses the network.
+
+use super::bring::serve as serve_asked;
+use super::list::{Extent, list};
+use super::put::put_all;
+use super::slot::OPEN;
+use super::words::FetchError;
+use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, Task};
+use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
+use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::net::ToSocketAddrs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use tokio::net::unix::pipe::Receiver;
+
+/// Bytes of memory that it may write to.
+const MEMORY_BYTES: u64 = 4 << 30;
+/// Bytes of the largest object.
+const LARGEST_FILE: u64 = 1 << 40;
+/// Files and connections open at once.
+const OPEN_FILES: u64 = 1024;
+
+/// What the network needs: names, and whom to trust.
+const NEEDED: [&str; 14] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/nsswitch.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust",
+    "/etc/ca-certificates",
+    "/usr/lib/ssl",
+    "/usr/share/ca-certificates",
+    "/run/systemd/resolve",
+];
+
+/// A request on standard input, messages to standard output. Fails if there is no request that it
+/// understands, if the wall cannot be built, or if the leader stops listening.
+pub fn serve() -> io::Result<()> {
+    wall::enter()?;
+    // What is behind the request is read later, by others than the standard library.
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let request: Option<FetchRequest> =
+        read_frame(&mut input, &mut Vec::new()).map_err(io::Error::other)?;
+    let Some(request) = request else {
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "nothing is to be fetched"));
+    };
+    if request.protocol != PROTOCOL_VERSION {
+        return Err(io::Error::other("the program was replaced while a job began; start it again"));
+    }
+    // Loads what looks names up: behind the wall no library can be.
+    let _ = "localhost:1".to_socket_addrs();
+    // Fails if there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // It makes a pair of sockets, which nobody behind the wall can. It has no thread of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let asked = match request.task {
+        Task::Serve => {
+            let _inside = runtime.enter();
+            Some(Receiver::from_file(input)?)
+        }
+        _ => None,
+    };
+    lock_down(&request)?;
+    let mut out = io::stdout().lock();
+    let mut tell = |message| say(&mut out, &message).map_err(FetchError::Leader);
+    let result = runtime.block_on(Box::pin(work(&request, asked, &mut tell)));
+    say(&mut out, &result.map_or_else(|error| FromFetcher::Failed(error.into()), FromFetcher::Done))
+}
+
+async fn work(
+    request: &FetchRequest,
+    asked: Option<Receiver>,
+    tell: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
+) -> Result<Fetched, FetchError> {
+    let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
+    match (&request.task, asked) {
+        (Task::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
+            let must_fit = *must_fit;
+            let on_demand = *on_demand;
+            let refuses_tables = *refuses_tables;
+            let extent = Extent { most: *most, must_fit, on_demand, refuses_tables };
+            list(request, wanted, extent, &mut progress).await
+        }
+        (Task::Put, _) => put_all(request, &mut progress).await,
+        (Task::Serve, Some(asked)) => {
+            serve_asked(request, asked, tell).await.map(|()| Fetched::default())
+        }
+        (Task::Serve, None) => Ok(Fetched::default()),
+    }
+}
+
+fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    encode(message, &mut bytes).map_err(io::Error::other)?;
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+fn lock_down(request: &FetchRequest) -> io::Result<()> {
+    let rule = |path: PathBuf, rights| Folder::new(path, rights);
+    let open = |rights| {
+        let open = OPEN.iter().map(|below| request.folder.join(below));
+        open.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
+    };
+    let mut folders = match request.task {
+        Task::List { .. } | Task::Serve => open(Rights::Write),
+        Task::Put => vec![rule(request.folder.clone(), Rights::Read)],
+    };
+    folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));
+    let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
+    folders.extend(certificates.map(|path| rule(path.into(), Rights::Read)));
+    let files = request.store.options.iter().filter(|(name, _)| is_file(name));
+    let files = files.flat_map(|(_, path)| readable(Path::new(path)));
+    folders.extend(files.map(|path| rule(path, Rights::Read)));
+    folders.retain(|folder| folder.path.exists());
+    let bounds = Bounds {
+        memory: Some(MEMORY_BYTES),
+        cpu_seconds: None,
+        largest_file: LARGEST_FILE,
+        open_files: OPEN_FILES,
+    };
+    Wall { occupant: Occupant::Fetcher, mode: request.os_sandbox, folders, bounds }
+        .build()
+        .map(drop)
+        .map_err(io::Error::other)
+}
+
+/// What must be readable for a file: a token is read again when it has ended. In pods its name is a link to what lies
+/// below its folder, which is another one by then; that folder has nothing else.
+fn readable(path: &Path) -> Vec<PathBuf> {
+    let mut readable = vec![path.to_owned()];
+    if path.is_symlink()
+        && let Some(folder) = path.parent().and_then(|folder| folder.canonicalize().ok())
+        && path.canonicalize().is_ok_and(|target| target.starts_with(&folder))
+    {
+        readable.push(folder);
+    }
+    readable
+}
+
+/// Whether an option's value is the path of a file.
+fn is_file(option: &str) -> bool {
+    option.ends_with("_file")
+        || option.ends_with("service_account")
+        || option.ends_with("service_account_path")
+        || option.ends_with("application_credentials")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Kubernetes lays tokens out, which puts another link in the place of `..data`.
+    #[test]
+    fn a_token_of_a_pod_may_be_another_file_tomorrow() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let path = |name: &str| folder.join(name);
+        std::fs::create_dir_all(path("pod/..today")).unwrap();
+        std::fs::write(path("pod/..today/token"), "").unwrap();
+        std::os::unix::fs::symlink("..today", path("pod/..data")).unwrap();
+        std::os::unix::fs::symlink("..data/token", path("pod/token")).unwrap();
+        assert_eq!(readable(&path("pod/token")), [path("pod/token"), path("pod")]);
+        // Beside others there may be what is nobody's business.
+        std::fs::write(path("plain"), "").unwrap();
+        std::os::unix::fs::symlink("../plain", path("pod/away")).unwrap();
+        for name in ["plain", "pod/away", "pod/none"] {
+            assert_eq!(readable(&path(name)), [path(name)], "{name}");
+        }
+    }
+}

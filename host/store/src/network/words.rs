@@ -1,0 +1,380 @@
+//! What goes wrong in the process that fetches, in words and without secrets.
+
+use super::secrets::scrub;
+use crate::dataset::{DatasetError, TableLog};
+use crate::model::{ByteSize, is_full};
+use crate::protocol::FrameError;
+use crate::protocol::store::StoreErrorKind;
+use crate::protocol::store::{Failed, StoreConfig};
+use object_store::client::{HttpError, HttpErrorKind};
+use object_store::{Error, path};
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use tokio::task::JoinError;
+
+/// What the library of TLS says of a certificate that does not hold.
+const UNTRUSTED: &str = "invalid peer certificate";
+
+/// What a store was asked for: for the middle of a sentence, as in "listing s3://b/x".
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// To be opened, for this address.
+    Open(String),
+    /// What it has at this address.
+    List(String),
+    /// An object, below this address.
+    Read(String, String),
+    /// An object that is named elsewhere.
+    ReadIt,
+    /// To take an object, below this address.
+    Write(String, String),
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(shown) => f.write_str(shown),
+            Self::List(shown) => write!(f, "listing {shown}"),
+            Self::Read(name, shown) => write!(f, "reading {name} of {shown}"),
+            Self::ReadIt => f.write_str("reading it"),
+            Self::Write(key, shown) => write!(f, "writing {key} to {shown}"),
+        }
+    }
+}
+
+/// What a store did not do. The words are without secrets, the source may hold some.
+#[derive(Debug, thiserror::Error)]
+pub(super) struct Refusal {
+    asked: Asked,
+    kind: StoreErrorKind,
+    /// Where the credentials come from.
+    with: String,
+    /// What the store answered.
+    detail: String,
+    source: Error,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, kind, with, detail, .. } = self;
+        match kind {
+            StoreErrorKind::Changed => write!(f, "{asked}: it changed while it was read"),
+            StoreErrorKind::Untrusted => write!(
+                f,
+                "{asked} failed: nobody who is trusted says that the server is the one that is meant; \
+                 check the address, or name a file with the certificate of its authority by \
+                 SSL_CERT_FILE ({detail})"
+            ),
+            StoreErrorKind::Unreachable => write!(
+                f,
+                "{asked} failed: the store cannot be reached; check the address, and the network \
+                 ({detail})"
+            ),
+            StoreErrorKind::Denied => {
+                let may = if let Asked::Write(..) = asked { "write" } else { "list and read" };
+                write!(
+                    f,
+                    "{asked} was refused, asked for with {with}: see that it may {may} there ({detail})"
+                )
+            }
+            StoreErrorKind::NotFound => {
+                write!(f, "{asked}: there is no such thing; check the address ({detail})")
+            }
+            _ => write!(f, "{asked} failed, asked for with {with} ({detail})"),
+        }
+    }
+}
+
+/// What goes wrong in the process that fetches; for people, without secrets. Its sources may hold some: only the
+/// [words](Failed) leave that process.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    /// The store did not do what it was asked for.
+    #[error(transparent)]
+    Store(Box<Refusal>),
+    /// An object broke off: its bytes that came, and those that it has.
+    #[error("reading it ended after {0} of {1} bytes")]
+    Short(u64, u64),
+    /// An object is larger than what is left of the cache.
+    #[error("it has {0}, and {1} are left of the cache (cache.size)")]
+    Large(ByteSize, ByteSize),
+    /// What was listed as an object is none, or no more: it may have stood for a folder.
+    #[error("it is gone; run the job again")]
+    Gone,
+    /// Nothing is at an address.
+    #[error("{0} holds no object; check the address")]
+    Empty(String),
+    /// All objects of an address must fit into what is left of the cache, and do not.
+    #[error(
+        "the objects of {0} take more than {1}, which is what is left of the cache: raise \
+         cache.size in the file of datastores, or name fewer of them"
+    )]
+    TooMany(String, ByteSize),
+    /// A web server has no lists.
+    #[error("{0} cannot be listed: name each object")]
+    NoList(String),
+    /// A list has a key that the library does not take.
+    #[error("listing {0}: {1}")]
+    OddList(String, #[source] path::Error),
+    /// A name is no key.
+    #[error("{0:?} is no key of an object: {1}")]
+    NoKey(String, #[source] path::Error),
+    /// A key cannot be a path of a file.
+    #[error("the key {0:?} is no path of a file")]
+    NoPath(String),
+    /// A part of a key has more bytes than a file's name may have.
+    #[error("a part of its key has {0} bytes, and a file's name 255")]
+    LongPart(usize),
+    /// An object and a folder have one name.
+    #[error(
+        "the store has an object and a folder of one name, which files cannot have: \
+         name the objects otherwise, or leave one out by a glob"
+    )]
+    Clash,
+    /// A glob is none.
+    #[error(transparent)]
+    Glob(#[from] DatasetError),
+    /// The objects are a table with a log, at this place.
+    #[error("{}", .0.refusal(.1))]
+    Table(TableLog, String),
+    /// The list of the objects cannot be written.
+    #[error("the list of the objects cannot be written: {0}")]
+    List(#[source] io::Error),
+    /// A folder cannot be made.
+    #[error("{} cannot be made: {source}", path.display())]
+    Make {
+        /// Its place.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An object cannot be written.
+    #[error(
+        "{} cannot be written: {source}{}",
+        path.display(),
+        if is_full(source) { "; free some space there" } else { "" }
+    )]
+    Write {
+        /// Its place.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A web server takes no objects.
+    #[error("{0} is a web server, which takes no results; name another store")]
+    NoResults(String),
+    /// The files with the results cannot be listed.
+    #[error("the results cannot be listed: {0}")]
+    Results(#[source] walkdir::Error),
+    /// A file with results cannot be an object.
+    #[error("{} has a name that no object can have", .0.display())]
+    OddName(PathBuf),
+    /// A file with results cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The leader does not listen.
+    #[error("{0}")]
+    Leader(#[source] io::Error),
+    /// The leader cannot be heard.
+    #[error("nobody can ask: {0}")]
+    Deaf(#[source] io::Error),
+    /// The leader does not speak as it should.
+    #[error(transparent)]
+    Nonsense(#[from] FrameError),
+    /// A task of the runtime panicked.
+    #[error("fetching broke down: {0}")]
+    Task(#[from] JoinError),
+}
+
+impl FetchError {
+    /// A store did not do what it was asked for.
+    pub(super) fn store(source: Error, asked: Asked, store: &StoreConfig) -> Self {
+        let detail = detail(&source, store);
+        let kind = kind(&source, &detail);
+        let with = store.credentials.clone();
+        Self::Store(Box::new(Refusal { asked, kind, with, detail, source }))
+    }
+
+    /// A folder cannot be made.
+    pub(super) fn make(path: &Path, source: io::Error) -> Self {
+        Self::Make { path: path.to_owned(), source }
+    }
+
+    /// What kind of thing went wrong.
+    pub(super) fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::Store(refusal) => refusal.kind,
+            Self::Short(..) => StoreErrorKind::Other,
+            Self::Large(..) | Self::TooMany(..) => StoreErrorKind::TooLarge,
+            Self::Gone => StoreErrorKind::Changed,
+            Self::Empty(_) => StoreErrorKind::NotFound,
+            Self::NoList(_)
+            | Self::OddList(..)
+            | Self::NoKey(..)
+            | Self::NoPath(_)
+            | Self::LongPart(_)
+            | Self::Clash
+            | Self::Glob(_)
+            | Self::Table(..)
+            | Self::NoResults(_)
+            | Self::OddName(_) => StoreErrorKind::Invalid,
+            Self::List(source)
+            | Self::Make { source, .. }
+            | Self::Write { source, .. }
+            | Self::Read { source, .. } => StoreErrorKind::of_disk(source),
+            Self::Results(_) => StoreErrorKind::Disk,
+            Self::Leader(_) | Self::Deaf(_) | Self::Nonsense(_) | Self::Task(_) => {
+                StoreErrorKind::Process
+            }
+        }
+    }
+}
+
+impl From<FetchError> for Failed {
+    fn from(error: FetchError) -> Self {
+        Self { kind: error.kind(), text: error.to_string() }
+    }
+}
+
+/// What kind of answer a store gave. `detail`: in words.
+fn kind(error: &Error, detail: &str) -> StoreErrorKind {
+    if matches!(error, Error::Precondition { .. }) {
+        return StoreErrorKind::Changed;
+    }
+    if detail.contains(UNTRUSTED) {
+        return StoreErrorKind::Untrusted;
+    }
+    if is_out_of_reach(error) {
+        return StoreErrorKind::Unreachable;
+    }
+    match detail.get(..3) {
+        Some("401" | "403") => StoreErrorKind::Denied,
+        Some("404") => StoreErrorKind::NotFound,
+        Some("429" | "503") => StoreErrorKind::Throttled,
+        _ => StoreErrorKind::Other,
+    }
+}
+
+/// Whether nobody answers where the store should be.
+pub(super) fn is_out_of_reach(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if let Some(http) = inner.downcast_ref::<HttpError>() {
+            return http.kind() == HttpErrorKind::Connect;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+/// How the library begins to tell what a server answered.
+const STATUS: &str = "status code: ";
+
+/// What the store said, and what lies below that.
+fn detail(error: &Error, store: &StoreConfig) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = inner.source();
+    }
+    scrub(&brief(&text), store)
+}
+
+/// What matters of it: what a server answered, else the last thing that went wrong.
+fn brief(text: &str) -> String {
+    let Some((_, answer)) = text.split_once(STATUS) else {
+        return text.rsplit(" - ").next().unwrap_or(text).to_owned();
+    };
+    let (status, body) = answer.split_once(": ").unwrap_or((answer, ""));
+    let tag = |name: &str| {
+        let (_, rest) = body.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
+    };
+    match (tag("Code"), tag("Message")) {
+        (Some(code), Some(message)) => format!("{status}, {code}: {message}"),
+        (Some(code), None) => format!("{status}, {code}"),
+        _ if body.trim_start().starts_with('<') || body.is_empty() => status.to_owned(),
+        _ => format!("{status}: {body}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StoreKind;
+
+    #[test]
+    fn what_a_server_answered_is_what_matters() {
+        let answer = "Error performing GET http://h/b in 1.2ms, after 8 retries - Server returned \
+                      non-2xx status code: 404 Not Found: <Error><Code>NoSuchBucket</Code>\
+                      <Message>It is not there</Message></Error>";
+        assert_eq!(brief(answer), "404 Not Found, NoSuchBucket: It is not there");
+        assert_eq!(brief("status code: 500 Oh: it broke"), "500 Oh: it broke");
+        assert_eq!(brief("status code: 500 Oh: <html>"), "500 Oh");
+        assert_eq!(
+            brief("Error performing GET x in 3s - HTTP error: no route"),
+            "HTTP error: no route"
+        );
+    }
+
+    fn store(options: &[(&str, &str)]) -> StoreConfig {
+        let option = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        StoreConfig {
+            kind: StoreKind::S3,
+            container: "b".into(),
+            options: options.iter().map(option).collect(),
+            credentials: "a key".into(),
+        }
+    }
+
+    #[test]
+    fn kinds_of_answers_are_told_apart() {
+        let of = |asked: Asked, answer: &str| {
+            let source = format!("Server returned non-2xx status code: {answer}").into();
+            let error =
+                FetchError::store(Error::Generic { store: "S3", source }, asked, &store(&[]));
+            let Failed { kind, text } = error.into();
+            format!("{kind:?}: {text}")
+        };
+        let read = || Asked::Read("a".to_owned(), "s3://b".to_owned());
+        insta::assert_snapshot!(of(read(), "403 Forbidden"), @"Denied: reading a of s3://b was refused, asked for with a key: see that it may list and read there (403 Forbidden)");
+        let write = Asked::Write("a".to_owned(), "s3://b".to_owned());
+        insta::assert_snapshot!(of(write, "401 Unauthorized"), @"Denied: writing a to s3://b was refused, asked for with a key: see that it may write there (401 Unauthorized)");
+        let list = Asked::List("s3://b".to_owned());
+        insta::assert_snapshot!(of(list, "404 Not Found"), @"NotFound: listing s3://b: there is no such thing; check the address (404 Not Found)");
+        insta::assert_snapshot!(of(Asked::ReadIt, "503 Slow Down"), @"Throttled: reading it failed, asked for with a key (503 Slow Down)");
+        insta::assert_snapshot!(of(Asked::ReadIt, "500 Oh"), @"Other: reading it failed, asked for with a key (500 Oh)");
+        let source = "another version".into();
+        let changed = Error::Precondition { path: "a".to_owned(), source };
+        let changed = FetchError::store(changed, Asked::ReadIt, &store(&[]));
+        assert_eq!(changed.kind(), StoreErrorKind::Changed);
+        insta::assert_snapshot!(changed, @"reading it: it changed while it was read");
+    }
+
+    #[test]
+    fn a_full_disk_is_a_kind_of_its_own() {
+        let write = |errno| FetchError::Write {
+            path: "/c/a".into(),
+            source: io::Error::from_raw_os_error(errno),
+        };
+        let told = |error: FetchError| (error.kind(), error.to_string());
+        let full =
+            "/c/a cannot be written: No space left on device (os error 28); free some space there";
+        assert_eq!(told(write(libc::ENOSPC)), (StoreErrorKind::DiskFull, full.to_owned()));
+        let refused = "/c/a cannot be written: Permission denied (os error 13)";
+        assert_eq!(told(write(libc::EACCES)), (StoreErrorKind::Disk, refused.to_owned()));
+        let list = FetchError::List(io::Error::from_raw_os_error(libc::EDQUOT));
+        assert_eq!(list.kind(), StoreErrorKind::DiskFull);
+    }
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Prints the slowest tests of a JUnit report, with seconds; the report is that of the last `make test`."""
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+REPORT = Path(__file__).resolve().parent.parent / "target/nextest/all/tests.xml"
+SHOWN = 10
+
+
+def main():
+    cases = list(ElementTree.parse(REPORT).iter("testcase"))
+    cases.sort(key=lambda case: float(case.get("time", 0)), reverse=True)
+    print(f"The {min(SHOWN, len(cases))} slowest of {len(cases)} tests:")
+    for case in cases[:SHOWN]:
+        print(f"{float(case.get('time', 0)):8.1f} s  {case.get('classname')} {case.get('name')}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+//! `--log`, `-v`, `-q` and `SANDMILL_LOG`: what Sandmill says of its own work on standard error.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, Ran, guest};
+use serde_json::Value;
+
+/// Of three files, one fails once and for all.
+fn job() -> Job {
+    Job::new(&guest("echo_files"))
+        .yaml(
+            "inputs: { texts: in }\nmini_batch_size: 1\nprocess_count_per_node: 1\nrun_max_try: 1",
+        )
+        .file("in/a.txt", "a")
+        .file("in/b.txt", "b")
+}
+
+fn failing() -> Job {
+    job().yaml("limits: { row: 1 }")
+}
+
+/// The lines of the log, without times and ids.
+fn log(ran: &Ran) -> Vec<String> {
+    let text = ran.redacted();
+    let lines = text.lines().filter(|line| line.starts_with("[WHEN]"));
+    let plain = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    plain.collect()
+}
+
+fn json(ran: &Ran) -> Vec<Value> {
+    let lines = ran.stderr.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn nothing_is_logged_unasked() {
+    assert_eq!(log(&job().run(&[])), Vec::<String>::new());
+    assert_eq!(log(&job().env("SANDMILL_LOG", "").run(&[])), Vec::<String>::new());
+    assert_eq!(
+        log(&job().env("SANDMILL_LOG", "info").run(&["--log", "off"])),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn the_levels_tell_more_and_more() {
+    let count = |ran: &Ran, level: &str| {
+        log(ran).iter().filter(|line| line.starts_with(&format!("[WHEN] {level} job{{"))).count()
+    };
+    let ran = job().run(&["-v"]);
+    assert!(count(&ran, "INFO") > 3 && count(&ran, "DEBUG") == 0, "{ran}");
+    for ran in [job().run(&["-vv"]), job().env("SANDMILL_LOG", "debug").run(&[])] {
+        assert!(count(&ran, "INFO") > 3 && count(&ran, "DEBUG") > 3, "{ran}");
+        for span in ["}:plan: ", ":worker{", ":attempt{mini_batch=1 attempt=1}: ", "}:commit{"] {
+            assert!(log(&ran).iter().any(|line| line.contains(span)), "{span}: {ran}");
+        }
+    }
+    let ran = failing().run(&["--log", "warn"]);
+    assert!(count(&ran, "WARN") >= 1 && count(&ran, "INFO") == 0, "{ran}");
+    let ran = job().run(&["--log", "sandmill_leader::commit=debug,warn"]);
+    let lines = log(&ran);
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.contains("}:commit{")), "{ran}");
+}
+
+#[test]
+fn programs_read_json() {
+    let ran = failing().run(&["-vv", "--log-format", "json"]);
+    let lines = json(&ran);
+    let failed = lines.iter().find(|line| line["level"] == "WARN" && line["kind"] != Value::Null);
+    let failed = failed.unwrap_or_else(|| panic!("no attempt failed: {ran}"));
+    assert_eq!(failed["will_retry"], false, "{failed}");
+    let spans: Vec<_> = failed["spans"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(spans, ["job", "worker", "attempt"]);
+    assert_eq!(failed["spans"][1]["worker"], "process000");
+    assert_eq!(
+        (&failed["spans"][2]["mini_batch"], &failed["spans"][2]["attempt"]),
+        (&0.into(), &1.into())
+    );
+    let end = lines.iter().find(|line| line["message"] == "the job has ended").unwrap();
+    assert_eq!((&end["status"], &end["span"]["name"]), (&"failed".into(), &"job".into()), "{ran}");
+}
+
+#[test]
+fn a_quiet_job_says_what_went_wrong_alone() {
+    let ran = job().run(&["--quiet"]);
+    ran.exits_with(0);
+    assert_eq!(ran.redacted(), "");
+    let ran = ran.into_job().run(&["-q"]);
+    ran.exits_with(0);
+    assert_eq!(ran.redacted(), "", "its result is reused");
+    let ran = failing().run(&["-q"]);
+    ran.exits_with(42).says("Job test failed");
+}
+
+#[test]
+fn what_is_no_level_is_refused() {
+    let ran = job().run(&["--log", "loud=very"]);
+    ran.exits_with(2);
+    insta::assert_snapshot!(ran.redacted(), @r#"error: --log: found "loud=very"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
+    let ran = job().env("SANDMILL_LOG", "a=b").run(&[]);
+    ran.exits_with(2).says("error: SANDMILL_LOG: found \"a=b\"; expected");
+    ran.into_job().run(&["-v", "-q"]).exits_with(2);
+}
+
+/// The name of a job's input is a stranger's.
+#[test]
+fn a_log_does_not_steer_a_terminal() {
+    let notes = "inputs: { texts: \"in\\e[2J\" }\nmini_batch_size: 1";
+    for format in ["text", "json"] {
+        let ran = Job::new(&guest("echo_files")).yaml(notes).file("in\u{1b}[2J/\u{202e}a.txt", "a");
+        let ran = ran.yaml("limits: { row: 1 }").run(&["-vvv", "--log-format", format]);
+        assert!(ran.stderr.lines().all(|line| !line.contains(['\u{1b}', '\u{202e}'])), "{ran}");
+        assert!(format == "text" || json(&ran).len() > 3, "{ran}");
+    }
+}

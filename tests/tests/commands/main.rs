@@ -1,0 +1,15 @@
+//! The command line and the library, as people and programs use them, and what a job leaves for them to read.
+
+mod cli;
+mod embed;
+mod explain;
+mod guest_sdk;
+mod job_dir;
+mod log_tree;
+mod logging;
+mod perf;
+mod policy;
+mod refusals;
+mod registry;
+mod terminal;
+mod without;

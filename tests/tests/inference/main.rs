@@ -1,0 +1,11 @@
+//! Models: what entry scripts compute with them, on which backend and device.
+
+mod backends;
+mod gpu_real;
+mod gpus;
+mod models;
+mod nn;
+mod nn_conformance;
+mod nn_hostile;
+mod nn_sdk;
+mod onnxruntime;

@@ -1,0 +1,12 @@
+//! What jobs read: files and tables of all formats, and what becomes of those that are damaged.
+
+mod bad_csv;
+mod bad_input;
+mod csv;
+mod databases;
+mod files;
+mod formats_columnar;
+mod formats_in;
+mod json_lines;
+mod partition;
+mod table_logs;

@@ -1,0 +1,13 @@
+//! How jobs run and end: calls of the entry script, retries, kills, resumes, full disks, and jobs side by side.
+
+mod bounds;
+mod contract;
+mod entry_rules;
+mod full_disk;
+mod killed;
+mod machine_caps;
+mod resume;
+mod resume_kills;
+mod resume_points;
+mod retries;
+mod surroundings;

@@ -1,0 +1,403 @@
+//! The architecture, held by a test where the compiler does not hold it: a file imports only lower floors of its crate or
+//! its own folder, and no file grows beyond what one can read. The floors are listed in the `lib.rs` of a crate. Floor 0 is
+//! that of other crates, which a file may import by their own names, too; which crate may use which is in ARCHITECTURE.md.
+
+use sandmill_tests::root;
+use sandmill_tests::sources::{imports, module_of, read, rust_files, tokens};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The longest that a source file may be, in lines.
+const MAX_LINES: usize = 600;
+
+/// Folders whose Rust files are held to [`MAX_LINES`].
+const MEASURED: [&str; 5] = ["host", "guest-sdk", "tests", "examples", "benches"];
+
+/// Crates with floors inside.
+const HOUSES: [&str; 3] = ["host/src", "host/data/src", "host/guest/src"];
+
+#[test]
+fn imports_go_down() {
+    let wrong = HOUSES.map(wrong_imports).concat();
+    assert!(wrong.is_empty(), "imports that break the floors of a crate's lib.rs:\n{wrong}");
+}
+
+/// The imports of a crate that break the floors that its `lib.rs` lists, a line each.
+fn wrong_imports(house: &str) -> String {
+    let src = root().join(house);
+    let lib = read(&src.join("lib.rs"));
+    let floors = floors(&lib);
+    assert!(floors.len() > 3, "{house}/lib.rs lists no floors as `//! 0. `model`` lines");
+
+    let mut wrong = String::new();
+    for module in declared_modules(&lib) {
+        if !floors.contains_key(&module) {
+            let _ = writeln!(wrong, "{house}/lib.rs: `{module}` stands on no floor; list it");
+        }
+        if floors.get(&module) == Some(&0) {
+            let _ =
+                writeln!(wrong, "{house}/lib.rs: `{module}` is no other crate's, as floor 0 is");
+        }
+    }
+    for path in rust_files(&src) {
+        let inside = path.strip_prefix(&src).expect("rust_files stays below src");
+        if inside == Path::new("lib.rs") || inside == Path::new("main.rs") {
+            continue;
+        }
+        let module = module_of(inside);
+        for (line, head) in heads(&read(&path), &module) {
+            if let Some(rule) = broken_rule(&floors, &module[0], &head) {
+                let _ = writeln!(wrong, "{house}/{}:{line}: {rule}", inside.display());
+            }
+        }
+    }
+    wrong
+}
+
+/// What would bind the leader to the machine that runs the job, or make it look into untrusted bytes.
+const NOT_THE_LEADERS: [&str; 12] = [
+    "arrow",
+    "object_store",
+    "ort",
+    "parquet",
+    "reqwest",
+    "rustls",
+    "sandmill-data",
+    "sandmill-guest-host",
+    "sandmill-node",
+    "sandmill-wall",
+    "tract",
+    "wasmtime",
+];
+
+/// All that the leader is built of, also by way of others.
+#[test]
+fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
+    let tree = tree("normal,build", &["--package", "sandmill-leader"]);
+    assert!(tree.contains("sandmill-files"), "{tree}");
+    let wrong = tree.lines().filter(|line| NOT_THE_LEADERS.iter().any(|not| line.starts_with(not)));
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+/// The features of the program, with libraries that come with each and with no other.
+const BROUGHT: [(&str, &[&str]); 3] = [
+    ("inference", &["libloading", "ort", "tract-onnx"]),
+    ("cuda", &["nvml-wrapper", "tract-cuda"]),
+    ("stores", &["hyper", "object_store", "reqwest", "ring", "rustls"]),
+];
+
+#[test]
+fn a_build_has_the_libraries_of_its_features_alone() {
+    for set in 0..1 << BROUGHT.len() {
+        let asked = |index: usize| set >> index & 1 == 1;
+        let names: Vec<&str> =
+            (0..BROUGHT.len()).filter(|it| asked(*it)).map(|it| BROUGHT[it].0).collect();
+        let (package, features) = (["--package", "sandmill"], names.join(","));
+        let features = ["--no-default-features", "--features", &features];
+        let tree = tree("normal,build", &[&package[..], &features].concat());
+        let libraries: BTreeSet<&str> =
+            tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(libraries.contains("wasmtime"), "{tree}");
+        for (name, brought) in BROUGHT {
+            // The one implies the other.
+            let has = names.contains(&name) || name == "inference" && names.contains(&"cuda");
+            for library in brought {
+                assert_eq!(libraries.contains(library), has, "{library}, with {names:?}");
+            }
+        }
+    }
+}
+
+/// Packages whose own code differs without features: `without` in the Makefile.
+const DIFFER: [&str; 5] =
+    ["sandmill", "sandmill-guest-host", "sandmill-node", "sandmill-store", "sandmill-without"];
+
+/// Else the tests would compile hundreds of crates a second time.
+#[test]
+fn a_build_without_features_shares_all_other_crates() {
+    let built = |packages: &[&str]| {
+        let format = ["--format", "{p} [{f}]"];
+        let tree = tree("normal,build,dev", &[packages, &format].concat());
+        let lines = tree.lines().map(|line| line.trim_end_matches(" (*)").to_owned());
+        let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for line in lines.filter(|line| !line.is_empty()) {
+            let (package, features) = line.split_once(" [").expect("as the format says");
+            found.entry(package.to_owned()).or_default().insert(features.to_owned());
+        }
+        found
+    };
+    let all = built(&["--workspace"]);
+    let packages = DIFFER.map(|name| ["--package", name]);
+    let without = built(&[packages.as_flattened(), &["--no-default-features"]].concat());
+    assert!(without.len() > 300, "{without:#?}");
+    for (package, features) in &without {
+        let name = package.split(' ').next().unwrap_or_default();
+        assert!(
+            DIFFER.contains(&name) || all.get(package) == Some(features),
+            "{package} has {features:?} without features of Sandmill, and in the workspace {:?}; name it in \
+             tests/without/Cargo.toml with these",
+            all.get(package)
+        );
+    }
+}
+
+/// All that packages are built of, also by way of others, a line each.
+fn tree(edges: &str, packages: &[&str]) -> String {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--edges", edges, "--prefix", "none"]);
+    let output = cargo.args(packages).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn crates_use_each_other_as_the_architecture_says() {
+    let said: BTreeMap<String, BTreeSet<String>> = read(&root().join("ARCHITECTURE.md"))
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.split_once(" uses "))
+        .map(|(name, used)| {
+            let used = used.split(", ").filter(|used| *used != "nothing");
+            (name.trim().to_owned(), used.map(str::to_owned).collect())
+        })
+        .collect();
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(root().join("host")).expect("the host's folder can be read") {
+        let folder = entry.expect("the host's folder can be read").path();
+        let name = folder.file_name().expect("it has a name").to_string_lossy().into_owned();
+        // What `sandmill new` writes is no crate of the host.
+        if folder.join("Cargo.toml").is_file() && name != "templates" {
+            found.insert(name, own_dependencies(&read(&folder.join("Cargo.toml"))));
+        }
+    }
+    assert_eq!(found, said, "manifests on the left, ARCHITECTURE.md on the right");
+}
+
+/// The crates of the host that a manifest names, but for its tests.
+fn own_dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut counts = false;
+    let mut found = BTreeSet::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            counts = line.contains("dependencies") && !line.contains("dev-dependencies");
+        }
+        if let Some((_, rest)) = line.split_once("sandmill-").filter(|_| counts) {
+            let end = rest.find(|c: char| c != '-' && !c.is_alphanumeric()).unwrap_or(rest.len());
+            // The package of host/guest has a longer name, as the shorter one is that of the SDK.
+            found.insert(rest[..end].trim_end_matches("-host").to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn finds_the_crates_that_a_manifest_names() {
+    let manifest = "[package]\nname = \"sandmill-x\"\n[dependencies]\nlibc = \"1\"\nsandmill-data.workspace = true\n\
+                    other = { package = \"sandmill-guest-host\" }\n[dev-dependencies]\nsandmill-spec = \"1\"\n\
+                    [target.'cfg(unix)'.dependencies.sandmill-wall]\n[lints]\n";
+    let found: Vec<String> = own_dependencies(manifest).into_iter().collect();
+    assert_eq!(found, ["data", "guest", "wall"]);
+}
+
+#[test]
+fn files_stay_short() {
+    let mut wrong = String::new();
+    for folder in MEASURED {
+        for path in rust_files(&root().join(folder)) {
+            let lines = read(&path).lines().count();
+            if lines > MAX_LINES {
+                let shown = path.strip_prefix(root()).expect("below the root").display();
+                let _ = writeln!(wrong, "{shown}: {lines} lines; split it by what it does");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "files longer than {MAX_LINES} lines:\n{wrong}");
+}
+
+/// Files of `host` that write to standard output or standard error, and why they may. All that people
+/// read goes through the first, which escapes what a terminal would obey.
+const PRINTING: [(&str, &str); 12] = [
+    ("src/cli/terminal.rs", "the exit"),
+    ("report/src/progress.rs", "the bar, whose text is escaped there"),
+    ("src/cli/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
+    ("guest/src/compile/child.rs", "the same"),
+    ("data/src/finish/child.rs", "the same"),
+    ("guest/src/inference/models/trial.rs", "the same"),
+    ("data/src/plan/serve.rs", "the same"),
+    ("data/src/plan/shuffle/serve.rs", "the same"),
+    ("store/src/network/serve.rs", "the same"),
+    (
+        "node/src/worker/attempt.rs",
+        "a worker; its standard error is a log file, and the text is escaped",
+    ),
+    ("node/src/worker/serve.rs", "the same"),
+    ("node/src/worker/session.rs", "the same"),
+];
+
+/// What strangers wrote reaches people by one way only.
+#[test]
+fn nothing_prints_but_the_one_exit() {
+    let host = root().join("host");
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for path in rust_files(&host) {
+        let inside = path.strip_prefix(&host).expect("below host").display().to_string();
+        let is_test = |name: &str| name == "simulation" || name.contains("tests");
+        let is_program =
+            ["benches/", "build.rs", "templates/"].iter().any(|it| inside.starts_with(it));
+        if is_program || inside.split(['/', '.']).any(is_test) {
+            continue;
+        }
+        let source = read(&path);
+        let code = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        if let Some(line) = prints(code) {
+            found.insert(inside, line);
+        }
+    }
+    for (path, line) in &found {
+        let may = PRINTING.iter().any(|(allowed, _)| allowed == path);
+        assert!(may, "host/{path}:{line} prints; have cli/terminal.rs do it");
+    }
+    for (path, _) in PRINTING {
+        assert!(found.contains_key(path), "{path} prints nothing; take it out of the list");
+    }
+}
+
+/// The first line that writes to standard output or error, or has `clap` do so.
+fn prints(source: &str) -> Option<usize> {
+    let tokens = tokens(source);
+    let text = |at: usize| tokens.get(at).map_or("", |token| token.1.as_str());
+    let is_print = |at: usize| match text(at) {
+        "print" | "println" | "eprint" | "eprintln" | "dbg" => text(at + 1) == "!",
+        // Not the methods of `Command`.
+        "stdout" | "stderr" => {
+            let is_method = at > 0 && matches!(text(at - 1), "." | "fn");
+            let is_exit = at > 1 && text(at - 1) == "::" && text(at - 2) == "terminal";
+            text(at + 1) == "(" && !is_method && !is_exit
+        }
+        "stderr_with_hz" | "stdout_with_hz" | "anstream" => true,
+        "parse" => at > 1 && text(at - 1) == "::" && text(at - 2) == "Cli",
+        _ => false,
+    };
+    (0..tokens.len()).find(|at| is_print(*at)).map(|at| tokens[at].0)
+}
+
+#[test]
+fn finds_every_way_to_print() {
+    for printing in [
+        "println!(\"x\");",
+        "std::io::stderr().lock()",
+        "use std::io::stdout; fn f() { stdout(); }",
+        "Cli::parse()",
+        "ProgressDrawTarget::stderr_with_hz(1)",
+    ] {
+        assert_eq!(prints(printing), Some(1), "{printing}");
+    }
+    for silent in ["command.stderr(x)", "terminal::stderr()", "// println!", "fn stderr() {}"] {
+        assert_eq!(prints(silent), None, "{silent}");
+    }
+}
+
+/// Why `folder` must not import `head`; none if it may.
+fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Option<String> {
+    let mine = match floors.get(folder) {
+        Some(floor) => *floor,
+        None => {
+            return Some(format!("`{folder}` stands on no floor; list it in the crate's lib.rs"));
+        }
+    };
+    if head == folder {
+        return None;
+    }
+    match floors.get(head) {
+        None if head == "*" => Some("`crate::*` hides which floors are imported".to_owned()),
+        None => Some(format!("`crate::{head}` stands on no floor")),
+        Some(floor) if *floor < mine => None,
+        Some(floor) if *floor == mine => Some(format!(
+            "`{folder}` imports `{head}`; both stand on floor {mine} and must not know each other"
+        )),
+        Some(floor) => Some(format!(
+            "`{folder}` (floor {mine}) imports `{head}` (floor {floor}); imports only go down"
+        )),
+    }
+}
+
+/// The floors as `host/src/lib.rs` lists them, in lines like "//! 1. `event`, `protocol`".
+fn floors(lib: &str) -> BTreeMap<String, u32> {
+    let mut floors = BTreeMap::new();
+    for line in lib.lines() {
+        let Some((number, names)) = line.strip_prefix("//! ").and_then(|l| l.split_once(". "))
+        else {
+            continue;
+        };
+        let Ok(number) = number.parse::<u32>() else { continue };
+        // Names stand between backticks, so every second piece is one.
+        for name in names.split('`').skip(1).step_by(2) {
+            floors.insert(name.to_owned(), number);
+        }
+    }
+    floors
+}
+
+/// The modules that `host/src/lib.rs` declares.
+fn declared_modules(lib: &str) -> Vec<String> {
+    lib.lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "))
+        .filter_map(|rest| rest.strip_suffix(';'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The modules at the crate's root that a module names, with the lines where.
+fn heads(source: &str, module: &[String]) -> Vec<(usize, String)> {
+    let imports = imports(&tokens(source), module).into_iter();
+    let mut heads: Vec<(usize, String)> =
+        imports.filter_map(|it| Some((it.line, it.path.into_iter().next()?))).collect();
+    heads.dedup();
+    heads
+}
+
+/// The checker itself: what it finds in a file `host/data/src/plan/text.rs`, as `line:head`.
+fn found(source: &str) -> Vec<String> {
+    let module = module_of(Path::new("plan/cut.rs"));
+    heads(source, &module).into_iter().map(|(line, head)| format!("{line}:{head}")).collect()
+}
+
+#[test]
+fn finds_every_way_to_import() {
+    assert_eq!(found("use crate::model::{Input, ids::Id};"), ["1:model"]);
+    assert_eq!(found("use crate::{\n model::{A, B},\n event,\n};"), ["2:model", "3:event"]);
+    assert_eq!(found("fn f() {\n let x = crate::cli::run();\n}"), ["2:cli"]);
+    assert_eq!(found("pub(in crate::plan) fn f() {}"), ["1:plan"]);
+    assert_eq!(found("use super::super::engine::X;"), ["1:engine"]);
+    assert_eq!(found("use super::sibling::X;"), ["1:plan"]);
+    assert_eq!(found("mod tests { use super::super::sibling; }"), ["1:plan"]);
+    assert_eq!(found("mod tests { use super::super::super::{engine}; }"), ["1:engine"]);
+    assert_eq!(found("use crate::*;"), ["1:*"]);
+}
+
+#[test]
+fn skips_what_is_no_code() {
+    assert_eq!(found("// crate::cli\n/* crate::cli */ /// [`crate::cli`]"), Vec::<String>::new());
+    assert_eq!(
+        found(r##"let a = "crate::cli"; let b = br#"x" crate::cli"#;"##),
+        Vec::<String>::new()
+    );
+    assert_eq!(found("$crate::cli; let q = '\"'; let l: &'a str; crate::event"), ["1:event"]);
+}
+
+#[test]
+fn knows_the_rules() {
+    let floors = floors("//! 0. `model`\n//! 5. `worker`, `pool`\n//! 7. `cli`\n");
+    let rule = |folder, head| broken_rule(&floors, folder, head);
+    assert_eq!(rule("worker", "model"), None);
+    assert_eq!(rule("worker", "worker"), None);
+    assert!(rule("worker", "pool").is_some_and(|r| r.contains("must not know each other")));
+    assert!(rule("model", "cli").is_some_and(|r| r.contains("only go down")));
+    assert!(rule("worker", "*").is_some());
+    assert!(rule("elsewhere", "model").is_some());
+    assert_eq!(module_of(Path::new("event.rs")), ["event"]);
+    assert_eq!(module_of(Path::new("plan/mod.rs")), ["plan"]);
+    assert_eq!(module_of(Path::new("plan/cut.rs")), ["plan", "cut"]);
+}

@@ -1,0 +1,7 @@
+//! Inputs, side inputs, models and outputs that lie in stores.
+
+mod stores;
+mod stores_identities;
+mod stores_kept;
+mod stores_large;
+mod stores_listed;

@@ -1,0 +1,394 @@
+//! Inputs that lie in stores: S3 by moto's server, web servers with faults, Azure's blobs behind a service
+//! principal.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python, root};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What may stand nowhere.
+const SECRET: &str = "hushhush";
+
+/// A job over files with the objects' folder in its own.
+fn job(inputs: &str) -> Job {
+    let job = Job::new(&guest("echo_files")).yaml(&format!(
+        "inputs: {inputs}\nmini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1"
+    ));
+    datastores(job, "")
+}
+
+fn datastores(job: Job, stores: &str) -> Job {
+    let x = "  x: {type: http, url: http://x, anonymous: true}\n";
+    job.datastores("1 MB", &format!("{x}{stores}"))
+}
+
+/// No file of the job and nothing that was said holds a secret.
+fn keeps_secrets(ran: &Ran) {
+    assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran}");
+    fn look(folder: &Path) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                look(&path);
+            } else if let Ok(bytes) = fs::read(&path) {
+                let found = bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+                assert!(!found, "{} holds a secret", path.display());
+            }
+        }
+    }
+    look(&ran.dir().join("job"));
+    look(&ran.dir().join("objects"));
+}
+
+#[test]
+fn a_folder_of_s3_is_an_input() {
+    let moto = Server::moto();
+    moto.put("/scans", "");
+    for (name, content) in [("a.txt", "1"), ("b.txt", "22"), ("deep/c.txt", "333"), ("x.csv", "4")]
+    {
+        moto.put(&format!("/scans/in/{name}"), content);
+    }
+    moto.put("/scans/elsewhere/d.txt", "55555");
+    let ran = moto.opened_for(job("{texts: 's3://scans/in/'}")).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3", "x.csv: 1"]);
+    ran.says("4 objects, 7 bytes; 4 to fetch\n");
+    keeps_secrets(&ran);
+
+    // Nothing is fetched again, and the result holds; until an object is another, of the same length.
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("4 objects, 7 bytes; 0 to fetch\n").says("nothing has changed");
+    moto.put("/scans/in/b.txt", "23");
+    moto.delete("/scans/in/x.csv");
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(2);
+    ran.says("3 objects, 6 bytes; 1 to fetch\n");
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
+}
+
+/// Empty objects that stand for folders are no items; where an object and a folder have one name, nothing
+/// vanishes. The environment's own bucket is not the job's.
+#[test]
+fn folders_and_objects_of_one_name() {
+    let moto = Server::moto();
+    moto.put("/scans", "");
+    let objects = [("", ""), ("b.txt", "22"), ("c", "333"), ("c/d.txt", "4444"), ("none/", "")];
+    for (name, content) in objects.into_iter().chain([("sub/", ""), ("sub/a.txt", "1")]) {
+        moto.put(&format!("/scans/in/{name}"), content);
+    }
+    let job = moto.opened_for(job("{texts: 's3://scans/in/'}")).env("AWS_BUCKET", "other");
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
+    let failed = fs::read_to_string(ran.dir().join("job/logs/failed_items.csv")).unwrap();
+    assert!(failed.contains("/inputs/texts/c/d.txt"), "{failed}");
+    // The same when it is there already.
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
+}
+
+#[test]
+fn globs_single_objects_and_tables_of_s3() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for (name, content) in [("a.csv", "n\n1\n2\n"), ("deep/b.csv", "n\n3\n"), ("c.txt", "x")] {
+        moto.put(&format!("/box/{name}"), content);
+    }
+    let plan = |inputs: &str| {
+        let ran = moto.opened_for(job(inputs)).command(&["plan", "job.yaml"]);
+        ran.exits_with(0);
+        ran.stdout
+    };
+    assert_snapshot!(plan("{t: 's3://box/**/*.csv'}"), @"
+    mini-batch  input      items  where
+             0  t              2  a.csv .. deep/b.csv
+    ");
+    assert_snapshot!(plan("{t: s3://box/c.txt}"), @"
+    mini-batch  input      items  where
+             0  t              1  c.txt
+    ");
+    assert_snapshot!(plan("{t: {paths: [s3://box/a.csv, s3://box/c.txt, s3://box/deep]}}"), @"
+    mini-batch  input      items  where
+             0  t              2  a.csv .. c.txt
+             1  t              1  b.csv
+    ");
+    let table = Job::new(&guest("echo_table"))
+        .yaml("inputs: {t: {path: 's3://box/**/*.csv', format: csv}}");
+    let ran = moto.opened_for(datastores(table, "")).run(&[]);
+    ran.exits_with(0);
+}
+
+/// Three times as much as the cache holds; nothing of it is there that no mini-batch needs.
+#[test]
+fn an_input_may_be_larger_than_the_cache() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for index in 0..30 {
+        moto.put(&format!("/box/in/{index:02}/x"), vec![b'x'; 100 << 10]);
+    }
+    let job = moto.opened_for(job("{t: s3://box/in/}"));
+    let objects = job.path("objects");
+    let mut running = job.start(&[]);
+    let mut most = 0;
+    running.until("the job ends", |_| {
+        most = most.max(bytes_here(&objects));
+        fs::read_to_string(objects.with_file_name("job/output/parallel_run_step.txt"))
+            .is_ok_and(|rows| rows.lines().count() == 30)
+    });
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["x: 102400"; 30]);
+    assert!((200 << 10..=1 << 20).contains(&most), "{most}");
+    // What is asked for again is the same, without having it here.
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("nothing has changed");
+
+    // One that cannot have room fails alone.
+    moto.put("/box/in/07/x", vec![b'x'; 2 << 20]);
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 29);
+    let failed = ran.failed_items();
+    assert!(failed.contains("its mini-batch takes 2148 KB"), "{failed}");
+}
+
+/// The first mini-batch runs while the last object has not come, for files and for tables.
+#[test]
+fn the_first_mini_batch_waits_for_its_own_objects() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let paths = format!("[{url}/in/a-1, {url}/in/b-2, {url}/in/held.c-3]");
+    let wait = |job: Job, what: &str| {
+        let mut running = job.start(&[]);
+        let rows = running.dir().join("job/output/parallel_run_step.txt");
+        running.until("a row", |_| fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(what)));
+        running
+    };
+    let files = job(&format!("{{t: {{paths: {paths}}}}}"));
+    let running = wait(files, "a-1");
+    server.release();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a-1: 6", "b-2: 12", "held.c-3: 33"]);
+
+    let server = Server::objects(0);
+    let paths = paths.replace(&url, &server.url());
+    let tables = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {{t: {{paths: {paths}, format: csv, header: false, \
+         schema: {{x: string}}}}}}\narguments: [--rows]"
+    ));
+    let running = wait(datastores(tables, ""), "a-1");
+    server.release();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 6, "{ran}");
+}
+
+#[test]
+fn what_is_not_there_fails_the_job() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let refused = |inputs: &str| {
+        let ran = moto.opened_for(job(inputs)).run(&[]);
+        ran.exits_with(2);
+        assert!(!ran.has("job"), "{ran}");
+        keeps_secrets(&ran);
+        ran.stderr.replace(&moto.url(), "[server]")
+    };
+    assert_snapshot!(refused("{t: s3://nowhere/in/}"), @"
+    input 't': looking at s3://nowhere/in/
+    error: input 't': listing s3://nowhere/in/: there is no such thing; check the address (404 Not Found, NoSuchBucket: The specified bucket does not exist)
+    ");
+    assert_snapshot!(refused("{t: s3://box/in/}"), @"
+    input 't': looking at s3://box/in/
+    error: input 't': s3://box/in/ holds no object; check the address
+    ");
+    assert_snapshot!(refused("{t: s3://box/one.txt}"), @"
+    input 't': looking at s3://box/
+    error: input 't': reading one.txt of s3://box/: there is no such thing; check the address (404 Not Found)
+    ");
+    assert_snapshot!(refused("{t: {path: in, datastore: nightly}}"), @r#"error: input 't': stores.yaml has no datastore "nightly" for tenant default; there: x"#);
+}
+
+#[test]
+fn faults_pass_or_fail_their_own_items() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let fetch = |names: &[&str]| {
+        let paths: Vec<_> = names.iter().map(|name| format!("{url}/in/{name}")).collect();
+        let ran = job(&format!("{{t: {{paths: [{}]}}}}", paths.join(", "))).run(&[]);
+        ran.exits_with(0);
+        ran
+    };
+    let names =
+        ["a-1", "error.b-1", "throttle.c-1", "busy.d-1", "reset.e-1", "short.f-9", "slow.g-9"];
+    let ran = fetch(&names);
+    assert_snapshot!(ran.sorted_output().join(" "), @"a-1: 6 busy.d-1: 11 error.b-1: 12 reset.e-1: 12 short.f-9: 108 slow.g-9: 99 throttle.c-1: 15");
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+
+    let never = ["never.error.a-1", "never.short.b-9", "never.denied.c-1", "never.reset.d-1"];
+    let ran = fetch(&[&["a-1", "gone"], &never[..]].concat());
+    assert_eq!(ran.sorted_output(), ["a-1: 6"]);
+    // Each with its own reason, in whatever order they failed.
+    let failed = ran.failed_items();
+    assert_eq!(failed.lines().count(), 1 + 5, "{failed}");
+    for (name, reason) in [
+        ("gone", "there is no such thing; check the address (404 Not Found"),
+        ("never.error.a-1", "(500 Internal Server Error: it broke)"),
+        ("never.short.b-9", "reading it failed"),
+        ("never.denied.c-1", "was refused, asked for with nothing"),
+        ("never.reset.d-1", "reading it failed"),
+    ] {
+        let mut lines = failed.lines();
+        let found =
+            lines.any(|line| line.contains(&format!("/inputs/t/{name},")) && line.contains(reason));
+        assert!(found, "{name}: {reason}\n{failed}");
+    }
+}
+
+/// The store of Azure's kind that `tests/servers/objects.py` plays.
+fn blobs(server: &Server, secret: &str) -> String {
+    let url = server.url();
+    format!(
+        "  blobs:\n    type: azure\n    account: acc\n    container: blobs\n    endpoint: {url}/acc\n    \
+         prefix: in\n    tenant_id: tenant\n    client_id: me\n    client_secret: {secret}\n    \
+         authority_host: {url}\n"
+    )
+}
+
+#[test]
+fn a_service_principal_leads_into_azure() {
+    let server = Server::objects(0);
+    let stores = blobs(&server, "hushhush-client-secret");
+    let ran = datastores(job("{t: {path: '*.txt', datastore: blobs}}"), &stores).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a-1.txt: 10", "b-2.txt: 20"]);
+    keeps_secrets(&ran);
+
+    let stores = blobs(&server, "hushhush-of-another");
+    let ran = datastores(job("{t: {path: /, datastore: blobs}}"), &stores).run(&[]);
+    ran.exits_with(2);
+    keeps_secrets(&ran);
+    assert_snapshot!(ran.stderr.replace(&server.url(), "[server]"), @r#"
+    input 't': looking at datastore://blobs/
+    error: input 't': listing datastore://blobs/ was refused, asked for with what the datastore blobs has: see that it may list and read there (401 Unauthorized: {"error": "invalid_client"})
+    "#);
+}
+
+#[test]
+fn blobs_of_azurite_are_an_input() {
+    // A key is a number in letters; these are one, too.
+    let key = "hushhushhushhushhushhush";
+    let azurite = Server::azurite(key);
+    let endpoint = format!("{}/acc", azurite.url());
+    for (name, content) in [("in/a.txt", "1"), ("in/deep/b.txt", "22"), ("out/c.txt", "333")] {
+        let script = root().join("tests/servers/put_blob.py");
+        let mut command = Command::new(python());
+        command.arg(script).args([&endpoint, "acc", key, "scans", name, content]);
+        let put = command.output().unwrap();
+        assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
+    }
+    let stores = |key: &str| {
+        format!(
+            "  blobs: {{type: azure, account: acc, container: scans, endpoint: '{endpoint}', \
+             account_key: {key}}}\n"
+        )
+    };
+    let inputs = "{t: {path: in/, datastore: blobs}}";
+    let ran = datastores(job(inputs), &stores(key)).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2"]);
+    keeps_secrets(&ran);
+
+    let ran = datastores(job(inputs), &stores("hushhushHUSHHUSHhushhush")).run(&[]);
+    ran.exits_with(2);
+    ran.says(
+        "listing datastore://blobs/in/ was refused, asked for with what the datastore blobs has",
+    );
+    keeps_secrets(&ran);
+}
+
+#[test]
+fn results_go_to_a_store() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let run = |output: &str| {
+        let job = job("{t: in}").file("in/a.txt", "1").file("in/b.txt", "22");
+        moto.opened_for(job.yaml(&format!("output: {output}\nordered: true"))).run(&[])
+    };
+    let ran = run("s3://box/results");
+    ran.exits_with(0);
+    ran.says("1 object, 18 bytes");
+    assert_eq!(moto.get("/box/results/parallel_run_step.txt"), "a.txt: 1\nb.txt: 2\n");
+    keeps_secrets(&ran);
+    // The job is not run again, and its results are put anew.
+    moto.delete("/box/results/parallel_run_step.txt");
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("nothing has changed");
+    assert_eq!(moto.get("/box/results/parallel_run_step.txt"), "a.txt: 1\nb.txt: 2\n");
+
+    let ran = run("s3://nowhere/results");
+    ran.exits_with(42);
+    ran.says("there is no such thing; check the address (404 Not Found, NoSuchBucket");
+    ran.says("run the job again to write them to the store");
+    assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
+}
+
+#[test]
+fn a_policy_allows_datastores_by_name() {
+    let server = Server::objects(0);
+    let policy = |names: &str, inputs: &str| {
+        let job = datastores(job(inputs), &blobs(&server, "hushhush-client-secret"));
+        let job = job.file("policy.yaml", format!("datastores: {names}\n"));
+        job.run(&["--policy", "policy.yaml"])
+    };
+    policy("[blobs]", "{t: {path: a-1.txt, datastore: blobs}}").exits_with(0);
+    let ran = policy("[others]", "{t: {path: a-1.txt, datastore: blobs}}");
+    ran.exits_with(2);
+    let folder = ran.dir().display().to_string();
+    assert_snapshot!(ran.stderr.replace(&folder, "[job]"), @"error: job.yaml:3: inputs.t.path: found datastore://blobs/a-1.txt; the operator's policy allows only the datastores others (datastores, [job]/policy.yaml:1)");
+    let address = format!("{{t: {}/in/a-1}}", server.url());
+    let ran = policy("[blobs]", &address);
+    ran.exits_with(2);
+    ran.says("the operator's policy allows only the datastores blobs");
+}
+
+/// Where an object was on its way, earlier versions had a file of its length and time with nothing in it.
+#[test]
+fn what_an_earlier_version_left_is_no_object() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for name in ["a.csv", "b.csv"] {
+        moto.put(&format!("/box/in/{name}"), "n\n1\n");
+    }
+    let table = Job::new(&guest("echo_table"))
+        .yaml("inputs: {t: {path: s3://box/in/, format: csv}}\narguments: [--rows]");
+    let ran = moto.opened_for(datastores(table, "")).run(&[]);
+    ran.exits_with(0);
+    let slot = fs::read_dir(ran.dir().join("objects")).unwrap().next().unwrap().unwrap();
+    let name = slot.file_name().into_string().unwrap();
+    let old = slot.path().with_file_name(name.strip_prefix("2-").expect("it has a version"));
+    // As it was left: the lengths and the times are those of the objects.
+    for entry in fs::read_dir(slot.path().join("data")).unwrap() {
+        let entry = entry.unwrap();
+        let file = fs::File::options().write(true).open(entry.path()).unwrap();
+        let found = file.metadata().unwrap();
+        file.set_len(0).unwrap();
+        file.set_len(found.len()).unwrap();
+        file.set_modified(found.modified().unwrap()).unwrap();
+        fs::set_permissions(entry.path(), Permissions::from_mode(0o1000)).unwrap();
+    }
+    fs::rename(slot.path(), &old).unwrap();
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0).says("; 2 to fetch");
+    assert_eq!(ran.sorted_output(), ["1", "1"]);
+    assert!(!old.exists(), "nothing uses it any more");
+}

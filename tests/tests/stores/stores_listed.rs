@@ -1,0 +1,289 @@
+//! Files in stores, which a manifest tells of until they are wanted.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Running, Server, guest};
+use std::fs;
+
+const LINES: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
+
+/// A job over files of a store, with the folder of its objects in its own.
+fn job(inputs: &str, server: &Server) -> Job {
+    let job = Job::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{LINES}"));
+    server.opened_for(job.datastores("1 MB", ""))
+}
+
+/// A bucket with these objects.
+fn bucket(objects: &[(&str, &str)]) -> Server {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for (name, content) in objects {
+        moto.put(&format!("/box/{name}"), content);
+    }
+    moto
+}
+
+/// Nothing is made for what nobody wants yet.
+#[test]
+fn a_plan_makes_no_files() {
+    let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/b/d", "333"), ("in/b.x", "4")]);
+    let ran = job("{t: s3://box/in/}", &moto).command(&["plan", "job.yaml"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.stdout, @"
+    mini-batch  input      items  where
+             0  t              2  a .. b.x
+             1  t              2  b/c .. b/d
+    ");
+    let here = |folder: &str| {
+        let slot = fs::read_dir(ran.dir().join("objects")).into_iter().flatten().flatten().next();
+        let entries = slot.and_then(|slot| fs::read_dir(slot.path().join(folder)).ok());
+        entries.into_iter().flatten().count()
+    };
+    assert_eq!((here("data"), here("part"), here("list")), (0, 0, 0), "also the list has gone");
+}
+
+#[test]
+fn names_and_folders_are_found_in_the_list() {
+    let moto =
+        bucket(&[("a.txt", "1"), ("b.txt", "22"), ("deep/c.txt", "333"), ("deep/d/e.txt", "4")]);
+    let plan = |inputs: &str| job(inputs, &moto).command(&["plan", "job.yaml"]);
+    assert_snapshot!(plan("{t: 's3://box/{b.txt,a.txt}'}").stdout, @"
+    mini-batch  input      items  where
+             0  t              2  a.txt .. b.txt
+    ");
+    assert_snapshot!(plan("{t: s3://box/deep}").stdout, @"
+    mini-batch  input      items  where
+             0  t              2  c.txt .. d/e.txt
+    ");
+    assert_snapshot!(plan("{t: {paths: [s3://box/deep, s3://box/b.txt]}}").stdout, @"
+    mini-batch  input      items  where
+             0  t              2  c.txt .. d/e.txt
+             1  t              1  b.txt
+    ");
+    let missing = plan("{t: 's3://box/{a.txt,none.txt}'}");
+    missing.exits_with(2);
+    assert_snapshot!(missing.stderr, @"
+    input 't': looking at s3://box/{a.txt,none.txt}
+    input 't': 1 object, 1 bytes; 1 to fetch
+    error: input 't': the store has no none.txt; check the address
+    ");
+    let ran = job("{t: {paths: [s3://box/deep, s3://box/b.txt]}}", &moto).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["b.txt: 2", "c.txt: 3", "e.txt: 1"]);
+}
+
+/// Whether the input is a folder by its address, or by what there is.
+#[test]
+fn a_mini_batch_sees_its_own_objects_alone() {
+    let moto = bucket(&[("in/a.txt", "1"), ("in/b.txt", "22"), ("in/c.txt", "333")]);
+    for address in ["s3://box/in/", "s3://box/in"] {
+        let script = Job::new(&guest("reads_outside")).yaml(&format!(
+            "inputs: {{t: '{address}'}}\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
+             arguments: [--path, /inputs/t/a.txt, --path, /inputs/t/b.txt, --path, /inputs/t/c.txt]"
+        ));
+        let ran = moto.opened_for(script.datastores("1 MB", "")).run(&[]);
+        ran.exits_with(0);
+        assert_eq!(ran.output().matches(".txt=GOT IT").count(), 6, "{address}: {}", ran.output());
+    }
+}
+
+/// Nothing of an earlier job is in the way, whatever it was.
+#[test]
+fn objects_become_folders_and_folders_objects() {
+    let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/d", ""), ("in/d/e", "333")]);
+    let ran = job("{t: s3://box/in/}", &moto).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a: 1", "c: 2", "e: 3"]);
+    for name in ["a", "b/c", "d", "d/e"] {
+        moto.delete(&format!("/box/in/{name}"));
+    }
+    for (name, content) in [("a/x", "1"), ("b", "22"), ("d", "333")] {
+        moto.put(&format!("/box/in/{name}"), content);
+    }
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["b: 2", "d: 3", "x: 1"]);
+    // The same way back, for tables.
+    for name in ["a/x", "b", "d"] {
+        moto.delete(&format!("/box/in/{name}"));
+    }
+    for (name, content) in [("a", "n\n1\n"), ("b/c", "n\n2\n")] {
+        moto.put(&format!("/box/in/{name}"), content);
+    }
+    let lines = format!(
+        "name: test\nentry_script: {}\ninputs: {{t: {{path: s3://box/in/, format: csv}}}}\narguments: [--rows]\n",
+        guest("echo_table").display()
+    );
+    let ran = ran.into_job().file("job.yaml", lines).run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["1", "2"]);
+}
+
+/// Some stores have an object without content for each folder, of the same name, which they give to whoever asks.
+#[test]
+fn an_empty_object_with_others_below_is_a_folder() {
+    let moto =
+        bucket(&[("a.csv", "n\n1\n"), ("d", ""), ("d/e.csv", "n\n2\n"), ("d/f.csv", "n\n3\n")]);
+    let of_files = job("{t: s3://box/}", &moto).run(&[]);
+    of_files.exits_with(0);
+    assert_eq!(of_files.sorted_output(), ["a.csv: 4", "e.csv: 4", "f.csv: 4"]);
+    let plan = |address: &str| {
+        let ran = job(&format!("{{t: '{address}'}}"), &moto).command(&["plan", "job.yaml"]);
+        ran.exits_with(0);
+        ran.stdout.lines().skip(1).map(|line| line.replace(' ', "")).collect::<Vec<_>>().join(" | ")
+    };
+    assert_eq!(plan("s3://box/d"), "0t2e.csv..f.csv");
+    assert_eq!(plan("s3://box/*"), "0t1a.csv");
+    let table = Job::new(&guest("echo_table"))
+        .yaml("inputs: {t: {path: s3://box/, format: csv}}\narguments: [--rows]");
+    let of_tables = moto.opened_for(table.datastores("1 MB", "")).run(&[]);
+    of_tables.exits_with(0);
+    assert_eq!(of_tables.sorted_output(), ["1", "2", "3"]);
+    let beside = Job::new(&guest("reads_outside")).file("in/x.txt", "").yaml(
+        "inputs: {t: in}\nside_inputs: {s: s3://box/}\nprocess_count_per_node: 1\narguments: [--path, \
+         /side_inputs/s/d/e.csv, --path, /side_inputs/s/d/f.csv]",
+    );
+    let beside = moto.opened_for(beside.datastores("1 MB", "")).run(&[]);
+    beside.exits_with(0);
+    assert_eq!(beside.output().matches(".csv=GOT IT").count(), 4, "{beside}");
+}
+
+/// Both lie in the same place.
+#[test]
+fn jobs_over_files_and_over_tables_share_what_is_here() {
+    let moto = bucket(&[("in/a.csv", "n\n1\n"), ("in/b.csv", "n\n2\n")]);
+    let mut ran = job("{t: s3://box/in/}", &moto).run(&[]);
+    for (format, rows, fetched) in [
+        (", format: csv", ["1", "2"], 0),
+        ("", ["a.csv: 4", "b.csv: 4"], 0),
+        (", format: csv", ["1", "3"], 1),
+        ("", ["a.csv: 4", "b.csv: 5"], 1),
+    ] {
+        if fetched > 0 {
+            let text = if format.is_empty() { "n\n22\n" } else { "n\n3\n" };
+            moto.put("/box/in/b.csv", text);
+        }
+        ran.exits_with(0);
+        let script = guest(if format.is_empty() { "echo_files" } else { "echo_table" });
+        let inputs = format!("{{t: {{path: 's3://box/in/'{format}}}}}");
+        let yaml = format!(
+            "name: test\nentry_script: {}\ninputs: {inputs}\n{LINES}\narguments: [--rows]\n",
+            script.display()
+        );
+        let lines = if format.is_empty() { yaml } else { yaml.replace("size: 2", "size: 1 KB") };
+        ran = ran.into_job().file("job.yaml", lines).run(&["--overwrite"]);
+        ran.exits_with(0);
+        ran.says(&format!("; {fetched} to fetch"));
+        assert_eq!(ran.sorted_output(), rows, "{format} {fetched}");
+    }
+}
+
+/// W7: what is done must be what it was, and what is not done may not have changed since the job began.
+#[test]
+fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
+    let moto = bucket(&[]);
+    for index in 0..300 {
+        moto.put(&format!("/box/in/{index:03}"), "x");
+    }
+    let begin = || {
+        let mut running = job("{t: s3://box/in/}", &moto).start(&[]);
+        let rows = running.dir().join("job/output/parallel_run_step.txt");
+        running.until("some rows", |_| fs::metadata(&rows).is_ok_and(|rows| rows.len() > 300));
+        running.kill_leader();
+        running.wait().into_job()
+    };
+    let ran = begin().resume(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 300);
+    let job = begin();
+    moto.put("/box/in/000", "y");
+    let ran = job.resume(&[]);
+    ran.exits_with(2);
+    ran.says("mini-batch 0 (/inputs/t/000 and 1 more) is not what it was when it was done");
+}
+
+fn fetcher(running: &Running) -> Option<u32> {
+    let is_fetcher = |(_, command): &(u32, String)| command.ends_with(" fetch-worker");
+    running.children().into_iter().find(is_fetcher).map(|(process, _)| process)
+}
+
+/// Kills the process that fetches. Returns its number.
+fn kill_fetcher(running: &Running) -> u32 {
+    let number = fetcher(running).expect("it fetches");
+    let process = rustix::process::Pid::from_raw(number.cast_signed()).expect("it has a number");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    number
+}
+
+/// As the kernel does where memory runs out: another one is asked for what it had not brought. The cache has room for a
+/// third of the objects, so that there is always something to fetch.
+#[test]
+fn a_process_that_fetches_and_is_killed_is_replaced() {
+    let moto = bucket(&[]);
+    for index in 0..30 {
+        moto.put(&format!("/box/in/{index:02}"), vec![b'x'; 100 << 10]);
+    }
+    let mut running = job("{t: s3://box/in/}", &moto).start(&[]);
+    let rows = running.dir().join("job/output/parallel_run_step.txt");
+    running.until("some rows", |_| fs::metadata(&rows).is_ok_and(|rows| rows.len() > 0));
+    let first = kill_fetcher(&running);
+    running.until("another one", |running| fetcher(running).is_some_and(|it| it != first));
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 30);
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+}
+
+/// The same where tables have room together, so that all of them come.
+#[test]
+fn a_process_that_fetches_all_and_is_killed_is_replaced() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let names: Vec<_> = (0..40).map(|index| format!("a{index:02}-3")).collect();
+    let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
+    let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
+    let table = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
+         process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
+        paths.join(", ")
+    ));
+    let mut running = table.datastores("1 MB", "").start(&[]);
+    let asked = |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
+    running.until("what is held is asked for", |_| asked("held.b-3") && asked("held.c-3"));
+    let first = kill_fetcher(&running);
+    running.until("another one", |running| fetcher(running).is_some_and(|it| it != first));
+    server.release();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 42 * 3, "{ran}");
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+    // What came is fetched no more.
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0).says("; 0 to fetch");
+}
+
+/// A job that was killed while all of its objects came leaves what another one can use: those that came, and no half ones.
+#[test]
+fn what_came_before_a_job_was_killed_is_there_for_the_next() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let names: Vec<_> = (0..20).map(|index| format!("a{index:02}-3")).collect();
+    let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
+    let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
+    let table = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
+         process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
+        paths.join(", ")
+    ));
+    let mut running = table.datastores("1 MB", "").start(&[]);
+    let rows = running.dir().join("job/output/parallel_run_step.txt");
+    let last = "a19-3 2\n";
+    running.until("the last rows before what is held", |_| {
+        fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(last))
+    });
+    running.kill_leader();
+    let ended = running.wait().into_job();
+    server.release();
+    let ran = ended.resume(&[]);
+    ran.exits_with(0).says("; 2 to fetch");
+    assert_eq!(ran.output().lines().count(), 22 * 3, "{ran}");
+}

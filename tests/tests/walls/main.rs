@@ -1,0 +1,22 @@
+//! Both walls around an entry script, against hostile components, guests, workers and users.
+
+mod bad_component;
+mod cgroups;
+mod children;
+mod children_wall;
+mod grants;
+mod hostile;
+mod hostile_abi;
+mod hostile_acts;
+mod hostile_arrow;
+mod hostile_components;
+mod hostile_init;
+mod hostile_limits;
+mod hostile_tables;
+mod hostile_worker;
+mod limits;
+mod os_sandbox;
+mod other_users;
+mod outside;
+mod sandbox;
+mod wall;
