@@ -2,7 +2,9 @@
 
 /// What is said of one file: bytes, lines, words and the 64-bit FNV-1a hash.
 pub fn tally(name: &str, bytes: &[u8]) -> String {
-    let (mut lines, mut words, mut hash) = (0_u32, 0_u32, 0xcbf2_9ce4_8422_2325_u64);
+    let mut lines = 0_u32;
+    let mut words = 0_u32;
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut in_word = false;
     for byte in bytes {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

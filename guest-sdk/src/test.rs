@@ -301,7 +301,8 @@ impl<S: EntryScript> TestScript<S> {
 
     /// Fails as the job would, where the results cannot be right.
     fn receive(&mut self, raw: Raw, context: &MiniBatchContext) -> Result<Results> {
-        let (items, is_void) = (raw.items(), matches!(raw, Raw::Void));
+        let items = raw.items();
+        let is_void = matches!(raw, Raw::Void);
         let results = S::Input::receive(raw, |mini_batch| self.script.run(mini_batch, context))?;
         checked::check(&results, items)?;
         if self.strict && !is_void {

@@ -119,7 +119,8 @@ fn echo(criterion: &mut Criterion) {
     group.bench_function("a table of 1 MB, in and out", |bench| {
         bench.iter(|| call(&mut instance, MiniBatchData::Table(&table)));
     });
-    let (mut there, mut back) = (vec![0_u8; TABLE_BYTES], vec![0_u8; TABLE_BYTES]);
+    let mut there = vec![0_u8; TABLE_BYTES];
+    let mut back = vec![0_u8; TABLE_BYTES];
     group.bench_function("1 MB copied there and back, no sandbox", |bench| {
         bench.iter(|| {
             there.copy_from_slice(black_box(&table[0]));

@@ -34,7 +34,8 @@ fn numbers() -> String {
         for column in 0..10 {
             let millionths = random(row * 10 + column);
             let sign = if millionths & 1 == 0 { "-" } else { "" };
-            let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
+            let whole = millionths / 1_000_000;
+            let rest = millionths % 1_000_000;
             let _ = write!(text, ",{sign}{whole}.{rest:06}");
         }
         text.push('\n');
@@ -73,7 +74,8 @@ fn slice(text: &str) -> TextSlice {
 /// Reading and decoding a mini-batch into Arrow IPC, against arrow-csv's decoding alone.
 fn decode(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (csv, few) = (CsvFormat { header: false, ..CsvFormat::default() }, DataType::Utf8);
+    let csv = CsvFormat { header: false, ..CsvFormat::default() };
+    let few = DataType::Utf8;
     let wide: Vec<_> =
         std::iter::once(ColumnType::Int64).chain([ColumnType::Float64; 10]).collect();
     let narrow = [ColumnType::Int64, ColumnType::String, ColumnType::Date, ColumnType::Float64];
@@ -86,7 +88,8 @@ fn decode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decode CSV");
     for (name, text, kinds) in [("numbers", numbers(), &wide[..]), ("mixed", mixed(), &narrow)] {
         std::fs::write(folder.path().join("table.csv"), &text).expect("a file");
-        let (columns, slice) = (columns(kinds), slice(&text));
+        let columns = columns(kinds);
+        let slice = slice(&text);
         let format = TableFormat { csv: csv.clone(), columns, ..TableFormat::default() };
         let mut reader = TableReader::new(&format).expect("a reader");
         group.throughput(Throughput::Bytes(text.len() as u64));

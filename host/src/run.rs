@@ -71,8 +71,11 @@ pub struct Options {
 impl Options {
     /// Options with a job directory and the `sandmill` binary; the rest as it mostly is.
     pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
-        let (job_dir, program) = (job_dir.into(), program.into());
-        let (cache_dir, job_file, onnxruntime) = (None, None, None);
+        let job_dir = job_dir.into();
+        let program = program.into();
+        let cache_dir = None;
+        let job_file = None;
+        let onnxruntime = None;
         let cancel = Cancel::new();
         let policy = OperatorPolicy::default();
         Self {

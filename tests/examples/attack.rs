@@ -273,7 +273,8 @@ fn files() -> Vec<Attack> {
         }),
         ("utime outside", |s| tried(libc::SYS_utimensat, &[HERE, s.at("outside/file"), 0, 0])),
         ("xattr outside", |s| {
-            let (name, value) = (text("user.a"), text("b"));
+            let name = text("user.a");
+            let value = text("b");
             tried(libc::SYS_setxattr, &[s.at("outside/file"), name, value, 1, 0])
         }),
         ("name_to_handle_at", |s| {
@@ -436,7 +437,8 @@ fn own() -> Vec<Attack> {
         ("another session", |_| tried(libc::SYS_setpgid, &[0, 0])),
         ("another folder", |_| tried(libc::SYS_chdir, &[text("/")])),
         ("executable memory", |_| {
-            let (write, code) = (libc::PROT_WRITE, libc::PROT_EXEC | libc::PROT_READ);
+            let write = libc::PROT_WRITE;
+            let code = libc::PROT_EXEC | libc::PROT_READ;
             let how = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
             let page =
                 call(libc::SYS_mmap, &[0, 4096, write as usize, how, signed(-1), 0]).unwrap();
@@ -479,12 +481,14 @@ fn allowed() -> Vec<Attack> {
         ("read an input", |s| errno(std::fs::read(s.folder.join("input/file")).map(drop))),
         ("list an input", |s| errno(std::fs::read_dir(s.folder.join("input")).map(drop))),
         ("stage an input", |s| {
-            let (from, to) = (s.folder.join("input/file"), s.folder.join("stage/mine"));
+            let from = s.folder.join("input/file");
+            let to = s.folder.join("stage/mine");
             let _ = std::fs::remove_file(&to);
             errno(std::fs::hard_link(from, to))
         }),
         ("move a copy to the stage", |s| {
-            let (from, to) = (s.folder.join("output/copy"), s.folder.join("stage/copy"));
+            let from = s.folder.join("output/copy");
+            let to = s.folder.join("stage/copy");
             errno(std::fs::write(&from, "a").and_then(|()| std::fs::rename(from, to)))
         }),
         ("write a result", |s| {
@@ -504,7 +508,8 @@ fn allowed() -> Vec<Attack> {
         }),
         ("write a log", |s| errno((&s.log).write_all(b"a"))),
         ("write a profile", |s| {
-            let (new, old) = (s.folder.join("profile/a.new"), s.folder.join("profile/a"));
+            let new = s.folder.join("profile/a.new");
+            let old = s.folder.join("profile/a");
             errno(std::fs::write(&new, "a").and_then(|()| std::fs::rename(new, old)))
         }),
         ("start a thread", |_| {

@@ -253,13 +253,15 @@ impl Running {
             }
             if self.begun.elapsed() > PATIENCE {
                 self.signal_group(rustix::process::Signal::KILL);
-                let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
+                let stdout = self.stdout.so_far();
+                let stderr = self.stderr.so_far();
                 panic!("`{}` hangs\nstdout:\n{stdout}\nstderr:\n{stderr}", self.command);
             }
             thread::sleep(Duration::from_millis(2));
         };
         let took = self.begun.elapsed();
-        let (mut left, ended) = (self.children(), Instant::now());
+        let mut left = self.children();
+        let ended = Instant::now();
         while !left.is_empty() && ended.elapsed() < Duration::from_millis(500) {
             thread::sleep(Duration::from_millis(5));
             left = self.children();

@@ -134,7 +134,8 @@ impl Server {
 
 /// Bytes of the objects in a folder that are here at one moment.
 pub fn bytes_here(folder: &Path) -> u64 {
-    let (mut before, mut after) = (HashMap::new(), HashMap::new());
+    let mut before = HashMap::new();
+    let mut after = HashMap::new();
     look(folder, &mut before);
     look(folder, &mut after);
     // Those that both have found were there between the two.

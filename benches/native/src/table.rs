@@ -191,7 +191,8 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     }
 
     fn print(&mut self, ids: &[i64]) {
-        let (mut integer, mut float) = (itoa::Buffer::new(), ryu::Buffer::new());
+        let mut integer = itoa::Buffer::new();
+        let mut float = ryu::Buffer::new();
         for (id, number) in ids.iter().zip(&self.numbers) {
             self.rows.extend_from_slice(integer.format(*id).as_bytes());
             self.rows.push(b' ');
@@ -204,7 +205,8 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
 /// Ranges of whole lines near multiples of the mini-batch size.
 fn cut(file: &File) -> io::Result<Vec<Range<u64>>> {
     let size = file.metadata()?.len();
-    let (mut ranges, mut start) = (Vec::new(), 0);
+    let mut ranges = Vec::new();
+    let mut start = 0;
     let mut window = [0; LONGEST_LINE];
     while start < size {
         let target = start + MINI_BATCH;

@@ -18,7 +18,8 @@ pub(crate) fn run(folder: &Path, output: &Output, threads: usize) -> io::Result<
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let work = || -> io::Result<()> {
-            let (mut bytes, mut rows) = (Vec::new(), String::new());
+            let mut bytes = Vec::new();
+            let mut rows = String::new();
             while let Some(files) = mini_batches.get(next.fetch_add(1, Ordering::Relaxed)) {
                 rows.clear();
                 for file in *files {

@@ -90,7 +90,9 @@ mod tests {
         let probabilities = table["probability"].as_primitive::<Float64Type>();
         let mut rows = 0;
         for (row, line) in include_str!("../expected/iris.txt").lines().enumerate() {
-            let (id, s, p) = (ids.value(row), species.value(row), probabilities.value(row));
+            let id = ids.value(row);
+            let s = species.value(row);
+            let p = probabilities.value(row);
             assert_eq!(format!("{id} {s} {p:?}"), line);
             rows += 1;
         }

@@ -72,7 +72,9 @@ impl F16 {
     /// The same number as `f32`.
     pub fn to_f32(self) -> f32 {
         let bits = u32::from(self.0);
-        let (sign, exponent, fraction) = ((bits & 0x8000) << 16, bits >> 10 & 0x1F, bits & 0x3FF);
+        let sign = (bits & 0x8000) << 16;
+        let exponent = bits >> 10 & 0x1F;
+        let fraction = bits & 0x3FF;
         let magnitude = match exponent {
             // Multiples of 2^-24, of which an `f32` holds each.
             0 => (f32::from(self.0 & 0x3FF) / 16_777_216.0).to_bits(),
@@ -98,7 +100,9 @@ impl Bf16 {
 
 /// Divides by a power of two and rounds to the nearest, or to the even one of two.
 fn round_off(bits: u32, shift: u32) -> u32 {
-    let (kept, rest, half) = (bits >> shift, bits & ((1 << shift) - 1), 1 << (shift - 1));
+    let kept = bits >> shift;
+    let rest = bits & ((1 << shift) - 1);
+    let half = 1 << (shift - 1);
     kept + u32::from(rest > half || rest == half && kept & 1 == 1)
 }
 
@@ -223,8 +227,10 @@ mod tests {
     #[test]
     fn sixteen_bits_come_back_as_they_were() {
         for bits in 0..=u16::MAX {
-            let (half, bf) = (F16(bits), Bf16(bits));
-            let (wide, long) = (half.to_f32(), bf.to_f32());
+            let half = F16(bits);
+            let bf = Bf16(bits);
+            let wide = half.to_f32();
+            let long = bf.to_f32();
             // NaNs may be made quiet.
             assert!(F16::from_f32(wide) == half || wide.is_nan(), "{bits:#06x}");
             assert!(F16::from_f32(wide).to_f32().is_nan() == wide.is_nan(), "{bits:#06x}");

@@ -90,7 +90,8 @@ impl Loaded {
         let mut sizes = BTreeMap::new();
         for port in ports {
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == port.name) else {
-                let (name, ports) = (&port.name, listed(ports));
+                let name = &port.name;
+                let ports = listed(ports);
                 return Err(Error::argument(format!(
                     "input {name:?} is missing; the model takes {ports}"
                 )));

@@ -41,7 +41,8 @@ impl Tensor {
         if count(&shape) == Some(found) {
             return Ok(Tensor { shape, values });
         }
-        let (ty, named) = (values.ty(), Shape(&shape));
+        let ty = values.ty();
+        let named = Shape(&shape);
         Err(Error::argument(match count(&shape) {
             Some(wanted) => format!("a tensor {ty} {named} has {wanted} values, got {found}"),
             None => format!("a tensor {ty} {named} is larger than any memory, got {found} values"),
@@ -70,11 +71,14 @@ impl Tensor {
         item: impl Into<Vec<usize>>,
         items: impl IntoIterator<Item = I>,
     ) -> Result<Self, Error> {
-        let (mut shape, mut values, mut number) = (item.into(), Vec::<T>::new(), 0);
+        let mut shape = item.into();
+        let mut values = Vec::<T>::new();
+        let mut number = 0;
         for item in items {
             let item = item.as_ref();
             if count(&shape) != Some(item.len()) {
-                let (named, found) = (Shape(&shape), item.len());
+                let named = Shape(&shape);
+                let found = item.len();
                 return Err(Error::argument(format!(
                     "item {number} has {found} values, which is not the shape {named}"
                 )));

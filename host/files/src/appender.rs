@@ -258,7 +258,8 @@ impl<'a> Checker<'a> {
 /// Has the kernel begin to write a range to the disk, so that [`Appender::sync`], for which a job's
 /// end waits, finds little left to do. A wish without any promise: a failure does not matter.
 fn begin_write(file: &File, offset: u64, length: u64) {
-    let (offset, length) = (offset.cast_signed(), length.cast_signed());
+    let offset = offset.cast_signed();
+    let length = length.cast_signed();
     // SAFETY: the descriptor is open as long as `file` lives, and no memory is handed over.
     unsafe {
         libc::sync_file_range(file.as_raw_fd(), offset, length, libc::SYNC_FILE_RANGE_WRITE);

@@ -115,7 +115,8 @@ impl Kept {
 /// If it cannot be published, was too much, or `kept` is not as it was. Then `staged` is not there,
 /// and `folder` is to be cleared.
 pub fn collect_files(folder: &Path, kept: &Kept, staged: &Path) -> Result<bool, OutputError> {
-    let (relative, made) = (PathBuf::new(), false);
+    let relative = PathBuf::new();
+    let made = false;
     let mut collector = Collector { folder, kept, staged, relative, made, entries: 0, seen: 0 };
     let result = collector.folder(0).and_then(|()| collector.all_there());
     if result.is_err() && collector.made {
@@ -254,7 +255,8 @@ impl Collector<'_> {
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let (mut from, mut to) = (options.open(from)?, File::create_new(to)?);
+    let mut from = options.open(from)?;
+    let mut to = File::create_new(to)?;
     io::copy(&mut from, &mut to).map(drop)
 }
 

@@ -13,7 +13,8 @@ fn folders() -> Folders {
 }
 
 fn folders_in(root: tempfile::TempDir) -> Folders {
-    let (folder, staged) = (root.path().join("output"), root.path().join("staged/0-1"));
+    let folder = root.path().join("output");
+    let staged = root.path().join("staged/0-1");
     fs::create_dir(&folder).unwrap();
     Folders { _root: root, folder, staged }
 }

@@ -43,14 +43,16 @@ impl Found {
 
 impl From<&Metadata> for Found {
     fn from(metadata: &Metadata) -> Self {
-        let (seconds, nanos) = (metadata.mtime(), metadata.mtime_nsec() as u32);
+        let seconds = metadata.mtime();
+        let nanos = metadata.mtime_nsec() as u32;
         Self { length: metadata.len(), seconds, nanos }
     }
 }
 
 impl From<&Stat> for Found {
     fn from(stat: &Stat) -> Self {
-        let (length, nanos) = (stat.st_size.cast_unsigned(), stat.st_mtime_nsec as u32);
+        let length = stat.st_size.cast_unsigned();
+        let nanos = stat.st_mtime_nsec as u32;
         Self { length, seconds: stat.st_mtime, nanos }
     }
 }

@@ -229,7 +229,8 @@ impl Manifest {
 
     /// Goes to an object, or to the one behind its place.
     fn seek(&mut self, whole: &str) -> io::Result<()> {
-        let (mut low, mut high) = (0, self.records.length);
+        let mut low = 0;
+        let mut high = self.records.length;
         while high - low > PROBE as u64 {
             let middle = low.midpoint(high);
             let mut records = self.records.at(middle, PROBE);

@@ -264,7 +264,8 @@ mod tests {
         std::fs::write(base.join("root/a/file"), "public").unwrap();
         std::fs::write(base.join("secret/file"), "secret").unwrap();
         symlink("../secret", base.join("root/link")).unwrap();
-        let (path, stop) = (|name: &str| base.join(name), AtomicBool::new(false));
+        let path = |name: &str| base.join(name);
+        let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {

@@ -32,7 +32,8 @@ impl PartFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(OutputError::io("make the part file", path))?;
-        let (wanted, runs) = (VecDeque::new(), VecDeque::new());
+        let wanted = VecDeque::new();
+        let runs = VecDeque::new();
         Ok(Self { file, path: path.to_owned(), wanted, runs, stays })
     }
 
@@ -53,7 +54,8 @@ impl PartFile {
         rows: u64,
         attempt: (MiniBatchId, u32),
     ) -> Result<Segment, OutputError> {
-        let (length, checksum) = (lines.len() as u64, crc32fast::hash(lines));
+        let length = lines.len() as u64;
+        let checksum = crc32fast::hash(lines);
         if lines.is_empty() {
             return Ok(Segment { offset: 0, length, checksum, rows });
         }

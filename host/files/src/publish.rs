@@ -128,7 +128,8 @@ pub fn same_file(
             let inner = root.join(path);
             open_folder(CWD, inner.parent().unwrap_or(root), OFlags::NOFOLLOW)
         };
-        let (first, second) = (folder(one)?, folder(other)?);
+        let first = folder(one)?;
+        let second = folder(other)?;
         same_content(first.as_fd(), second.as_fd(), &CString::new(name)?, place)
     };
     same().map_err(OutputError::io("compare", one.join(path)))
@@ -361,7 +362,8 @@ impl<'a> Publisher<'a> {
     }
 
     fn exists(&self) -> OutputError {
-        let (path, output) = (self.relative.clone(), self.output.to_owned());
+        let path = self.relative.clone();
+        let output = self.output.to_owned();
         match self.rule.on_conflict {
             OnConflict::Error => OutputError::Exists { path, output },
             OnConflict::Append | OnConflict::Overwrite => OutputError::OtherKind { path, output },

@@ -10,7 +10,8 @@ struct Folders {
 
 fn folders() -> Folders {
     let root = tempfile::tempdir().unwrap();
-    let (staged, output) = (root.path().join("staged"), root.path().join("output"));
+    let staged = root.path().join("staged");
+    let output = root.path().join("output");
     fs::create_dir_all(staged.join("a/b")).unwrap();
     fs::create_dir(&output).unwrap();
     fs::write(staged.join("one.txt"), "1").unwrap();
@@ -112,10 +113,8 @@ fn a_link_in_the_output_folder_is_not_followed() {
 #[test]
 fn files_are_copied_between_file_systems() {
     let folders = folders();
-    let (from, to) = (
-        open_folder(CWD, &folders.staged, OFlags::empty()).unwrap(),
-        open_folder(CWD, &folders.output, OFlags::empty()).unwrap(),
-    );
+    let from = open_folder(CWD, &folders.staged, OFlags::empty()).unwrap();
+    let to = open_folder(CWD, &folders.output, OFlags::empty()).unwrap();
     fs::write(folders.output.join(".sandmill-partial"), "left over").unwrap();
     copy_over(from.as_fd(), to.as_fd(), c"one.txt", false).unwrap();
     assert_eq!(fs::read_to_string(folders.output.join("one.txt")).unwrap(), "1");
@@ -143,7 +142,8 @@ fn another_file_system_is_no_trouble() {
 fn what_is_swapped_at_the_last_moment_goes_back() {
     let folders = folders();
     let open = |path: &Path| open_folder(CWD, path, OFlags::NOFOLLOW).unwrap();
-    let (from, to) = (open(&folders.staged), open(&folders.output));
+    let from = open(&folders.staged);
+    let to = open(&folders.output);
     let mut publisher = Publisher::new(&folders.output, &Rule::STRICT, false);
     fs::hard_link(folders.staged.join("one.txt"), folders.staged.join("hard")).unwrap();
     symlink("/etc/passwd", folders.staged.join("link")).unwrap();

@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn files_links_and_taken_names_go_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
-        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        let root = folder.path().join("root");
+        let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("file"), "").unwrap();
         for path in ["a/b/c/d", "a/x/y", ".sandmill-1/full"] {

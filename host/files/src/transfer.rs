@@ -88,7 +88,8 @@ pub(super) fn same_content(
     name: &CStr,
     place: Option<(u64, u64)>,
 ) -> io::Result<bool> {
-    let (one, mut other) = (open_file(one, name)?, open_file(other, name)?);
+    let one = open_file(one, name)?;
+    let mut other = open_file(other, name)?;
     let (offset, length) = match place {
         Some(place) => place,
         None => (0, other.metadata()?.len()),
@@ -98,9 +99,11 @@ pub(super) fn same_content(
     }
     other.seek(SeekFrom::Start(offset))?;
     let other = other.take(length);
-    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    let mut one = BufReader::new(one);
+    let mut other = BufReader::new(other);
     loop {
-        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let left = one.fill_buf()?;
+        let right = other.fill_buf()?;
         let length = left.len().min(right.len());
         if length == 0 {
             return Ok(left.len() == right.len());

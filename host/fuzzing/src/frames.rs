@@ -22,7 +22,9 @@ pub fn frames(data: &[u8]) {
 /// All ways of reading the frames of a stream agree.
 pub(super) fn all<T: Serialize + DeserializeOwned>(stream: &[u8], piece: usize) {
     let in_pieces = in_pieces::<T>(stream, piece);
-    let (mut rest, mut buffer, mut at_once) = (stream, Vec::new(), Vec::new());
+    let mut rest = stream;
+    let mut buffer = Vec::new();
+    let mut at_once = Vec::new();
     while let Ok(Some(message)) = read_frame::<T>(&mut rest, &mut buffer) {
         at_once.push(message);
     }
@@ -37,7 +39,8 @@ pub(super) fn all<T: Serialize + DeserializeOwned>(stream: &[u8], piece: usize) 
 }
 
 fn in_pieces<T: DeserializeOwned>(stream: &[u8], piece: usize) -> Vec<T> {
-    let (mut frames, mut messages) = (FrameBuffer::default(), Vec::new());
+    let mut frames = FrameBuffer::default();
+    let mut messages = Vec::new();
     for bytes in stream.chunks(piece) {
         frames.push(bytes);
         loop {

@@ -90,7 +90,8 @@ pub fn rows(data: &[u8]) {
 fn read(format: usize, size: SliceSize, folder: &Path) -> (RecordBatch, Vec<FailedItem>) {
     READERS.with_borrow_mut(|readers| {
         let reader = &mut readers[format];
-        let (mut batches, mut refused) = (Vec::new(), Vec::new());
+        let mut batches = Vec::new();
+        let mut refused = Vec::new();
         for slice in slices(format, size, folder) {
             let table = reader.read(folder, &slice, FILE).expect("a short file can be read");
             assert_eq!(table.rows + table.rejected_count, slice.rows);

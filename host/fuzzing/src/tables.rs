@@ -76,7 +76,8 @@ struct Reference<'a> {
 
 impl<'a> Reference<'a> {
     fn new(text: &'a [u8], delimiter: u8) -> Self {
-        let (mut at, mut has_strays) = (Vec::new(), false);
+        let mut at = Vec::new();
+        let mut has_strays = false;
         let mut now = At { start: true, before: b'\n', records: 0, lines: 0 };
         let mut end = None;
         for place in 0..=text.len() {
@@ -200,11 +201,13 @@ fn records(text: &[u8], delimiter: u8) -> u64 {
 }
 
 fn count_records(parser: &mut csv_core::Reader, text: &[u8]) -> u64 {
-    let (mut fields, mut ends) = (vec![0; text.len() + 1], vec![0; text.len() + 2]);
+    let mut fields = vec![0; text.len() + 1];
+    let mut ends = vec![0; text.len() + 2];
     parser.reset();
     // A parser that has read nothing would drop a second BOM.
     parser.read_record(b"\n", &mut fields, &mut ends);
-    let (mut rest, mut count) = (text, 0);
+    let mut rest = text;
+    let mut count = 0;
     loop {
         let (result, read, ..) = parser.read_record(rest, &mut fields, &mut ends);
         rest = &rest[read..];

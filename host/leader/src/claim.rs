@@ -303,7 +303,8 @@ impl Held {
     fn make_private(&self) -> Result<(), ClaimError> {
         let failed = |e| ClaimError::io("close to others", &self.root, e);
         self.lock.make_private().map_err(failed)?;
-        let (dir, mode) = (&self.job_dir, || Permissions::from_mode(0o700));
+        let dir = &self.job_dir;
+        let mode = || Permissions::from_mode(0o700);
         for folder in [dir.logs(), dir.parts(), dir.work(), dir.spill()] {
             if folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
                 // Best effort: the folder around it is closed.

@@ -97,7 +97,8 @@ fn a_new_directory_is_made_and_says_how_it_stands() {
 #[test]
 fn ids_differ_and_tell_the_time() {
     let now: Timestamp = "2026-11-21T10:00:00.5Z".parse().unwrap();
-    let (first, second) = (new_id(now), new_id(now));
+    let first = new_id(now);
+    let second = new_id(now);
     assert_ne!(first, second);
     assert!(first.starts_with("20261121T100000Z-"), "{first}");
 }
@@ -115,7 +116,8 @@ fn an_empty_directory_is_taken() {
 fn holding_changes_nothing() {
     let place = Place::new();
     place.end(place.claim(), JobStatus::Failed);
-    let (state, rows) = (place.state(), place.job.default_output().join("rows.csv"));
+    let state = place.state();
+    let rows = place.job.default_output().join("rows.csv");
     write(rows.clone(), "1");
     drop(place.hold(Some(&place.out())).unwrap());
     assert!(place.state() == state && rows.exists() && !place.out().exists());
@@ -126,7 +128,8 @@ fn holding_changes_nothing() {
 fn a_job_is_taken_up_with_all_that_it_has() {
     let place = Place::new();
     place.end(place.claim_with_output(), JobStatus::Failed);
-    let (begun, id) = (place.state().begun, place.state().id);
+    let begun = place.state().begun;
+    let id = place.state().id;
     let kept = [place.out().join("rows.csv"), place.out().join("a/published"), place.job.journal()];
     for path in &kept {
         write(path.clone(), "old");
@@ -163,7 +166,8 @@ fn a_job_directory_may_be_moved() {
 fn results_that_are_not_what_they_were_are_told() {
     let place = Place::new();
     let claimed = place.claim_with_output();
-    let (rows, other) = (place.out().join("rows.csv"), place.out().join("a/b.png"));
+    let rows = place.out().join("rows.csv");
+    let other = place.out().join("a/b.png");
     write(rows.clone(), "1\n2\n");
     write(other.clone(), "");
     place.end(claimed, JobStatus::Completed);
@@ -300,7 +304,8 @@ fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
 fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
     let place = Place::new();
     place.end(place.claim_with_output(), JobStatus::Completed);
-    let (rows, more) = (place.out().join("rows.csv"), place.out().join("model.bin"));
+    let rows = place.out().join("rows.csv");
+    let more = place.out().join("model.bin");
     write(rows.clone(), "old");
     write(more.clone(), "published");
     insta::assert_snapshot!(place.text(place.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only those can be replaced: remove its files yourself, or name an empty or new folder for `output`");

@@ -203,7 +203,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     /// A worker, or the job, may be late. If this process itself was held up (a suspended terminal, a slow
     /// disk), the answer has arrived and only waits to be read: that is done first.
     async fn on_deadline(&mut self) {
-        let (mut quiet, mut rounds) = (0, 0);
+        let mut quiet = 0;
+        let mut rounds = 0;
         // A worker that never falls silent must not keep the clock from being looked at.
         while quiet < 3 && rounds < ROUNDS {
             tokio::task::yield_now().await;

@@ -38,8 +38,10 @@ pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {
 
 /// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
 fn time_outs(spec: &JobSpec) -> String {
-    let (run, load) = (spec.settings.run_invocation_timeout, spec.settings.task_overhead_timeout);
-    let (progress, attempts) = (spec.progress_update_timeout, spec.settings.run_max_try);
+    let run = spec.settings.run_invocation_timeout;
+    let load = spec.settings.task_overhead_timeout;
+    let progress = spec.progress_update_timeout;
+    let attempts = spec.settings.run_max_try;
     let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
     let mut text = String::from("time-outs:");
     for (name, time) in [
@@ -52,7 +54,8 @@ fn time_outs(spec: &JobSpec) -> String {
     }
     text.pop();
     if progress == default_progress_timeout(attempts, load, run) {
-        let (load, run) = (load.as_secs_f64(), run.as_secs_f64());
+        let load = load.as_secs_f64();
+        let run = run.as_secs_f64();
         let _ = write!(
             text,
             " (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = {attempts} x \

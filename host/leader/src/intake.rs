@@ -200,7 +200,10 @@ mod tests {
     fn only_files_without_any_mini_batch_are_noted() {
         let slice = |id, file: &str| {
             let file = file.to_owned();
-            let (offset, length, first_line, rows) = (0, 1, 1, 1);
+            let offset = 0;
+            let length = 1;
+            let first_line = 1;
+            let rows = 1;
             let slice = TextSlice { file, offset, length, first_line, rows, unpacked: None };
             MiniBatch::new(MiniBatchId(id), 0, Work::Text(slice))
         };

@@ -73,7 +73,8 @@ impl Spans {
                 self.workers.insert(worker.clone(), span);
             }
             EventKind::WorkerReady { worker, start_seconds, init_seconds, init_fuel } => {
-                let (span, init_fuel) = (self.worker(worker), *init_fuel);
+                let span = self.worker(worker);
+                let init_fuel = *init_fuel;
                 span.in_scope(|| {
                     info!(start_seconds, init_seconds, init_fuel, "the worker is ready");
                 });
@@ -132,7 +133,9 @@ impl Spans {
     }
 
     fn end(&mut self, result: &JobResult) {
-        let (status, seconds, rows) = (result.status.to_string(), result.seconds, result.rows);
+        let status = result.status.to_string();
+        let seconds = result.seconds;
+        let rows = result.rows;
         self.job.in_scope(|| info!(status, seconds, rows, "the job has ended"));
         self.plan = None;
         self.attempts.clear();

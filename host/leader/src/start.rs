@@ -110,7 +110,8 @@ fn identity<N>(job: &Job<N>) -> JobIdentity {
 /// Where results go.
 fn commit_target<N: JobOnNode>(job: &Job<N>) -> CommitTarget {
     let appends = job.spec.worker.output_action == OutputAction::AppendRow;
-    let (name, format) = (&job.spec.append_row_file_name, &job.spec.output_format);
+    let name = &job.spec.append_row_file_name;
+    let format = &job.spec.output_format;
     let finish = (appends && !format.kind.is_lines())
         .then(|| Finish { name: name.clone(), make: job.node.finisher() });
     CommitTarget {

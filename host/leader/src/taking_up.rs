@@ -155,7 +155,8 @@ impl<N: JobOnNode> Ready<N> {
 
     /// The result of a completed run, if this one would come to the same (prs-semantics C25).
     fn reuse(mut self, held: &Held, earlier: &JobState, options: &LeaderOptions) -> Outcome<N> {
-        let (dir, name) = (self.job_dir.root().to_owned(), earlier.name.clone());
+        let dir = self.job_dir.root().to_owned();
+        let name = earlier.name.clone();
         let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
             return Err(ClaimError::Finished { dir, name }.into());
         };
@@ -169,7 +170,8 @@ impl<N: JobOnNode> Ready<N> {
         let journal = Journal::open(&self.job_dir.journal())?;
         let checked = self.check(held, &journal, Known::of(&journal)?);
         checked.map_err(|mismatch| refused(mismatch, not_reused))?;
-        let (result, output) = (result.clone(), held.output().to_owned());
+        let result = result.clone();
+        let output = held.output().to_owned();
         let Self { spec, job_dir, .. } = self;
         Ok(Prepared::Reused(Box::new(Reused { spec, result, ended, output, job_dir })))
     }
@@ -206,7 +208,8 @@ impl<N: JobOnNode> Ready<N> {
             return Err(Changed(differences).into());
         }
         if let Some(output) = held.earlier_output().filter(|output| output != held.output()) {
-            let (was, is) = (output.display(), held.output().display());
+            let was = output.display();
+            let is = held.output().display();
             return Err(Changed(format!("the output folder was {was}, is now {is}")).into());
         }
         if known.is_empty() {

@@ -91,7 +91,8 @@ impl Known {
     /// What the journal says.
     pub(super) fn of(journal: &Journal) -> Result<Self, JournalError> {
         let stamps = journal.stamps()?.into_iter().collect();
-        let (plan, tables) = (journal.noted(PLAN)?, journal.noted(TABLES)?);
+        let plan = journal.noted(PLAN)?;
+        let tables = journal.noted(TABLES)?;
         let again = journal.unreadable()?.into_iter().map(|bad| (bad.source, bad.file)).collect();
         Ok(Self { stamps, plan, tables, created: journal.job()?.created, again })
     }
@@ -187,7 +188,8 @@ impl<'a> Comparison<'a> {
     }
 
     fn told(&self, batch: &MiniBatch, how: &str) -> String {
-        let (id, location) = (batch.id, batch.location(self.sources));
+        let id = batch.id;
+        let location = batch.location(self.sources);
         let input = match self.sources.get(batch.source as usize) {
             Some(source) => format!("input '{}' changed: ", source.dataset),
             None => String::new(),
@@ -217,7 +219,8 @@ impl<'a> Comparison<'a> {
                 "the inputs changed: {which}, which was not done yet, is not what it was"
             )))
         } else {
-            let (was, is) = (counts.0.unwrap_or(0), counts.1.unwrap_or(0));
+            let was = counts.0.unwrap_or(0);
+            let is = counts.1.unwrap_or(0);
             Err(Changed(format!("the inputs changed: there were {was} mini-batches, now {is}")))
         }
     }
@@ -231,7 +234,8 @@ fn mini_batches(note: &str) -> Option<u64> {
 /// Among which mini-batches the first is that differs, by two notes of as many.
 fn first_difference(was: &str, is: &str) -> (u64, u64) {
     let marks = |note: &'_ str| note.split(' ').skip(2).map(str::to_owned).collect::<Vec<_>>();
-    let (was, is_marks) = (marks(was), marks(is));
+    let was = marks(was);
+    let is_marks = marks(is);
     let same = was.iter().zip(&is_marks).take_while(|(was, is)| was == is).count();
     let count = mini_batches(is).unwrap_or(1);
     // So many marks are of the first 2^(same - 1) mini-batches.

@@ -35,7 +35,8 @@ mod tests {
     #[test]
     fn another_file_of_the_same_length_has_another_stamp() {
         let dir = tempfile::tempdir().unwrap();
-        let (path, other) = (dir.path().join("a"), dir.path().join("b"));
+        let path = dir.path().join("a");
+        let other = dir.path().join("b");
         let stamp = || FileStamp::of(&path.metadata().unwrap());
         fs::write(&path, "12").unwrap();
         let before = stamp();

@@ -70,7 +70,8 @@ impl MemoryBudget {
     }
 
     fn overrun(&self, did: &str, end: &str) -> Failure {
-        let (budget, host) = (self.total().rounded(), ByteSize(self.host).rounded());
+        let budget = self.total().rounded();
+        let host = ByteSize(self.host).rounded();
         // Who has no models need not know of them.
         let (parts, more) = match self.inference {
             0 => (String::new(), ""),

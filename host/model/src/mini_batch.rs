@@ -155,7 +155,8 @@ impl MiniBatch {
     pub fn location(&self, sources: &[Source]) -> String {
         let folder = sources.get(self.source as usize).map_or("", |source| source.guest.as_str());
         if !self.partition.is_empty() {
-            let (items, keys) = (self.planned_items(), self.keys());
+            let items = self.planned_items();
+            let keys = self.keys();
             let noun = match &self.work {
                 Work::Files(_) | Work::FileGroup(_) => "file",
                 _ => "record",

@@ -86,7 +86,8 @@ pub(super) fn weigh_models(
 
 /// Who tries out what computes with this job's models.
 pub(super) fn probe(spec: &JobSpec, options: &NodeOptions) -> Probe {
-    let (program, os_sandbox) = (options.program.clone(), spec.worker.os_sandbox);
+    let program = options.program.clone();
+    let os_sandbox = spec.worker.os_sandbox;
     Probe { program, os_sandbox, cuda: cuda_folders(options) }
 }
 

@@ -73,7 +73,8 @@ impl Gpus {
         }
         let cache = options.cache_dir.clone().or_else(Cache::default_folder)?;
         say("making the GPUs ready for models, which takes minutes the first time");
-        let (libraries, cancel) = (&inference.cuda, &options.cancel);
+        let libraries = &inference.cuda;
+        let cancel = &options.cancel;
         match kernels::compile(&options.program, &cache, &self.leases, libraries, cancel) {
             Ok(folder) => {
                 self.leases.iter_mut().for_each(|lease| lease.kernels = Some(folder.clone()));

@@ -149,7 +149,8 @@ mod tests {
     const FIRST: u64 = 1 << 63;
 
     fn answer(file: &str, unfetched: Option<&str>) -> Option<MayOpen> {
-        let (file, unfetched) = (file.to_owned(), unfetched.map(str::to_owned));
+        let file = file.to_owned();
+        let unfetched = unfetched.map(str::to_owned);
         Some(MayOpen { source: 0, file, unfetched })
     }
 

@@ -22,7 +22,9 @@ pub(super) fn of_folder(
     stop: &dyn Fn() -> bool,
 ) -> Result<(String, u64, u64), ModelError> {
     let failed = |path: &Path, error| io_error(model, "cannot be read", path, error);
-    let (mut digest, mut files, mut bytes) = (Sha256::new(), 0, 0);
+    let mut digest = Sha256::new();
+    let mut files = 0;
+    let mut bytes = 0;
     for entry in WalkDir::new(folder).sort_by_file_name() {
         let entry = entry.map_err(|error| {
             let path = error.path().unwrap_or(folder).to_owned();

@@ -82,7 +82,9 @@ pub(super) fn places<'a>(
 
 /// A digest is not the one that is meant.
 fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> ModelError {
-    let (name, path, expected) = (model.name.clone(), path.to_owned(), expected.to_owned());
+    let name = model.name.clone();
+    let path = path.to_owned();
+    let expected = expected.to_owned();
     let at = model.digest_at.clone().unwrap_or_else(|| "the job file".to_owned());
     match &model.registered {
         None => {

@@ -85,7 +85,8 @@ fn look_for_log(
         return Ok(());
     }
     let Some((log, table)) = TableLog::above(&source.root) else { return Ok(()) };
-    let (input, table) = (format!("input '{}'", input.name), table.display().to_string());
+    let input = format!("input '{}'", input.name);
+    let table = table.display().to_string();
     let names_files = matches!(Pattern::new(source.pattern.as_deref())?, Pattern::List(_));
     if !is_of_files && !names_files {
         return Err(DatasetError(format!("{input}: {}", log.refusal(&table))));

@@ -145,7 +145,8 @@ pub enum RegistryError {
 }
 
 fn near(kind: RegisteredKind, wanted: &RegisteredName, nearest: &[String]) -> String {
-    let (word, name) = (kind.word(), &wanted.name);
+    let word = kind.word();
+    let name = &wanted.name;
     match nearest {
         [] => format!(
             "; `sandmill {word} list` shows what there is, and `sandmill {word} register {name} \

@@ -80,7 +80,8 @@ pub(super) fn user() -> String {
 fn name_of(user: u32, users: &str) -> Option<String> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
-        let (name, number) = (fields.next()?, fields.nth(1)?);
+        let name = fields.next()?;
+        let number = fields.nth(1)?;
         (number.parse() == Ok(user)).then(|| name.to_owned())
     })
 }

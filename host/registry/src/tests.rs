@@ -52,8 +52,8 @@ impl Fixture {
     fn told(&self, error: &RegistryError) -> String {
         let dir = self.0.path().canonicalize().unwrap();
         let text = error.to_string().replace(dir.to_str().unwrap(), "/d");
-        let (user, number) =
-            (super::place::user(), rustix::process::geteuid().as_raw().to_string());
+        let user = super::place::user();
+        let number = rustix::process::geteuid().as_raw().to_string();
         text.replace(&format!("by {user} at"), "by ada at")
             .replace(&format!("user {number}"), "user 7")
     }

@@ -196,7 +196,8 @@ mod tests {
     /// Only while the job runs.
     #[test]
     fn the_use_of_gpus_is_in_the_line() {
-        let (mut counters, speed) = (Counters::default(), Speed::default());
+        let mut counters = Counters::default();
+        let speed = Speed::default();
         assert!(!counters.line(&speed).contains("GPU"));
         counters.update(&EventKind::GpuUse { percent: 93 });
         assert!(counters.line(&speed).contains("0 failed, GPUs 93 % busy, planning"));
@@ -206,7 +207,8 @@ mod tests {
 
     #[test]
     fn counts_a_job() {
-        let (mut counters, mut speed) = (Counters::default(), Speed::default());
+        let mut counters = Counters::default();
+        let mut speed = Speed::default();
         let mut lines = vec![counters.line(&speed)];
         for (index, event) in samples::job().iter().enumerate() {
             counters.update(&event.kind);
@@ -262,7 +264,8 @@ mod tests {
     /// W15: a job that is taken up counts from where it was; its speed is that of this run.
     #[test]
     fn a_job_taken_up_goes_on_counting() {
-        let (mut counters, mut speed) = (Counters::default(), Speed::default());
+        let mut counters = Counters::default();
+        let mut speed = Speed::default();
         counters.update(&samples::taken_up());
         speed.sample(1.0, &counters);
         assert_eq!(counters.line(&speed), "50/50+ mini-batches, 500 items, 10 failed, planning...");

@@ -174,7 +174,8 @@ impl Reporter for Errors {
             }
             EventKind::AttemptFinished { worker, report, location, .. } => {
                 let Err(failure) = &report.outcome else { return Ok(()) };
-                let (id, attempt) = (report.id, report.attempt);
+                let id = report.id;
+                let attempt = report.attempt;
                 let what = format!("mini-batch {id}, attempt {attempt} ({location})");
                 self.add(worker, event.at, &what, failure)
             }

@@ -67,7 +67,8 @@ fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Result<Vec<PathB
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;
-        let (name, metadata) = (entry.file_name(), entry.metadata()?);
+        let name = entry.file_name();
+        let metadata = entry.metadata()?;
         let Some(name) = name.to_str() else { continue };
         let stem = name.split('.').next().unwrap_or_default();
         let fits = worker.is_none_or(|worker| worker == stem) && name.contains(end);

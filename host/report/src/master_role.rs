@@ -78,7 +78,8 @@ impl MasterRole {
             log.log(at, Level::Info, what)?;
         }
         if all {
-            let (known, items) = (counted(known, "mini-batch"), counted(items, "item"));
+            let known = counted(known, "mini-batch");
+            let items = counted(items, "item");
             let what = format_args!("ALL_TASKS_SCHEDULED: {known} with {items}");
             log.log(at, Level::Info, what)?;
         }
@@ -93,7 +94,9 @@ impl MasterRole {
         again: bool,
     ) -> io::Result<()> {
         let (Err(failure), Some(log)) = (&report.outcome, &mut self.log) else { return Ok(()) };
-        let (id, attempt, kind) = (report.id, report.attempt, failure.kind);
+        let id = report.id;
+        let attempt = report.attempt;
+        let kind = failure.kind;
         let next = if again { "it will be tried again" } else { "it is not tried again" };
         let why = first_line(&failure.message);
         let what = format_args!(

@@ -74,7 +74,8 @@ impl Reporter for NodeMain {
                 self.log.log(at, Level::Info, format_args!("{worker} is ready, init took {took}"))
             }
             EventKind::InitFailed { worker, failure } => {
-                let (kind, why) = (failure.kind, first_line(&failure.message));
+                let kind = failure.kind;
+                let why = first_line(&failure.message);
                 let what = format_args!("{worker} could not start; {kind}: {why}");
                 self.log.log(at, Level::Warning, what)
             }

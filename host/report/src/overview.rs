@@ -270,7 +270,8 @@ mod tests {
     #[test]
     fn the_readme_names_the_files_that_are_written() {
         let dir = JobDir::new("");
-        let (worker, stamp) = (WorkerId(0), "<yyyymmddhhmmss>");
+        let worker = WorkerId(0);
+        let stamp = "<yyyymmddhhmmss>";
         for path in [
             dir.result_file(),
             dir.job_errors(),

@@ -54,7 +54,8 @@ impl ProgressFile {
             true => write!(line, "{}", counters.planned),
             false => write!(line, "{UNKNOWN}"),
         };
-        let (succeeded, failed) = (counters.succeeded(), counters.failed_now());
+        let succeeded = counters.succeeded();
+        let failed = counters.failed_now();
         let _ = write!(line, ",{},{succeeded},{failed},{elapsed:.3},", counters.planned);
         let _ = match counters.seconds_left(&self.speed) {
             Some(left) => writeln!(line, "{left:.1}"),

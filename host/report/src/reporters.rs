@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_the_first_event_and_all_come_in_order() {
-        let (seen, (go_on, told)) = (Arc::default(), mpsc::channel());
+        let seen = Arc::default();
+        let (go_on, told) = mpsc::channel();
         let reporters = Reporters::new(vec![Box::new(Slow(told, Arc::clone(&seen)))]);
         let mut events = samples::job();
         events.iter_mut().zip(0..).for_each(|(event, seq)| event.seq = seq);
@@ -304,7 +305,8 @@ mod tests {
 
     #[test]
     fn a_failing_sink_is_dropped_and_starves_nobody() {
-        let (count, said) = (Arc::default(), Arc::default());
+        let count = Arc::default();
+        let said = Arc::default();
         let reporters = Reporters::new(vec![
             Box::new(Full),
             Box::new(Counting(Arc::clone(&count), Arc::clone(&said))),

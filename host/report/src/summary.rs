@@ -140,7 +140,8 @@ impl Summaries {
     fn write(&mut self, all: bool) -> io::Result<()> {
         self.dirty = false;
         self.written = Instant::now();
-        let (mut settled, mut open) = (std::mem::take(&mut self.unwritten), String::new());
+        let mut settled = std::mem::take(&mut self.unwritten);
+        let mut open = String::new();
         for (name, process) in self.processes.sweep(all) {
             process.row(&name, &mut settled);
         }

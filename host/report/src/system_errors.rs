@@ -58,7 +58,8 @@ impl Reporter for SystemErrors {
             EventKind::InitFailed { worker, failure } => self.failure(at, worker, "init", failure),
             EventKind::AttemptFinished { worker, report, location, .. } => {
                 let Err(failure) = &report.outcome else { return Ok(()) };
-                let (id, attempt) = (report.id, report.attempt);
+                let id = report.id;
+                let attempt = report.attempt;
                 let during = format!("mini-batch {id}, attempt {attempt} ({location})");
                 self.failure(at, worker, &during, failure)
             }

@@ -43,7 +43,8 @@ impl Times {
     /// The time to the second, and the nanoseconds after it.
     fn second(&mut self, at: Timestamp) -> (&str, u32) {
         // Before 1970 the fraction is negative, too.
-        let (mut second, mut nanos) = (at.as_second(), at.subsec_nanosecond());
+        let mut second = at.as_second();
+        let mut nanos = at.subsec_nanosecond();
         if nanos < 0 {
             (second, nanos) = (second - 1, nanos + 1_000_000_000);
         }
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn says_what_the_slow_way_says() {
-        let (mut iso, mut log) = (Times::iso(), Times::log());
+        let mut iso = Times::iso();
+        let mut log = Times::log();
         for text in [
             "2026-11-21T10:00:00Z",
             "2026-11-21T10:00:00.0456789Z",
@@ -104,7 +106,8 @@ mod tests {
             "1969-12-31T23:59:59.25Z",
         ] {
             let at: Timestamp = text.parse().unwrap();
-            let (mut a, mut b) = (String::new(), String::new());
+            let mut a = String::new();
+            let mut b = String::new();
             iso.micros(&mut a, at);
             log.millis(&mut b, at);
             assert_eq!(a[..19], b.replace(' ', "T")[..19]);

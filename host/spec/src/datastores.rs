@@ -106,7 +106,8 @@ fn private(metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.is_file() && (metadata.mode() & 0o077 != 0 || ![user, 0].contains(&metadata.uid()))
     {
-        let (mode, user) = (metadata.mode() & 0o777, metadata.uid());
+        let mode = metadata.mode() & 0o777;
+        let user = metadata.uid();
         return Err(FileError::NotPrivate { mode, user });
     }
     Ok(())
@@ -129,7 +130,8 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Datastores> {
         }
         stores.extend(datastore(&name, scope, folder, report));
     }
-    let (mut cache_folder, mut cache_size) = (None, None);
+    let mut cache_folder = None;
+    let mut cache_size = None;
     if let Some(mut cache) = scope.group("cache") {
         cache_folder = cache.text("folder");
         cache_size = cache.setting("size").map(|at| at.value);
@@ -213,7 +215,8 @@ fn datastore(
     folder: &Path,
     report: &Report,
 ) -> Option<Datastore> {
-    let (origin, path) = (scope.origin.clone(), scope.path.clone());
+    let origin = scope.origin.clone();
+    let path = scope.path.clone();
     let kind = scope
         .parsed_by("type", |_, text| choice(text, &StoreKind::ALL.map(|kind| (kind.name(), kind))));
     let prefix = scope.text("prefix").map_or_else(String::new, |at| at.value);

@@ -163,8 +163,10 @@ fn check_keys(input: &RawInput, report: &Report) {
     let is_text = kind.is_some_and(TableKind::is_text);
     let is_database = kind.is_some_and(TableKind::is_asked);
     let is_parquet = kind.is_some_and(TableKind::may_have_log);
-    let (for_csv, for_text) = ("inputs of format csv or tsv", "inputs of format csv, tsv or jsonl");
-    let (for_tables, for_databases) = ("tables", "inputs of format sqlite");
+    let for_csv = "inputs of format csv or tsv";
+    let for_text = "inputs of format csv, tsv or jsonl";
+    let for_tables = "tables";
+    let for_databases = "inputs of format sqlite";
     let for_parquet = "inputs of format parquet";
     let keys = [
         (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
@@ -261,7 +263,8 @@ fn check_path(
     place: &Place,
     report: &Report,
 ) -> Option<String> {
-    let (name, datastore) = (&input.name.value, &input.datastore);
+    let name = &input.name.value;
+    let datastore = &input.datastore;
     let text = path.value.as_str();
     if text.trim().is_empty() || text.contains('\0') {
         path.blame(report, format!("found {text:?}; expected a file, a folder or a glob"));

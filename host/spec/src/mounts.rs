@@ -41,7 +41,8 @@ pub(super) fn check(
         }
         let host = match place_of(&side.path, report) {
             Some(address) => {
-                let (key, kind) = (side.path.key.clone(), StoredKind::SideInput(index));
+                let key = side.path.key.clone();
+                let kind = StoredKind::SideInput(index);
                 let host = address.to_string().into();
                 stored.push(Stored { key, kind, address, version: None });
                 host

@@ -99,7 +99,8 @@ fn put(
         }
         _ => {}
     }
-    let (is_index, step) = (matches!(step, Step::Index(_)), step.name());
+    let is_index = matches!(step, Step::Index(_));
+    let step = step.name();
     match &mut node.value {
         Value::Map(_) if is_index => {
             Err(StepError::Map { path: path(&steps[..depth]), index: step.to_owned() })

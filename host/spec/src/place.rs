@@ -26,7 +26,8 @@ impl Place {
             return Err(FileError::FolderNotUtf8);
         }
         let stem = absolute.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let (policy, shown) = (policy.clone(), file.display().to_string());
+        let policy = policy.clone();
+        let shown = file.display().to_string();
         Ok(Self { policy, folder, stem: stem.unwrap_or_default(), shown })
     }
 

@@ -205,7 +205,8 @@ impl Names<'_> {
             return self.registrations.find(kind, &wanted);
         }
         let found = self.registrations.find(kind, wanted)?;
-        let (name, version) = (found.name.clone(), found.version);
+        let name = found.name.clone();
+        let version = found.version;
         self.latest.push(Latest { kind, name, version });
         Ok(found)
     }

@@ -57,7 +57,8 @@ impl<'r> Scope<'r> {
 
     /// The top level of the operator's policy file.
     pub(super) fn of_policy(entries: Vec<Entry>, report: &'r Report) -> Self {
-        let (path, origin) = (String::new(), Origin::File);
+        let path = String::new();
+        let origin = Origin::File;
         Self { path, origin, keys: keys::policy(), entries, report, is_job: false }
     }
 

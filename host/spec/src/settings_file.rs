@@ -96,7 +96,8 @@ impl TableSettings {
 
     fn take(&mut self, keyword: &str, value: &Value) -> Result<(), KeywordError> {
         let expected = |expected| {
-            let (keyword, found) = (keyword.to_owned(), value.to_string());
+            let keyword = keyword.to_owned();
+            let found = value.to_string();
             KeywordError::Value { keyword, found, expected }
         };
         match keyword {

@@ -320,7 +320,8 @@ fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Inf
     let mut settings = InferenceSettings::default();
     let named = check.onnxruntime.as_ref().filter(|_| !check.trial.models.is_empty());
     let Some(named) = named else { return Ok(settings) };
-    let (program, os_sandbox) = (check.program.to_owned(), check.os_sandbox);
+    let program = check.program.to_owned();
+    let os_sandbox = check.os_sandbox;
     match (Probe { program, os_sandbox, cuda: Vec::new() }).named(named) {
         Ok((library, _)) => settings.onnxruntime = Some(library),
         Err(why) if named.by_option() => anyhow::bail!(why),

@@ -132,7 +132,8 @@ impl Findings {
     fn text(&self) -> String {
         let mut text = String::new();
         let kernel = self.kernel.as_deref().unwrap_or("of an unknown version");
-        let (sandmill, processor) = (self.sandmill, self.architecture);
+        let sandmill = self.sandmill;
+        let processor = self.architecture;
         let _ = writeln!(text, "sandmill {sandmill}, kernel {kernel}, {processor}");
         let _ = writeln!(text, "{}", built(&self.features));
         text.push_str("\nThe wall around the processes of a job:\n");
@@ -151,7 +152,8 @@ impl Findings {
             let _ = writeln!(text, "  {:<9} {}", "note", engine::RUNS_AS_ROOT);
         }
         let files = |count: Option<u64>| count.map_or("any number".to_owned(), |n| n.to_string());
-        let (now, most) = (files(self.open_files), files(self.open_files_at_most));
+        let now = files(self.open_files);
+        let most = files(self.open_files_at_most);
         let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");
         self.cache.tell(&mut text);
         text.push_str(if self.required_works {
@@ -255,7 +257,9 @@ impl Gpus {
                 format!(", {} of memory", ByteSize(bytes).rounded())
             });
             let part = gpu.part_of.map_or(String::new(), |of| format!(", a part of GPU {of}"));
-            let (index, name, uuid) = (gpu.index, &gpu.name, &gpu.uuid);
+            let index = gpu.index;
+            let name = &gpu.name;
+            let uuid = &gpu.uuid;
             let _ = writeln!(text, "  {:<9} GPU {index}: {name}{memory}{part}, {uuid}", "");
         }
         if let Some(missing) = missing {
@@ -282,7 +286,8 @@ fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> 
     if !node::has(Feature::Inference) {
         return Ok(Vec::new());
     }
-    let (program, os_sandbox) = (this_program()?, OsSandbox::BestEffort);
+    let program = this_program()?;
+    let os_sandbox = OsSandbox::BestEffort;
     let library = arguments.onnxruntime().map(|named| named.find());
     let cuda = library_folders(library.as_ref().and_then(|found| found.as_deref().ok()));
     let probe = Probe { program, os_sandbox, cuda };

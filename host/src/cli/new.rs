@@ -149,7 +149,8 @@ mod tests {
     fn finds_the_sdk_of_a_checkout() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
-        let (deep, folder) = (root.join("a/b"), root.join("guest-sdk"));
+        let deep = root.join("a/b");
+        let folder = root.join("guest-sdk");
         fs::create_dir_all(&deep).unwrap();
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("Cargo.toml"), "[package]\nname = \"another\"\n").unwrap();

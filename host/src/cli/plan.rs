@@ -108,9 +108,11 @@ type Messages = Receiver<Result<Option<FromPlanner>, FrameError>>;
 
 impl Planner {
     fn new(spill: PathBuf) -> Self {
-        let (child, patience) = (Arc::default(), Duration::MAX);
+        let child = Arc::default();
+        let patience = Duration::MAX;
         let planner = Self { child, stdin: None, question: Arc::default(), spill, patience };
-        let (child, spill) = (planner.child.clone(), planner.spill.clone());
+        let child = planner.child.clone();
+        let spill = planner.spill.clone();
         let watched = signals::each(move |_, what| {
             // Held until the end: nobody starts anything, or tells of the planner's end.
             let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +199,8 @@ impl Drop for Planner {
 fn listen(stdout: ChildStdout, question: Option<Arc<Question>>) -> anyhow::Result<Messages> {
     let (sender, messages) = mpsc::sync_channel(4);
     std::thread::Builder::new().spawn(move || {
-        let (mut stdout, mut buffer) = (BufReader::new(stdout), Vec::new());
+        let mut stdout = BufReader::new(stdout);
+        let mut buffer = Vec::new();
         loop {
             let message = read_frame(&mut stdout, &mut buffer).and_then(|message| {
                 let Some(message): Option<FromPlanner> = message else { return Ok(None) };
@@ -335,7 +338,9 @@ impl<'a, W: Write> Table<'a, W> {
         };
         self.mini_batches += 1;
         self.items += batch.planned_items();
-        let (id, items, input) = (batch.id.0, batch.planned_items(), self.input);
+        let id = batch.id.0;
+        let items = batch.planned_items();
+        let input = self.input;
         let place = match batch.partition.is_empty() {
             true => place(&batch.work),
             false => format!("{}: {}", batch.keys(), place(&batch.work)),

@@ -215,7 +215,8 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             let digests = node::model_digests(&model).map_err(Problem::usage)?;
             let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
             let held = Some(Held { files: digests.files, bytes: digests.bytes, newest: None });
-            let (digest, folder_digest) = (Some(digests.file), digests.folder);
+            let digest = Some(digests.file);
+            let folder_digest = digests.folder;
             let new_version =
                 NewVersion { paths, digest, folder_digest, held, ..NewVersion::default() };
             register(kind, new, new_version)

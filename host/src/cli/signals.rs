@@ -70,7 +70,8 @@ pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> i
     drop(guard);
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let _too_large = too_large;
-        let (mut count, mut hung_up) = (0, false);
+        let mut count = 0;
+        let mut hung_up = false;
         loop {
             let what = runtime.block_on(next(&mut interrupts, &mut terminations, hangups.as_mut()));
             // When a terminal goes away, its shell sends it and the kernel, too.

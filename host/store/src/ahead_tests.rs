@@ -84,10 +84,13 @@ impl Bench {
             folder: dir.path().to_owned(),
         };
         let (room, evicts) = if brings_all { (u64::MAX, false) } else { (ROOM, true) };
-        let (program, requests) = (at("fetcher"), vec![request]);
+        let program = at("fetcher");
+        let requests = vec![request];
         let lot = Lot { program, requests, room, evicts, brings_all };
-        let ((events, asked), (sender, arrivals)) = (channel(), unbounded_channel());
-        let (own, tally) = (events.clone(), Arc::new(Tally::default()));
+        let (events, asked) = channel();
+        let (sender, arrivals) = unbounded_channel();
+        let own = events.clone();
+        let tally = Arc::new(Tally::default());
         let told = Arc::clone(&tally);
         let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender, told)));
         Self { dir, events, arrivals, thread, listed, tally }
@@ -157,7 +160,8 @@ impl Bench {
 #[test]
 fn an_object_waits_until_the_one_before_it_is_not_needed() {
     let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
-    let (first, second) = (LOOKS, LOOKS + 1);
+    let first = LOOKS;
+    let second = LOOKS + 1;
     bench.want(first, &["a"]);
     bench.comes("a", None);
     assert_eq!(bench.next(), (first, vec![]));

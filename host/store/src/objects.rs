@@ -58,7 +58,9 @@ impl Objects {
         let tally = Arc::new(Tally::default());
         let (sender, arrivals) = unbounded_channel();
         let (events, asked) = mpsc::channel();
-        let (own, told, brings_all) = (events.clone(), Arc::clone(&tally), lot.brings_all);
+        let own = events.clone();
+        let told = Arc::clone(&tally);
+        let brings_all = lot.brings_all;
         let work = move || {
             ahead::run(lot, &asked, &own, sender, Arc::clone(&told));
             told.end();
@@ -166,7 +168,8 @@ mod tests {
     fn what_lies_elsewhere_is_nobodys_source() {
         let dir = tempfile::tempdir().unwrap();
         let slot = Slot::take(&dir.path().join("cache"), "s3://box/").unwrap();
-        let (data, manifest) = (slot.data(), manifest_path(slot.folder()));
+        let data = slot.data();
+        let manifest = manifest_path(slot.folder());
         let objects = Objects::here(vec![slot]);
         let claimed = |root: PathBuf| {
             let mut source = Source::new("data", root);

@@ -157,7 +157,9 @@ impl Place {
             Some(fetcher) => fetcher,
             none => {
                 self.number += 1;
-                let (index, number, events) = (self.index, self.number, self.events.clone());
+                let index = self.index;
+                let number = self.number;
+                let events = self.events.clone();
                 let hear = move |said: Said| events.send(Event::Said(index, number, said)).is_ok();
                 none.insert(Fetcher::start(&self.program, &self.request, hear)?)
             }

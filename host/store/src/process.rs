@@ -117,7 +117,8 @@ impl Fetcher {
         let direct = direct(&request.store, |name| std::env::var(name).ok());
         command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, &direct)));
         wall::keep_apart(&mut command);
-        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+        let stdin = Stdio::piped();
+        let stdout = Stdio::piped();
         let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
         let mut child = child.map_err(StoreError::Start)?;
         let complaint = complaint(&mut child);

@@ -212,7 +212,8 @@ fn hold(folder: &Path) -> io::Result<Option<File>> {
         Err(errno) => return Err(errno.into()),
     }
     // Whoever had it before may have removed it.
-    let (own, there) = (lock.metadata()?, fs::metadata(&path)?);
+    let own = lock.metadata()?;
+    let there = fs::metadata(&path)?;
     if (own.dev(), own.ino()) == (there.dev(), there.ino()) {
         Ok(Some(lock))
     } else {
@@ -336,9 +337,11 @@ mod tests {
             used.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
             slot
         };
-        let (old, new) = (fill("old", 20), fill("new", 10));
+        let old = fill("old", 20);
+        let new = fill("new", 10);
         let busy = fill("busy", 30);
-        let (old_folder, new_folder) = (old.folder().to_owned(), new.folder().to_owned());
+        let old_folder = old.folder().to_owned();
+        let new_folder = new.folder().to_owned();
         drop((old, new));
         prune(&cache, 100);
         assert!(!old_folder.exists() && new_folder.exists() && busy.folder().exists());

@@ -97,7 +97,8 @@ impl Stager<'_> {
         mut kept: Kept,
         watch: &mut Watch<'_>,
     ) -> Result<(Vec<Input>, Objects), StoreError> {
-        let (mut staged, mut found) = (Vec::new(), Found::default());
+        let mut staged = Vec::new();
+        let mut found = Found::default();
         for input in inputs {
             let what = format!("input '{}'", input.name);
             let to = (&mut kept, &mut found);

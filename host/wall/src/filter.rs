@@ -388,7 +388,8 @@ mod tests {
             [0, u64::from(level.cast_unsigned()), u64::from(name.cast_unsigned()), 0, 0, 0]
         };
         let own = std::process::id().cast_signed();
-        let (code, both) = (libc::PROT_READ | libc::PROT_EXEC, libc::PROT_WRITE | libc::PROT_EXEC);
+        let code = libc::PROT_READ | libc::PROT_EXEC;
+        let both = libc::PROT_WRITE | libc::PROT_EXEC;
         for (occupant, call, arguments, is_allowed) in [
             (Compiler, libc::SYS_openat, at(2, libc::O_RDONLY), false),
             (Worker, libc::SYS_prctl, at(0, libc::PR_SET_NAME), true),

@@ -68,7 +68,8 @@ impl Leaves {
     fn at(delegated: Delegated, id: u32) -> Result<Self, LayerError> {
         let folder = &delegated.folder;
         remove(folder, |_| true);
-        let (own, prefix) = (None, format!("{PREFIX}{id}-"));
+        let own = None;
+        let prefix = format!("{PREFIX}{id}-");
         let control = folder.join("cgroup.subtree_control");
         let mut leaves = Self { delegated, prefix, own };
         if !leaves.delegated.is_root {
@@ -244,7 +245,8 @@ fn hold(path: &Path) -> io::Result<File> {
         held => held?,
     }
     // Who has it alone may remove it. So from here on it stays the one that is there.
-    let (own, there) = (folder.metadata()?, fs::metadata(path)?);
+    let own = folder.metadata()?;
+    let there = fs::metadata(path)?;
     if (own.dev(), own.ino()) == (there.dev(), there.ino()) {
         Ok(folder)
     } else {
@@ -389,8 +391,11 @@ mod tests {
     #[test]
     fn what_is_held_is_there_whoever_clears_up() {
         let (dir, _) = cgroup(true);
-        let (path, done) = (dir.path().join("sandmill-12-leader"), AtomicBool::new(false));
-        let (mut held, mut gone, mut refused) = (0, 0, Vec::new());
+        let path = dir.path().join("sandmill-12-leader");
+        let done = AtomicBool::new(false);
+        let mut held = 0;
+        let mut gone = 0;
+        let mut refused = Vec::new();
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {

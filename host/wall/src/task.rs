@@ -47,7 +47,8 @@ pub fn end_of(
     stop: impl Fn() -> Option<String>,
 ) -> Result<Ended, WaitError> {
     // Read all along, as it would wait for somebody to read much.
-    let (said, faults) = (drain(child.stdout.take(), kept), drain(child.stderr.take(), kept));
+    let said = drain(child.stdout.take(), kept);
+    let faults = drain(child.stderr.take(), kept);
     let began = Instant::now();
     let status = loop {
         let reason = match child.try_wait() {

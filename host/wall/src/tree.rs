@@ -171,7 +171,8 @@ fn branch(code: u32, k: u32, yes: u8, no: u8) -> sock_filter {
 /// What the kernel would do with a call.
 #[cfg(test)]
 pub(super) fn judged(program: &[sock_filter], processor: u32, number: u32, args: [u64; 6]) -> u32 {
-    let (mut at, mut value) = (0, 0);
+    let mut at = 0;
+    let mut value = 0;
     loop {
         let sock_filter { code, jt, jf, k } = program[at];
         at += 1;
@@ -183,7 +184,8 @@ pub(super) fn judged(program: &[sock_filter], processor: u32, number: u32, args:
                     NUMBER => number,
                     PROCESSOR => processor,
                     _ => {
-                        let (argument, half) = ((k - ARGUMENTS) / 8, (k - ARGUMENTS) % 8);
+                        let argument = (k - ARGUMENTS) / 8;
+                        let half = (k - ARGUMENTS) % 8;
                         let argument = args[argument as usize].to_ne_bytes();
                         let half = &argument[half as usize..][..4];
                         u32::from_ne_bytes(half.try_into().unwrap())

@@ -131,7 +131,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(&seen, &messages);
-            let (mut stream, mut scratch) = (wire.as_slice(), Vec::new());
+            let mut stream = wire.as_slice();
+            let mut scratch = Vec::new();
             for message in &messages {
                 let read: Option<Vec<u16>> = read_frame(&mut stream, &mut scratch).unwrap();
                 prop_assert_eq!(read.as_ref(), Some(message));

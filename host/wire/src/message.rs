@@ -245,7 +245,8 @@ pub struct PlanRequest {
 impl PlanRequest {
     /// A plan by size.
     pub fn new(sources: Vec<Source>, cut: Cut) -> Self {
-        let (partition_keys, spill) = (Vec::new(), PathBuf::new());
+        let partition_keys = Vec::new();
+        let spill = PathBuf::new();
         let os_sandbox = OsSandbox::default();
         Self {
             protocol: PROTOCOL_VERSION,

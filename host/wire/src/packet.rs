@@ -20,7 +20,8 @@ const DESCRIPTORS: usize = 3;
 
 /// Two ends of a socket that keeps messages apart.
 pub fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let family = AddressFamily::UNIX;
+    let kind = SocketType::SEQPACKET;
     Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 

@@ -20,7 +20,8 @@ impl EntryScript for Guest {
 
     fn init(job: &Job) -> Result<Self> {
         let number = |name, otherwise| job.argument(name).map_or(Ok(otherwise), str::parse);
-        let (files, mb) = (number("--files", 100)?, number("--mb", 0)?);
+        let files = number("--files", 100)?;
+        let mb = number("--mb", 0)?;
         Ok(Guest { out: job.output_dir().to_owned(), files, mb })
     }
 

@@ -31,8 +31,10 @@ fn described(model: &Model) -> String {
     let ports = |ports: &[sandmill_guest::nn::Port]| -> Vec<String> {
         ports.iter().map(|port| format!("{} {port}", port.name)).collect()
     };
-    let (name, device) = (model.name(), model.device());
-    let (inputs, outputs) = (ports(model.inputs()).join(", "), ports(model.outputs()).join(", "));
+    let name = model.name();
+    let device = model.device();
+    let inputs = ports(model.inputs()).join(", ");
+    let outputs = ports(model.outputs()).join(", ");
     format!("{name} on {device}: {inputs} -> {outputs}")
 }
 

@@ -138,7 +138,8 @@ fn with_files(act: &str) -> Result<(), String> {
             }
         }
         "too-long" => {
-            let (out, long) = (folder("/output")?, "a/".repeat(1 << 20));
+            let out = folder("/output")?;
+            let long = "a/".repeat(1 << 20);
             let opened =
                 out.open_at(PathFlags::empty(), &long, OpenFlags::empty(), DescriptorFlags::READ);
             let refused = [

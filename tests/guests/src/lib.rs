@@ -31,7 +31,8 @@ pub fn symlink(target: &str, link: &Path) -> std::io::Result<()> {
         fn symlink(target: *const std::ffi::c_char, link: *const std::ffi::c_char) -> i32;
     }
     let c = |text: &str| std::ffi::CString::new(text).map_err(std::io::Error::other);
-    let (target, link) = (c(target)?, c(&link.to_string_lossy())?);
+    let target = c(target)?;
+    let link = c(&link.to_string_lossy())?;
     // SAFETY: both are texts that end with a zero byte and live until the call returns.
     match unsafe { symlink(target.as_ptr(), link.as_ptr()) } {
         0 => Ok(()),

@@ -31,7 +31,8 @@ fn interrupted(running: &mut Running) {
 fn a_finished_job_is_touched_only_with_overwrite() {
     let first = texts("echo_files").run(&[]);
     first.exits_with(0);
-    let (output, state) = (first.output(), first.text("job/job.json"));
+    let output = first.output();
+    let state = first.text("job/job.json");
     let second = first.into_job().file("in/d.txt", "4444").run(&["--no-reuse"]);
     second.exits_with(2);
     assert_snapshot!(second.redacted(), @"error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place");

@@ -19,7 +19,8 @@ fn job() -> Job {
 }
 
 fn policy(dir: &Path) -> String {
-    let (dir, scripts) = (dir.display(), guest("echo_files"));
+    let dir = dir.display();
+    let scripts = guest("echo_files");
     let scripts = scripts.parent().unwrap().display();
     format!(
         "limits: {{memory: 512 MB}}\nroots:\n  inputs: ['{dir}/input']\n  \

@@ -151,7 +151,8 @@ fn a_model_that_is_not_what_was_registered_is_refused() {
 #[test]
 fn the_operators_policy_holds() {
     let job = registered().yaml("inputs: {all: {dataset: images@1}}\nmodels: {m: {model: net}}");
-    let (dir, scripts) = (job.dir().display(), guest("reads_outside"));
+    let dir = job.dir().display();
+    let scripts = guest("reads_outside");
     let policy = format!(
         "roots: {{inputs: ['{dir}/two'], side_inputs: ['{dir}/two'], entry_scripts: ['{}'], \
          outputs: [], job_directories: []}}\nmodels: [m]",

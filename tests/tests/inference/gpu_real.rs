@@ -137,7 +137,8 @@ fn made_ready() -> Output {
 fn digits(machine: &Path, settings: &str, workers: u32) -> Ran {
     assert!(made_ready().status.success());
     let data = root().join("examples/digit-identification/data");
-    let (images, model) = (data.join("images"), data.join("models/digits.onnx"));
+    let images = data.join("images");
+    let model = data.join("models/digits.onnx");
     Job::new(&example("digit-identification"))
         .env("SANDMILL_MACHINE_DIRECTORY", machine.join("machine").to_str().unwrap())
         .yaml(&format!("inputs: {{images: {}}}\nmini_batch_size: 20\ngpus: 1", images.display()))

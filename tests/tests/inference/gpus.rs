@@ -127,7 +127,8 @@ fn a_gpu_never_has_two_workers() {
         .yaml("run_invocation_timeout: 1\nrun_max_try: 2\narguments: [--do, sleep]");
     let ran = (0..8).fold(job, |job, n| job.file(&format!("in/{n}.txt"), "x")).run(&[]);
     let events = fs::read_to_string(ran.dir().join("job/logs/sys/events.jsonl")).unwrap();
-    let (mut holders, mut starts) = (BTreeMap::new(), BTreeMap::new());
+    let mut holders = BTreeMap::new();
+    let mut starts = BTreeMap::new();
     for line in events.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
         let kind = &event["kind"];

@@ -34,7 +34,8 @@ fn tries(ran: &Ran) -> String {
 
 #[test]
 fn a_model_is_a_folder_with_that_model_alone() {
-    let (digits, whole) = ("'${{models.digits}}/digits.onnx'", "'${{models.whole}}/weights.bin'");
+    let digits = "'${{models.digits}}/digits.onnx'";
+    let whole = "'${{models.whole}}/weights.bin'";
     let versions = "'${{models.versions}}/model.onnx'";
     let job = job().yaml(&format!(
         "arguments: [--path, {digits}, --path, {whole}, --path, {versions}, --path, \

@@ -92,7 +92,8 @@ fn on(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<Str
                 .map(|(k, v)| (k.clone(), v.clone()))
                 .collect()
         };
-        let (expected, actual) = (of_model(&expected), of_model(&actual));
+        let expected = of_model(&expected);
+        let actual = of_model(&actual);
         match actual.iter().find(|((_, output), _)| output == "refused") {
             Some((_, words)) => words.clone(),
             None => compared(backend, &expected, &actual, tolerance),
@@ -110,7 +111,8 @@ fn compared(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> St
         actual.keys()
     );
     for (output, text) in expected {
-        let (expected, actual) = (tensor(text), tensor(&actual[output]));
+        let expected = tensor(text);
+        let actual = tensor(&actual[output]);
         assert_eq!(expected.0, actual.0, "{output:?} on {backend}");
         assert_eq!(expected.1.len(), actual.1.len(), "{output:?} on {backend}");
         for (expected, actual) in expected.1.iter().zip(&actual.1) {

@@ -35,7 +35,8 @@ fn a_guest_gets_what_pyarrow_reads() {
     let cases = inputs.lines().count() - 1;
     let ran = job.yaml(&inputs).yaml("process_count_per_node: 2\nmini_batch_size: 20 KB").run(&[]);
     ran.exits_with(0);
-    let (data, dumped) = (ran.dir().join("data"), ran.dir().join("job/output"));
+    let data = ran.dir().join("data");
+    let dumped = ran.dir().join("job/output");
     let output = columnar(&["compare", data.to_str().unwrap(), dumped.to_str().unwrap()]);
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);

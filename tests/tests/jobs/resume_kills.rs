@@ -53,7 +53,8 @@ impl Kills {
 /// then checked.
 fn kill_until_done(seed: u64, wanted: usize, job: impl Fn() -> Job, check: impl Fn(&Ran)) {
     let mut random = Random(seed);
-    let (mut kills, mut jobs) = (Kills::default(), 0);
+    let mut kills = Kills::default();
+    let mut jobs = 0;
     while kills.count() < wanted {
         let ran = disturbed(job(), &mut random, &mut kills, wanted);
         check(&ran);

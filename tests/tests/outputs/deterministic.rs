@@ -66,7 +66,8 @@ fn clocks_and_files_are_the_same_everywhere() {
 #[test]
 fn without_it_they_differ() {
     let one = || repeats(false, &["--set", "arguments=[--awake]"]).sorted_output();
-    let (first, second) = (one(), one());
+    let first = one();
+    let second = one();
     let facts = |row: &String| row.split('|').map(str::to_owned).collect::<Vec<_>>();
     for (first, second) in first.iter().map(facts).zip(second.iter().map(facts)) {
         for index in [2, 3, 4, 6] {

@@ -95,7 +95,8 @@ fn a_build_has_the_libraries_of_its_features_alone() {
         let asked = |index: usize| set >> index & 1 == 1;
         let names: Vec<&str> =
             (0..BROUGHT.len()).filter(|it| asked(*it)).map(|it| BROUGHT[it].0).collect();
-        let (package, features) = (["--package", "sandmill"], names.join(","));
+        let package = ["--package", "sandmill"];
+        let features = names.join(",");
         let features = ["--no-default-features", "--features", &features];
         let tree = tree("normal,build", &[&package[..], &features].concat());
         let libraries: BTreeSet<&str> =

@@ -179,7 +179,8 @@ fn every_attack_names_tests_that_exist() {
     let mut known = BTreeSet::new();
     functions(&root().join("tests/tests"), &mut known);
     host_sources().iter().for_each(|folder| functions(folder, &mut known));
-    let (mut wrong, mut count) = (Vec::new(), 0);
+    let mut wrong = Vec::new();
+    let mut count = 0;
     for section in attacks.split("\n### ").skip(1) {
         // One that has the same test for all its attacks says so above them.
         let common = section.split_once("All in `").and_then(|(_, rest)| rest.split_once('`'));

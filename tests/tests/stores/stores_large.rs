@@ -48,7 +48,8 @@ fn tables(objects: usize, rows: usize) -> (Server, Job) {
     moto.put("/box", "");
     let mut here = job(&moto, CSV);
     for object in 0..objects {
-        let (name, text) = (format!("in/{object:02}.csv"), csv(object, rows));
+        let name = format!("in/{object:02}.csv");
+        let text = csv(object, rows);
         moto.put(&format!("/box/{name}"), &text);
         here = here.file(&name, text);
     }

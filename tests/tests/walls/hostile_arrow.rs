@@ -46,7 +46,8 @@ fn offsets(new: [i32; 4]) -> Vec<u8> {
 
 /// The messages of a stream, with their bodies, and what is behind them.
 fn messages(stream: &[u8]) -> Vec<&[u8]> {
-    let (mut all, mut rest) = (Vec::new(), stream);
+    let mut all = Vec::new();
+    let mut rest = stream;
     while let Some((head, length)) = rest.get(..8).map(|head| head.split_at(4)) {
         assert_eq!(head, [0xff; 4]);
         let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;

@@ -198,7 +198,8 @@ impl Scene {
         }
         fs::hard_link(folder.path().join("input/file"), folder.path().join("stage/linked"))
             .unwrap();
-        let (outside, link) = (folder.path().join("outside/file"), "input/link-out");
+        let outside = folder.path().join("outside/file");
+        let link = "input/link-out";
         std::os::unix::fs::symlink(outside, folder.path().join(link)).unwrap();
         let sibling = Command::new("sleep").arg("1000").spawn().unwrap();
         let inherited = File::open("/etc/passwd").unwrap();

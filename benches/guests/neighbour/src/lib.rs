@@ -41,7 +41,8 @@ impl EntryScript for Neighbour {
 }
 
 fn spin() {
-    let (begin, mut sum) = (Instant::now(), 0_u64);
+    let begin = Instant::now();
+    let mut sum = 0_u64;
     while begin.elapsed() < TIME {
         for number in 0..1_000_000 {
             sum = black_box(sum.wrapping_mul(31).wrapping_add(number));

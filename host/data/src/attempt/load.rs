@@ -196,13 +196,15 @@ impl Loader {
             Work::FileGroup(parts) => parts.iter().map(|(at, files)| (*at, files)).collect(),
             _ => Vec::new(),
         };
-        let (mut rejected, mut place) = (Vec::new(), 0);
+        let mut rejected = Vec::new();
+        let mut place = 0;
         let count: usize = parts.iter().map(|(_, files)| files.len()).sum();
         let count = count.saturating_sub(mini_batch.unfetched.len());
         self.paths.resize_with(count, String::new);
         let mut paths = self.paths.iter_mut();
         for (source, files) in parts {
-            let (index, count) = (source as usize, self.inputs.len());
+            let index = source as usize;
+            let count = self.inputs.len();
             let input = self.inputs.get_mut(index).ok_or_else(|| {
                 let message = format!("the mini-batch names input {index} of {count}");
                 Failure::new(FailureKind::HostFault, message)
@@ -213,7 +215,8 @@ impl Loader {
                 match mini_batch.why_unfetched(place) {
                     None => here.push(file),
                     Some(reason) if rejected.len() < AttemptReport::MAX_FAILED_ITEMS => {
-                        let (item, reason) = (format!("{guest}/{file}"), reason.to_owned());
+                        let item = format!("{guest}/{file}");
+                        let reason = reason.to_owned();
                         let kind = FailureKind::LoadFailed;
                         rejected.push(FailedItem { item, line: None, row: None, reason, kind });
                     }

@@ -41,7 +41,8 @@ pub(super) struct FileRows {
 impl<'a> Loaded<'a> {
     /// Without rejected records.
     pub(super) fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
-        let (rejected, table_file) = (Vec::new(), String::new());
+        let rejected = Vec::new();
+        let table_file = String::new();
         let file_rows = Vec::new();
         Self {
             data,

@@ -38,7 +38,8 @@ impl<'a> Sink<'a> {
         if let Some(failure) = self.rows.problem() {
             return Err(failure);
         }
-        let (items, returned) = (loaded.items, self.rows.rows());
+        let items = loaded.items;
+        let returned = self.rows.rows();
         if let Some(outcomes) = self.outcomes
             && outcomes != items
         {

@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn only_the_files_of_the_mini_batch_are_shown() {
         let folder = tempfile::tempdir().unwrap();
-        let (source, root) = (folder.path().join("source"), folder.path().join("shown"));
+        let source = folder.path().join("source");
+        let root = folder.path().join("shown");
         fs::create_dir_all(source.join("a/b")).unwrap();
         for file in ["one", "a/two", "a/b/three", "other"] {
             fs::write(source.join(file), file).unwrap();
@@ -188,7 +189,8 @@ mod tests {
     fn links_are_followed_below_their_input() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
-        let (source, root) = (folder.path().join("source"), folder.path().join("shown"));
+        let source = folder.path().join("source");
+        let root = folder.path().join("shown");
         fs::create_dir_all(source.join("a")).unwrap();
         fs::write(source.join("one"), "1").unwrap();
         fs::write(folder.path().join("secret"), "s").unwrap();

@@ -103,7 +103,8 @@ fn what_others_keep_beside_rows_is_left_out() {
 #[test]
 fn a_file_that_was_looked_at_is_still_the_next() {
     let tree = Tree::new(&["a.csv", "b.csv"]);
-    let (source, peeked) = (tree.source(None), "a.csv");
+    let source = tree.source(None);
+    let peeked = "a.csv";
     let mut listing = Listing::new(&source).unwrap();
     for _ in 0..2 {
         assert_eq!(listing.peek_file().unwrap(), Some(peeked));

@@ -113,7 +113,8 @@ fn literal(glob: &str) -> Option<String> {
             '[' => {
                 // A class of one character, as `globset::escape` writes it.
                 let mut class = rest.chars().skip(1);
-                let (character, end) = (class.next()?, class.next()?);
+                let character = class.next()?;
+                let end = class.next()?;
                 if character == '!' || character == '^' || end != ']' {
                     return None;
                 }

@@ -107,7 +107,8 @@ impl TableLog {
     pub fn shown_by(key: &str) -> Option<(Self, &str)> {
         let mut start = 0;
         for part in key.split_inclusive('/') {
-            let (name, rest) = (part.trim_end_matches('/'), &key[start + part.len()..]);
+            let name = part.trim_end_matches('/');
+            let rest = &key[start + part.len()..];
             let mut logs = Self::ALL.into_iter();
             let is_its =
                 |log: &Self| log.folder() == name && !rest.is_empty() && log.is_shown_by(rest);

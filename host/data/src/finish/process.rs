@@ -126,13 +126,15 @@ mod tests {
     #[test]
     fn whatever_the_child_does_it_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, target) = (folder.path().join("program"), folder.path().join("made"));
+        let path = folder.path().join("program");
+        let target = folder.path().join("made");
         let run = |text: &str| {
             fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
             let format = OutputFormat::of(OutputKind::Parquet);
             let finisher = Finisher::new(&path, OsSandbox::Off, &format);
-            let (source, target) = (File::open(&path).unwrap(), File::create(&target).unwrap());
+            let source = File::open(&path).unwrap();
+            let target = File::create(&target).unwrap();
             let mut ticks = Vec::new();
             let result = finisher.run(&source, &target, 3, &mut |bytes| ticks.push(bytes));
             (result.map_err(|error| error.to_string()), ticks)

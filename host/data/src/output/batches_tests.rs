@@ -30,7 +30,9 @@ fn writer(kind: OutputKind) -> RowWriter {
 
 /// What is appended of attempts, each of a worker of its own, as the leader does it.
 fn appended(kind: OutputKind, tables: &[Vec<u8>]) -> (Vec<u8>, u64) {
-    let (mut top, mut bytes, mut rows) = (Vec::new(), Vec::new(), 0);
+    let mut top = Vec::new();
+    let mut bytes = Vec::new();
+    let mut rows = 0;
     let mut text: Option<String> = None;
     for table in tables {
         let mut writer = writer(kind);

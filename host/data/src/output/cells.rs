@@ -324,7 +324,8 @@ impl<'a> Value<'a> {
             }
             DataType::Map(..) => {
                 let map = array.as_map();
-                let (keys, values) = (map.keys(), map.values());
+                let keys = map.keys();
+                let values = map.values();
                 let both = [Self::new(keys, limit)?, Self::new(values, limit)?];
                 let is_object = is_text(keys.data_type()) && matches!(both[0].nulls, Nulls::Never);
                 Shape::Map(Ends::Short(map.value_offsets()), is_object, Box::new(both))

@@ -169,7 +169,8 @@ pub(super) fn fit(
             let is_wrong = |row: &usize| converted(&column.slice(*row, 1), kind, output).is_err();
             let row = rows.find(is_wrong).map(|row| before + row as u64);
             let field = batch.schema_ref().field(index);
-            let (name, kind) = (field.name().clone(), field.data_type().clone());
+            let name = field.name().clone();
+            let kind = field.data_type().clone();
             FitError::Value { name, kind, row, output, source }
         })?);
     }

@@ -134,7 +134,8 @@ impl<T: Write> Whole<T> {
     }
 
     fn add(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
-        let (rows, bytes) = (batch.num_rows(), batch.get_array_memory_size());
+        let rows = batch.num_rows();
+        let bytes = batch.get_array_memory_size();
         if self.rows + rows > BATCH.0 || self.bytes.saturating_add(bytes) > BATCH.1 {
             self.flush()?;
         }

@@ -175,7 +175,8 @@ fn list_of_views<O: OffsetSizeTrait>(
     item: &FieldRef,
     child: &Child<'_>,
 ) -> Result<ArrayRef, ArrowError> {
-    let (mut places, mut ends) = (Vec::new(), vec![O::zero()]);
+    let mut places = Vec::new();
+    let mut ends = vec![O::zero()];
     for row in 0..views.len() {
         if views.is_valid(row) {
             let from = views.value_offsets()[row];

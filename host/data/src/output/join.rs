@@ -65,7 +65,8 @@ impl Joined {
     }
 
     fn of(input: RecordBatch) -> Self {
-        let (texts, items) = (StringBuilder::new(), Vec::new());
+        let texts = StringBuilder::new();
+        let items = Vec::new();
         Self { input, has_outcomes: false, next: 0, texts, items, rows: 0 }
     }
 
@@ -117,7 +118,8 @@ impl Joined {
 
     /// The next rows of a table, joined.
     pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<RecordBatch, Unjoined> {
-        let (from, count) = (self.rows, batch.num_rows());
+        let from = self.rows;
+        let count = batch.num_rows();
         self.rows += count;
         if self.rows > self.input.num_rows() {
             return Err(self.miscounted(self.rows));
@@ -150,8 +152,8 @@ impl Joined {
 
     fn miscounted(&self, rows: usize) -> Unjoined {
         let items = self.input.num_rows();
-        let (row, item) =
-            (if rows == 1 { "row" } else { "rows" }, if items == 1 { "item" } else { "items" });
+        let row = if rows == 1 { "row" } else { "rows" };
+        let item = if items == 1 { "item" } else { "items" };
         Unjoined::Words(format!(
             "run returned {rows} {row} for {items} {item}, and join puts the input's columns beside them: \
              return one row for each item, or outcomes, which say which items have none, or leave join out"

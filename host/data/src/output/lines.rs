@@ -39,7 +39,8 @@ impl<'a> Lines<'a> {
 
     /// Appends the lines of so many rows. False as soon as there are more bytes than the limit.
     pub(super) fn append(&mut self, rows: usize, out: &mut Vec<u8>, limit: u64) -> bool {
-        let (last, mut first) = (self.columns.len() - 1, 0);
+        let last = self.columns.len() - 1;
+        let mut first = 0;
         while first < rows && out.len() as u64 <= limit {
             let height = self.height.min(rows - first);
             let blocks = self.cells.chunks_exact_mut(self.height);

@@ -31,7 +31,8 @@ mod tests {
         for compression in [Compression::Gzip, Compression::Zstd] {
             let file =
                 ["a b\n", "", "c\n"].map(|text| member(text.as_bytes(), compression).unwrap());
-            let (file, mut text) = (file.concat(), String::new());
+            let file = file.concat();
+            let mut text = String::new();
             match compression {
                 Compression::Gzip => {
                     flate2::read::MultiGzDecoder::new(&file[..]).read_to_string(&mut text)

@@ -13,7 +13,8 @@ pub(super) struct Room {
 impl Room {
     #[inline]
     fn new() -> Self {
-        let (integer, float) = (itoa::Buffer::new(), zmij::Buffer::new());
+        let integer = itoa::Buffer::new();
+        let float = zmij::Buffer::new();
         Self { integer, float, uncommon: [0; LONGEST] }
     }
 }

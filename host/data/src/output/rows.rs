@@ -395,7 +395,8 @@ impl RowWriter {
     /// Appends the line of a row, which is the `number`-th of the attempt.
     #[inline]
     fn line(&mut self, columns: &mut [Column<'_>], row: usize, number: u64) -> Result<(), Unfit> {
-        let (out, style) = (&mut self.buffer, &mut self.style);
+        let out = &mut self.buffer;
+        let style = &mut self.style;
         let line = out.len();
         if self.index {
             out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());

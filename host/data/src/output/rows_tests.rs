@@ -416,8 +416,11 @@ fn a_header_too_long_for_a_message_is_refused() {
 
 /// Reads lines as Python's csv reader does.
 fn parse(text: &str, delimiter: char) -> Vec<Vec<String>> {
-    let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
-    let (mut quoted, mut chars) = (false, text.chars().peekable());
+    let mut rows = Vec::new();
+    let mut row = Vec::new();
+    let mut field = String::new();
+    let mut quoted = false;
+    let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             '"' if quoted && chars.peek() == Some(&'"') => field.push(chars.next().unwrap()),

@@ -103,8 +103,8 @@ impl<'a> Times<'a> {
         match self {
             Self::Date32(days) => date(i64::from(days[row]), out),
             Self::Date64(millis) => {
-                let (day, rest) =
-                    (millis[row].div_euclid(DAY_MILLIS), millis[row].rem_euclid(DAY_MILLIS));
+                let day = millis[row].div_euclid(DAY_MILLIS);
+                let rest = millis[row].rem_euclid(DAY_MILLIS);
                 date(day, out);
                 if rest > 0 {
                     out.push(b'T');
@@ -312,7 +312,8 @@ fn two(number: i64, out: &mut Vec<u8>) {
 
 /// Appends the last digits of a number, with zeros before it where it has fewer.
 fn digits<const N: usize>(number: u64, out: &mut Vec<u8>) {
-    let (mut text, mut rest) = ([b'0'; N], number);
+    let mut text = [b'0'; N];
+    let mut rest = number;
     for digit in text.iter_mut().rev() {
         *digit += (rest % 10) as u8;
         rest /= 10;

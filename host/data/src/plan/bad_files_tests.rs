@@ -26,7 +26,8 @@ fn deadly_files_are_not_looked_into() {
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
         let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
-        let (mut opened, mut works) = (Vec::new(), Vec::new());
+        let mut opened = Vec::new();
+        let mut works = Vec::new();
         plan_with(tools, &mute, &mut |message| {
             match message {
                 FromPlanner::Opening { source: 0, file, .. } => opened.push(file),
@@ -91,7 +92,8 @@ fn objects_on_their_way_are_waited_for() {
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
         let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
-        let (mut cut, mut told) = (Vec::new(), Vec::new());
+        let mut cut = Vec::new();
+        let mut told = Vec::new();
         plan_with(tools, &hear, &mut |message| {
             match message {
                 FromPlanner::Opening { waits: false, file, .. } => told.push(file),
@@ -258,7 +260,8 @@ fn an_input_without_a_readable_file_fails_by_its_files() {
     let tree = Tree::new(&[("in/1.gz", "no")]);
     for (keys, columns) in [(vec!["key".to_owned()], None), (vec![], Some(vec!["x".to_owned()]))] {
         let table = TableInput { columns, ..TableInput::default() };
-        let (size, inputs) = (SliceSize::Bytes(100), vec![table]);
+        let size = SliceSize::Bytes(100);
+        let inputs = vec![table];
         let cut = Cut::Tables { size, inputs, full_inference: false };
         let start = || Err(io::Error::other("nothing is to be grouped"));
         let request = PlanRequest {

@@ -24,7 +24,8 @@ pub(super) fn format(
     notices: &mut Vec<String>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
-    let (kind, query) = (input.table.kind, &input.table.query);
+    let kind = input.table.kind;
+    let query = &input.table.query;
     let mut columns = Columns::new(input.table.columns.as_deref());
     let mut resolution = Resolution::default();
     'sources: for (index, source) in (input.first..).zip(input.sources) {
@@ -63,7 +64,8 @@ pub(super) fn format(
     let keys = keys.map(|key| Field::new(key, DataType::Utf8, true).into());
     let fields: Vec<_> = schema.fields().iter().cloned().chain(keys).collect();
     let schema = to_message(&Schema::new(fields))?;
-    let (path, query) = (input.path.clone(), query.clone());
+    let path = input.path.clone();
+    let query = query.clone();
     Ok(TableFormat { kind, schema, path, query, ..TableFormat::default() })
 }
 

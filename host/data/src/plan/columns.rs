@@ -80,7 +80,8 @@ pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<String> {
     if let [only] = columns.as_slice()
         && let Some(other) = only.name.chars().find(|c| matches!(c, ',' | ';' | '\t'))
     {
-        let (name, used) = (&only.name, char::from(inferred.format.csv.delimiter));
+        let name = &only.name;
+        let used = char::from(inferred.format.csv.delimiter);
         notices.push(format!(
             "input {input} has a single column, {name:?}, as its delimiter is {used:?}; if there \
              are several, set delimiter to {other:?}"

@@ -155,7 +155,8 @@ pub(super) fn group<'a>(
 ) -> Result<Vec<Input<'a>>, PlanError> {
     let sources = &request.sources;
     if tables.len() != sources.len() {
-        let (tables, sources) = (tables.len(), sources.len());
+        let tables = tables.len();
+        let sources = sources.len();
         return refuse!("a plan for {sources} sources came with {tables} table formats");
     }
     let mut inputs = Vec::new();
@@ -176,8 +177,10 @@ pub(super) fn group<'a>(
             None if table.hive != Some(false) => hive(&sources[0], table)?,
             _ => (None, None),
         };
-        let (is_hive, begun) = (found.is_some(), RefCell::new(begun));
-        let (path, index) = (named.or(found), first as u32);
+        let is_hive = found.is_some();
+        let begun = RefCell::new(begun);
+        let path = named.or(found);
+        let index = first as u32;
         inputs.push(Input {
             first: index,
             sources,

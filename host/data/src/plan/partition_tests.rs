@@ -385,7 +385,8 @@ fn a_spill_folder_that_cannot_be_written_is_told() {
 
 #[test]
 fn what_is_too_large_for_a_mini_batch_is_told() {
-    let (keys, values) = (["a".to_owned(), "b".to_owned()], ["1".to_owned(), "x y".to_owned()]);
+    let keys = ["a".to_owned(), "b".to_owned()];
+    let values = ["1".to_owned(), "x y".to_owned()];
     check_size("sales", &keys, &values, MAX_SLICE).unwrap();
     let error = check_size("sales", &keys, &values, MAX_SLICE + (1 << 20)).unwrap_err();
     assert_snapshot!(error, @"input 'sales': the rows with a=1, b=x y take 1025 MB or more, and a mini-batch can take at most 1 GB, as a worker holds it in memory; add a key to partition_keys that divides them");

@@ -112,7 +112,8 @@ fn csv_format(
             let mut may_open = |index: u32, file: &str, listing: &mut Listing| {
                 input.may_open(input.first + index, file, listing, sender)
             };
-            let (sources, full) = (input.sources, input.full);
+            let sources = input.sources;
+            let full = input.full;
             let inferred = infer_format(sources, input.csv(), full, unpacker, &mut may_open)?;
             notices.extend(columns::notices(input.name(), &inferred));
             inferred.format

@@ -33,7 +33,8 @@ pub(super) fn each_file<'s>(
     sender: &mut Sender<'s>,
     take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
-    let (mut files, bad) = (0, sender.bad());
+    let mut files = 0;
+    let bad = sender.bad();
     for (index, source) in (input.first..).zip(input.sources) {
         // That of the first source may have been begun.
         let begun = input.begun.take();
@@ -77,7 +78,8 @@ pub(super) fn each_file<'s>(
         }
     }
     if files > 0 && sender.bad() - bad == files {
-        let (name, kind) = (input.name(), input.table.kind.name());
+        let name = input.name();
+        let kind = input.table.kind.name();
         let none = match files {
             1 => "its only file cannot".to_owned(),
             files => format!("none of its {files} files can"),

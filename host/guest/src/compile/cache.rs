@@ -416,7 +416,8 @@ mod tests {
     #[test]
     fn many_that_compile_at_once_make_one_entry() {
         let (root, _) = temporary_cache();
-        let (path, script) = (root.path().join("cache"), root.path().join("script.wasm"));
+        let path = root.path().join("cache");
+        let script = root.path().join("script.wasm");
         let component = testing::component("run-only", testing::RUN_EMPTY);
         std::fs::write(&script, component).expect("writes");
         std::thread::scope(|scope| {

@@ -64,7 +64,8 @@ impl Compiler {
     /// One that does all in this very process, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn here() -> Self {
-        let (program, os_sandbox) = (PathBuf::new(), OsSandbox::Off);
+        let program = PathBuf::new();
+        let os_sandbox = OsSandbox::Off;
         Self { program, os_sandbox, limit: LIMIT, stop: None }
     }
 

@@ -198,7 +198,8 @@ fn check_functions(
     if !check("run", RUN)? {
         return Ok(None);
     }
-    let (init, shutdown) = (check("init", INIT)?, check("shutdown", SHUTDOWN)?);
+    let init = check("init", INIT)?;
+    let shutdown = check("shutdown", SHUTDOWN)?;
     Ok(Some(Entry { instance: instance.map(str::to_owned), init, shutdown }))
 }
 

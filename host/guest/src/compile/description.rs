@@ -185,7 +185,8 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<Description, CompileError> {
         Artifact::Component => "component",
         Artifact::Module => "core module",
     };
-    let (size, sha256) = (bytes.len() as u64, digest(&bytes));
+    let size = bytes.len() as u64;
+    let sha256 = digest(&bytes);
     let component = componentize(bytes)?;
     let damaged = |error| CompileError::new(format!("the file is a damaged component: {error}"));
     let types = Validator::new_with_features(WasmFeatures::all())
@@ -299,8 +300,8 @@ mod tests {
     fn modules_and_components_are_described_alike() {
         let module = testing::module("run-only", testing::RUN_EMPTY);
         let component = componentize(module.clone()).expect("fits");
-        let (module, component) =
-            (describe(module).expect("a module"), describe(component).expect("a component"));
+        let module = describe(module).expect("a module");
+        let component = describe(component).expect("a component");
         assert_eq!((module.kind.as_str(), component.kind.as_str()), ("core module", "component"));
         assert_eq!(module.exports, component.exports);
         assert_eq!(module.exports[0].functions, ["run"]);

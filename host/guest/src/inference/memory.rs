@@ -78,11 +78,10 @@ mod tests {
         std::fs::write(folder.path().join("weights/0"), [0; 500]).unwrap();
         let limits =
             Limits { models: ByteSize(1 << 20), tensors: ByteSize(10), ..Limits::default() };
-        let (off, guests) = (
-            InferenceSettings::default(),
-            InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() },
-        );
-        let (here, gone) = (folder.path(), Path::new("/not there"));
+        let off = InferenceSettings::default();
+        let guests = InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() };
+        let here = folder.path();
+        let gone = Path::new("/not there");
         let file = here.join("model.onnx");
         let of = |models: &[&Path], settings| inference_memory(models, settings, &limits);
         let base = ((256 + 192) << 20) + 20;

@@ -22,7 +22,8 @@ impl NotePlace {
         // With room on the disk: a process that writes to memory for which there is none is ended.
         file.write_all_at(&InferenceNote::encode(None), 0)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let (length, shared) = (InferenceNote::BYTES, libc::MAP_SHARED);
+        let length = InferenceNote::BYTES;
+        let shared = libc::MAP_SHARED;
         // SAFETY: a mapping at a place of the kernel's choice touches no memory that is in use.
         let place =
             unsafe { libc::mmap(ptr::null_mut(), length, protection, shared, file.as_raw_fd(), 0) };

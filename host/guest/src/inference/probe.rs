@@ -204,7 +204,8 @@ mod tests {
         let told = |body: &str| {
             fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
-            let (program, os_sandbox) = (program.clone(), OsSandbox::Off);
+            let program = program.clone();
+            let os_sandbox = OsSandbox::Off;
             let probe = Probe { program, os_sandbox, cuda: Vec::new() };
             probe.onnxruntime(Path::new("/x/libonnxruntime.so")).missing.unwrap_or_default()
         };

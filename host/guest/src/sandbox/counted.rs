@@ -29,7 +29,8 @@ pub(super) struct OverLimit {
 impl OverLimit {
     /// For people. `during`: "in run", say.
     pub(super) fn message(&self, during: &str) -> String {
-        let (allowed, asked) = (ByteSize(self.allowed), ByteSize(self.asked).rounded());
+        let allowed = ByteSize(self.allowed);
+        let asked = ByteSize(self.asked).rounded();
         match self.counted {
             Counted::Output if self.stays => format!(
                 "limits.output allows {allowed} for each worker in the log folder, where files stay; \

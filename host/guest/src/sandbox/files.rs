@@ -106,7 +106,9 @@ impl Files {
         }
         let found = Found::from(&stat);
         if found.length > self.limit.0 {
-            let (path, length, limit) = (path.to_owned(), found.length, self.limit);
+            let path = path.to_owned();
+            let length = found.length;
+            let limit = self.limit;
             return Err(ReadError::TooLarge { path, length, limit });
         }
         // Another one may be mounted below.

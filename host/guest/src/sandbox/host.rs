@@ -51,7 +51,9 @@ impl Host {
         let cut = if end < message.len() { "... (cut)" } else { "" };
         // The further lines of a message are indented, so that none can pass for a new one.
         let text = message[..end].trim_end().replace('\r', "").replace('\n', "\n    ");
-        let (now, level, agent) = (Timestamp::now(), level.word(), &self.agent_name);
+        let now = Timestamp::now();
+        let level = level.word();
+        let agent = &self.agent_name;
         let line = format!("{now:.3} {level:<7} {agent} {text}{cut}\n");
         self.log.accept(line.as_bytes())
     }

@@ -111,7 +111,9 @@ mod tests {
         fs::write(folder.path().join(OsStr::from_bytes(b"\xff")), "").expect("writes");
         let open = File::open(folder.path()).expect("opens");
         let mut listing = Listing(Dir::read_from(&open).expect("lists"));
-        let (mut files, mut others, mut invalid) = (Vec::new(), Vec::new(), 0);
+        let mut files = Vec::new();
+        let mut others = Vec::new();
+        let mut invalid = 0;
         loop {
             match listing.next() {
                 Ok(Some(entry)) if matches!(entry.type_, DescriptorType::RegularFile) => {

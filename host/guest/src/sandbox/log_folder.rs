@@ -89,7 +89,8 @@ impl LogFolder {
 /// Bytes of the files below a folder, and how many files, folders and links there are. None if some of
 /// it cannot be seen.
 fn held(folder: &Path) -> Option<(u64, u64)> {
-    let (mut bytes, mut files) = (0_u64, 0_u64);
+    let mut bytes = 0_u64;
+    let mut files = 0_u64;
     for entry in WalkDir::new(folder).min_depth(1) {
         let found = entry.and_then(|entry| entry.metadata());
         match found {

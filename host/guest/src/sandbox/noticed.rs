@@ -129,7 +129,8 @@ mod tests {
     /// C25.
     #[test]
     fn what_files_were_is_remembered_once() {
-        let (mut noticed, paths) = (Noticed::default(), paths());
+        let mut noticed = Noticed::default();
+        let paths = paths();
         noticed.expect(&paths);
         for (path, length) in [("/else", 9), (&paths[0], 1), (&paths[0], 2), (&paths[2], 3)] {
             noticed.read(path, found(length));

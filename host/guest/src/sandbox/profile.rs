@@ -83,7 +83,8 @@ struct Ticker(Arc<AtomicBool>);
 
 impl Ticker {
     fn start(engine: &Engine) -> io::Result<Self> {
-        let (engine, ended) = (engine.clone(), Arc::new(AtomicBool::new(false)));
+        let engine = engine.clone();
+        let ended = Arc::new(AtomicBool::new(false));
         let end = ended.clone();
         thread::Builder::new().name("ticker".to_owned()).spawn(move || {
             while !end.load(Ordering::Relaxed) {

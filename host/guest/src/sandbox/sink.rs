@@ -82,7 +82,8 @@ impl Files {
 
     fn move_newest(&self) -> io::Result<()> {
         self.older.set_len(0)?;
-        let (mut piece, mut offset) = (vec![0; PIECE], 0);
+        let mut piece = vec![0; PIECE];
+        let mut offset = 0;
         loop {
             let count = self.newest.read_at(&mut piece, offset)?;
             if count == 0 {
@@ -130,7 +131,8 @@ impl Sink {
     }
 
     fn with_limit(files: &LogFile, limit: u64, quota: &Quota) -> Self {
-        let (files, target) = (files.clone(), Target::Unopened);
+        let files = files.clone();
+        let target = Target::Unopened;
         let inner = Inner { files, limit, target, in_line: false, tail: Vec::new(), total: 0 };
         Self { inner: Arc::new(Mutex::new(inner)), quota: quota.clone() }
     }
@@ -411,7 +413,8 @@ mod tests {
     #[test]
     fn a_link_is_not_followed() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let (link, elsewhere) = (folder.path().join("log.txt"), folder.path().join("elsewhere"));
+        let link = folder.path().join("log.txt");
+        let elsewhere = folder.path().join("elsewhere");
         std::fs::write(&elsewhere, "mine").expect("writes");
         std::os::unix::fs::symlink("elsewhere", &link).expect("links");
         accept(&Sink::new(&LogFile::open(&link), &quota()), b"forged");

@@ -426,7 +426,8 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
     assert_eq!(failure.kind, FailureKind::HostFault);
     assert!(failure.message.contains("/inputs, cannot be opened: No such file"), "{failure}");
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
-    let (with, limits) = (Instrumentation::default(), Limits::default());
+    let with = Instrumentation::default();
+    let limits = Limits::default();
     let failure = Program::load(&file, with, limits.stack).err().expect("no compiled code");
     assert!(failure.message.contains("cannot be loaded"), "{failure}");
 }

@@ -212,7 +212,8 @@ fn is_utf8(cx: &LiftContext<'_>) -> bool {
 }
 
 fn lift_rows(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Rows> {
-    let (elements, utf8) = (list(cx, at, 8)?, is_utf8(cx));
+    let elements = list(cx, at, 8)?;
+    let utf8 = is_utf8(cx);
     let mut copied = Copied::new();
     copied.size = elements.len() as u64;
     for element in elements.chunks_exact(8) {
@@ -222,7 +223,8 @@ fn lift_rows(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Rows> {
 }
 
 fn lift_outcomes(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Outcomes> {
-    let (elements, utf8) = (list(cx, at, 12)?, is_utf8(cx));
+    let elements = list(cx, at, 12)?;
+    let utf8 = is_utf8(cx);
     let mut copied = Copied::new();
     copied.size = elements.len() as u64;
     for element in elements.chunks_exact(12) {

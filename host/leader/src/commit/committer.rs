@@ -223,7 +223,9 @@ pub(crate) async fn last_reply(
     (interval, patience): (Duration, Duration),
     told: &mut dyn FnMut(StillWriting),
 ) -> Option<Result<(), CommitError>> {
-    let (mut silent_since, mut told_at, mut done) = (Instant::now(), Instant::now(), None);
+    let mut silent_since = Instant::now();
+    let mut told_at = Instant::now();
+    let mut done = None;
     loop {
         let wait = interval.min(patience.saturating_sub(silent_since.elapsed()));
         match tokio::time::timeout(wait, replies.recv()).await {

@@ -26,7 +26,8 @@ impl Appended {
 
     /// The header was written, which is the first of all.
     pub(super) fn add_header(&mut self, bytes: &[u8]) {
-        let (length, checksum) = (bytes.len() as u64, crc32fast::hash(bytes));
+        let length = bytes.len() as u64;
+        let checksum = crc32fast::hash(bytes);
         self.pieces.push((None, Segment { offset: 0, length, checksum, rows: 0 }));
     }
 
@@ -63,7 +64,8 @@ pub(super) fn in_place(appender: &Appender) -> Result<Metadata, CommitError> {
     if !named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino())) {
         return Err(changed(appender, Change::Replaced));
     }
-    let (found, written) = (metadata.len(), appender.len());
+    let found = metadata.len();
+    let written = appender.len();
     if found != written {
         return Err(changed(appender, Change::Length { found, written }));
     }

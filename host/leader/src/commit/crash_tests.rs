@@ -176,10 +176,8 @@ fn rows_that_are_found_again_keep_their_files() {
         let mut world = World::new(layout, on_conflict);
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
         let output = world.target.output.join("rows.txt");
-        let (parts, away) = (
-            world.target.places.job_dir().parts(),
-            world.target.places.job_dir().root().join("away"),
-        );
+        let parts = world.target.places.job_dir().parts();
+        let away = world.target.places.job_dir().root().join("away");
         let rows = fs::read(&output);
         drop(fs::remove_file(&output));
         fs::rename(&parts, &away).unwrap();
@@ -210,7 +208,8 @@ const CHILD: &str = "SANDMILL_TEST_CRASH_CHILD";
 /// The same with a process that kills itself, as through the environment.
 #[test]
 fn a_killed_process_is_recovered_from() {
-    let (layout, on_conflict) = (Layout::Ordered, OnConflict::Append);
+    let layout = Layout::Ordered;
+    let on_conflict = OnConflict::Append;
     if let Some(path) = std::env::var_os(CHILD) {
         return World::at(path.as_ref(), layout, on_conflict).run();
     }
@@ -243,7 +242,8 @@ fn a_hundred_thousand_mini_batches_cost_little() {
             let checksum = crc32fast::hash(b"a row\n");
             let segment = Segment { offset: 6 * id, length: 6, checksum, rows: 1 };
             let items = ItemCounts::from_returned(1, 1);
-            let (id, header) = (MiniBatchId(id), None);
+            let id = MiniBatchId(id);
+            let header = None;
             CommitRequest::Success(Success {
                 worker,
                 id,

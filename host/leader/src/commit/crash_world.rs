@@ -129,7 +129,8 @@ impl World {
     }
 
     pub(super) fn journal(&self) -> Journal {
-        let (path, identity) = (self.target.places.job_dir().journal(), identity());
+        let path = self.target.places.job_dir().journal();
+        let identity = identity();
         if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
             .unwrap()
     }
@@ -151,7 +152,8 @@ impl World {
         let header = (id > 3).then_some(HEADER);
         let head = header.filter(|_| self.target.parts.is_some() && !rows.is_empty());
         let offset = self.write(worker, head.unwrap_or_default(), &rows);
-        let (length, checksum) = (rows.len() as u64, crc32fast::hash(rows.as_bytes()));
+        let length = rows.len() as u64;
+        let checksum = crc32fast::hash(rows.as_bytes());
         let segment = Segment { offset, length, checksum, rows: rows.lines().count() as u64 };
         let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
         let files = self.files(id);

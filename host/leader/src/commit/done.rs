@@ -148,7 +148,8 @@ fn append(
             wanted.entry(*worker).or_default().push(found.clone());
         }
     }
-    let (mut entries, mut folders) = (Vec::<FileEntry>::new(), Vec::<PathBuf>::new());
+    let mut entries = Vec::<FileEntry>::new();
+    let mut folders = Vec::<PathBuf>::new();
     for (worker, found) in wanted {
         let folder = folder(worker);
         files.check(target, &folder).map_err(|source| CommitError::Left { worker, source })?;

@@ -65,7 +65,8 @@ impl Files {
                 offset = *end;
                 *end += length;
             }
-            let (source, path) = (source.clone(), path.clone());
+            let source = source.clone();
+            let path = path.clone();
             entries.push(FileEntry { mini_batch, source, path, offset, length });
         }
         entries
@@ -157,7 +158,8 @@ impl Names {
     /// Takes the names of all that was found; false, with nothing taken, if one of them is taken
     /// already, or there is no room for them. A folder may be shared, a file only if `files_meet`.
     pub(super) fn take(&mut self, found: &[Found], files_meet: bool) -> bool {
-        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        let mut files = Vec::new();
+        let mut folders = Vec::new();
         for found in found {
             let of_kind = if found.length.is_none() { &mut folders } else { &mut files };
             of_kind.push(self.seed.hash_one(&found.path));

@@ -19,10 +19,12 @@ pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), Commi
         return Ok(());
     };
     let output = &store.target.output;
-    let (path, new) = (output.join(&finish.name), output.join(format!("{NEW}output")));
+    let path = output.join(&finish.name);
+    let new = output.join(format!("{NEW}output"));
     // Left over from another end, which failed.
     let _ = fs::remove_file(&new);
-    let (appended, rows) = (rows.path(), store.journal.counts().rows);
+    let appended = rows.path();
+    let rows = store.journal.counts().rows;
     let making = Making { appended, new: &new, path: &path, kept: appended, rows };
     write(finish, &making, told)?;
     fail_point::pass("output-made");

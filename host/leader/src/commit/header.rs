@@ -83,11 +83,13 @@ impl Top {
 
     /// Why rows of these columns cannot follow those of `first`. `is_lines`: whether the header is a line.
     pub(super) fn unfit(&self, first: &Self, is_lines: bool) -> Rejection {
-        let (is, was) = (self.text.trim_end(), first.text.trim_end());
+        let is = self.text.trim_end();
+        let was = first.text.trim_end();
         if is_lines {
             return Rejection::OtherHeader { is: is.to_owned(), was: was.to_owned() };
         }
-        let (mut is, mut was) = (is.lines(), was.lines());
+        let mut is = is.lines();
+        let mut was = was.lines();
         let mut column = 0;
         loop {
             column += 1;

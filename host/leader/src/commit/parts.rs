@@ -76,7 +76,8 @@ impl Parts {
             part.length = metadata.len();
         }
         let Some(end) = end.filter(|end| *end <= part.length) else {
-            let (Segment { offset, length, .. }, size) = (segment, part.length);
+            let Segment { offset, length, .. } = segment;
+            let size = part.length;
             return Err(reject(PartFault::Outside { offset, length, size }));
         };
         if let Some((from, to)) = part.taken.range(..end).next_back()
@@ -109,7 +110,8 @@ impl Parts {
     /// The segment is going to be committed: no other may overlap it.
     pub(super) fn take(&mut self, worker: WorkerId, segment: &Segment) {
         let Some(part) = self.open.get_mut(&worker).filter(|_| segment.length > 0) else { return };
-        let (mut from, to) = (segment.offset, segment.offset.saturating_add(segment.length));
+        let mut from = segment.offset;
+        let to = segment.offset.saturating_add(segment.length);
         // As a rule they lie one behind the other, and are one.
         if let Some((first, last)) = part.taken.range(..from).next_back()
             && *last == from

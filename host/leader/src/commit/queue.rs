@@ -132,7 +132,8 @@ impl Queue {
             }
             if state.bytes >= self.full / AHEAD {
                 let ready = state.requests.iter().take_while(|request| may_be_copied(request));
-                let (count, before) = (ready.count(), state.bytes);
+                let count = ready.count();
+                let before = state.bytes;
                 if count > 0 {
                     let ready = state.take(count);
                     state.copied = (requests + count, copied + before - state.bytes);

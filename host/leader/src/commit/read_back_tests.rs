@@ -121,7 +121,8 @@ fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
 #[test]
 fn rows_that_are_copied_ahead_count_once_they_are_committed() {
     let mut bench = Bench::new(Some("rows.txt"));
-    let (target, journal) = (bench.target(), bench.journal());
+    let target = bench.target();
+    let journal = bench.journal();
     let (mut store, _) = recover(target.clone(), journal, false).unwrap();
     let row = |bench: &Bench, id: u64| {
         vec![CommitRequest::Success(bench.success(id as u32 % 2, id, &format!("row {id}\n")))]

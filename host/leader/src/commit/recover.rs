@@ -46,7 +46,8 @@ pub(super) fn recover(
             }
             _ => None,
         };
-        let (header, files) = (None, Files::default());
+        let header = None;
+        let files = Files::default();
         let store = Store { target, journal, rows, header, parts, files, group: Group::default() };
         return Ok((store, Restored::default()));
     }

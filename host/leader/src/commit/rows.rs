@@ -50,7 +50,8 @@ pub(super) struct Held {
 
 impl Rows {
     pub(super) fn new(appender: Appender, held: Option<Held>) -> Self {
-        let (known, appended) = (appender.len(), Appended::default());
+        let known = appender.len();
+        let appended = Appended::default();
         let mut rows = Self { appender, held, known, appended, written: None, doubtful: false };
         rows.note_time();
         rows

@@ -100,7 +100,8 @@ struct Split<'a> {
 
 impl Split<'_> {
     fn all(mut self) -> Result<(), CommitError> {
-        let (store, mut result) = (self.store, Ok(()));
+        let store = self.store;
+        let mut result = Ok(());
         let mut rows: Option<(WorkerId, Vec<Segment>)> = None;
         let visit = |Committed { entry, .. }: Committed| {
             let Some((worker, segment)) = entry.worker.zip(entry.end.rows()) else { return };

@@ -106,7 +106,8 @@ impl Bench {
     /// All replies until the committer has nothing more to say, ids sorted.
     pub(super) fn finish(&mut self) -> (Vec<u64>, Vec<CommitReply>) {
         self.committer().finish(JobStatus::Completed);
-        let (mut ids, mut other) = (Vec::new(), Vec::new());
+        let mut ids = Vec::new();
+        let mut other = Vec::new();
         while let Some(reply) = self.replies.blocking_recv() {
             match reply {
                 CommitReply::Committed(more) => ids.extend(more.iter().map(|id| id.0)),
@@ -326,7 +327,8 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
         bench.submit(&Success { worker: WorkerId(worker), id, ..good.clone() });
     }
     // Seen once with all its rows, then cut.
-    let (first, second) = (bench.success(6, 6, "one\n"), bench.success(6, 7, "two\n"));
+    let first = bench.success(6, 6, "one\n");
+    let second = bench.success(6, 7, "two\n");
     bench.submit(&first);
     let mut told = Vec::new();
     while !told.contains(&CommitReply::Committed(vec![MiniBatchId(6)])) {

@@ -42,7 +42,8 @@ impl Journal {
         initialise(&mut connection, job)
             .and_then(|()| use_wal(&connection))
             .map_err(|e| JournalError::of(path, e))?;
-        let (path, counts) = (path.to_owned(), Counts::default());
+        let path = path.to_owned();
+        let counts = Counts::default();
         Ok(Self { path, connection, counts, position: 0, is_new: true })
     }
 
@@ -54,7 +55,8 @@ impl Journal {
         keep_private(path);
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         use_wal(&connection).map_err(|e| JournalError::of(path, e))?;
-        let (counts, path) = (Counts::default(), path.to_owned());
+        let counts = Counts::default();
+        let path = path.to_owned();
         let mut journal = Self { path, connection, counts, position: 0, is_new: false };
         let found = journal.version().map_err(|e| journal.failed(e))?;
         if found != schema::VERSION {
@@ -105,7 +107,8 @@ impl Journal {
     ///
     /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before.
     pub fn commit(&mut self, changes: &Changes) -> Result<(), JournalError> {
-        let (mut counts, mut position) = (self.counts, self.position);
+        let mut counts = self.counts;
+        let mut position = self.position;
         let Self { path, connection, .. } = self;
         let failed = |e| JournalError::of(path, e);
         let transaction = connection.transaction().map_err(failed)?;
@@ -117,7 +120,8 @@ impl Journal {
         {
             let mut statement = transaction.prepare_cached(schema::INSERT).map_err(failed)?;
             for entry in &changes.entries {
-                let (path, id) = (|| path.clone(), entry.id);
+                let path = || path.clone();
+                let id = entry.id;
                 if let Some((what, value)) = schema::too_large(entry, counts.output_length) {
                     return Err(JournalError::OutOfRange { path: path(), id, what, value });
                 }

@@ -108,7 +108,8 @@ fn usable(
 impl Found {
     /// Itself, or its parts. The indices come later.
     fn into_gpus(self) -> Vec<Gpu> {
-        let (device, minor) = (self.index, self.minor);
+        let device = self.index;
+        let minor = self.minor;
         if !self.is_split {
             let Self { uuid, name, memory, .. } = self;
             return vec![Gpu { index: 0, uuid, name, memory, part_of: None, device, minor }];

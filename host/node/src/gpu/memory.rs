@@ -81,7 +81,8 @@ impl MemoryWatch {
         pause: Duration,
     ) -> Result<(), Option<u64>> {
         let Some(before) = self.before.get(&lease.visible) else { return Ok(()) };
-        let (reading, visible) = (Arc::clone(&self.reading), lease.visible.clone());
+        let reading = Arc::clone(&self.reading);
+        let visible = lease.visible.clone();
         freed(*before, move || reading(&visible), patience, pause).await
     }
 }
@@ -150,7 +151,8 @@ mod tests {
 
     #[test]
     fn what_a_process_that_is_gone_had_is_nobody_elses() {
-        let (own, gone) = (std::process::id(), u32::MAX);
+        let own = std::process::id();
+        let gone = u32::MAX;
         assert_eq!(of_others(&[(own, Some(3)), (own, Some(4))]), 7);
         assert_eq!(of_others(&[(own, Some(3)), (gone, Some(4))]), 0, "one may be the worker's");
         assert_eq!(of_others(&[(own, Some(3)), (own, None)]), 0, "not all is told");

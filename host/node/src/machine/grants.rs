@@ -177,7 +177,8 @@ impl NodeMachine {
         self.give_back(held);
         if let Some(first) = first {
             let since = |at: Duration| self.now.saturating_sub(at);
-            let (age, run) = (since(picked), running.map(since));
+            let age = since(picked);
+            let run = running.map(since);
             let process_seconds = 0.0;
             self.tell(News::Lost { worker: id, id: first.id, age, run, process_seconds, failure });
         }

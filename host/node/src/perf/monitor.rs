@@ -320,7 +320,8 @@ impl Sampler {
     }
 
     fn list(&mut self, now: Timestamp) -> io::Result<()> {
-        let (hour, minute) = (hour(now), now.strftime("%M").to_string());
+        let hour = hour(now);
+        let minute = now.strftime("%M").to_string();
         let stamp = format!("{hour}{minute}");
         if self.listed.as_ref() == Some(&stamp) {
             return Ok(());
@@ -364,7 +365,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let job_dir = JobDir::new(folder.path());
             let (sender, events) = unbounded_channel();
-            let (wasmtime, gpus) = ("1.2.3", Vec::new());
+            let wasmtime = "1.2.3";
+            let gpus = Vec::new();
             let processes = ProcessLists::Job;
             let options = MonitorOptions { job_dir, interval, budget, wasmtime, gpus, processes };
             let monitor = Monitor::start(options, sender).unwrap();

@@ -51,7 +51,8 @@ impl Meter {
     /// one processor since the line before.
     pub(super) fn line(&mut self, process: &Process, time: &str) -> Option<String> {
         let stat = process.stat().ok().filter(|stat| stat.state != 'Z')?;
-        let (now, cpu) = (Instant::now(), cpu_seconds(&stat));
+        let now = Instant::now();
+        let cpu = cpu_seconds(&stat);
         let (then, before) = std::mem::replace(&mut self.last, (now, cpu));
         let elapsed = now.duration_since(then).as_secs_f64();
         let percent = (elapsed > 0.0).then(|| (cpu - before).max(0.0) * 100.0 / elapsed);
@@ -214,7 +215,8 @@ fn print<'a>(processes: impl Iterator<Item = &'a Listed>) -> String {
 /// `3-04:05:06`, days left out where there are none.
 fn elapsed(seconds: f64) -> String {
     let seconds = seconds as u64;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let days = seconds / 86_400;
+    let rest = seconds % 86_400;
     let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
     if days == 0 { clock } else { format!("{days}-{clock}") }
 }

@@ -172,7 +172,8 @@ impl Listener {
             }
         };
         link.process.set_reaped();
-        let (dir, worker) = (remains.dir.clone(), inbox.worker);
+        let dir = remains.dir.clone();
+        let worker = inbox.worker;
         // Some twenty calls on files, for which the others need not wait. None of them is worth a job.
         let _ = tokio::task::spawn_blocking(move || settle(&dir, worker)).await;
         // A process that it left behind may still hold the socket, so waiting for the end of the

@@ -192,8 +192,13 @@ mod tests {
     }
 
     #[test]
+    #[expect(
+        clippy::zombie_processes,
+        reason = "that nothing is left to wait for is what is tested"
+    )]
     fn a_worker_that_came_too_late_is_ended_and_reaped() {
-        let (process, worker) = (sleeps(), sleeps());
+        let process = sleeps();
+        let worker = sleeps();
         let ids = [process.id(), worker.id()];
         let (socket, theirs) = packets().unwrap();
         send_packet(&theirs, &FromNursery::Failed("late".into()), &[]).unwrap();

@@ -353,7 +353,8 @@ async fn read(
     events: &mpsc::Sender<FromPlanner>,
 ) -> End {
     let Some(mut stdout) = stdout else { return End::Closed };
-    let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
+    let mut frames = FrameBuffer::default();
+    let mut buffer = vec![0; READ];
     loop {
         loop {
             let message: FromPlanner = match frames.next_message() {

@@ -24,7 +24,8 @@ async fn next(planner: &mut mpsc::Receiver<FromPlanner>) -> Option<FromPlanner> 
 async fn the_planner_gets_its_request_and_is_heard() {
     // The request comes back as the first message's body would: byte for byte.
     let dir = tempfile::tempdir().unwrap();
-    let (frames_at, echo) = (dir.path().join("frames"), dir.path().join("echo"));
+    let frames_at = dir.path().join("frames");
+    let echo = dir.path().join("echo");
     let script = format!("cat >{}; cat {}", echo.display(), frames_at.display());
     let mut bench = Bench::new(&script, 8);
     let messages = [FromPlanner::Tables(vec![]), FromPlanner::Finished];
@@ -70,7 +71,8 @@ async fn the_planner_is_started_where_none_could_be_forked() {
 #[tokio::test]
 async fn the_planner_waits_for_the_leader() {
     let dir = tempfile::tempdir().unwrap();
-    let (frames_at, done) = (dir.path().join("frames"), dir.path().join("done"));
+    let frames_at = dir.path().join("frames");
+    let done = dir.path().join("done");
     let script = format!("cat {}; touch {}", frames_at.display(), done.display());
     let mut bench = Bench::new(&script, 1);
     let mut messages = vec![FromPlanner::Notice("n".repeat(10_000)); 100];
@@ -173,7 +175,8 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
         );
         let mut bench = Bench::new(&script, 8);
         let mut planner = bench.plan(8);
-        let (mut heard, mut failed) = (Vec::new(), None);
+        let mut heard = Vec::new();
+        let mut failed = None;
         while let Some(message) = next(&mut planner).await {
             match message {
                 FromPlanner::MiniBatches(batches) => heard.extend(batches.iter().map(|it| it.id.0)),
@@ -204,7 +207,8 @@ async fn a_planner_that_asks_is_answered() {
     fs::write(at("end"), frames(&[FromPlanner::Closed, FromPlanner::Finished])).unwrap();
     let mut answered = Vec::new();
     encode(&answer("b"), &mut answered).unwrap();
-    let (bytes, folder) = (answered.len(), dir.path().display());
+    let bytes = answered.len();
+    let folder = dir.path().display();
     let mut request_bytes = Vec::new();
     for tells_files in [false, true] {
         let mut frame = Vec::new();

@@ -182,7 +182,8 @@ impl Pool {
     /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long
     /// for a message, or if the process cannot be started.
     pub fn spawn(&mut self, setup: Setup) -> io::Result<u32> {
-        let (worker, results) = (setup.worker, setup.limits.results);
+        let worker = setup.worker;
+        let results = setup.limits.results;
         let dir = JobDir::new(&setup.job_dir);
         self.workers.retain(|_, link| !link.process.is_reaped());
         if self.workers.contains_key(&worker) {

@@ -36,7 +36,8 @@ impl Bench {
         let component = dir.path().join("component");
         fs::write(&component, "compiled code").unwrap();
         let shell = |script: &str| vec!["-c".into(), script.into(), "sh".into()];
-        let (worker, planner) = (shell(script), shell(script));
+        let worker = shell(script);
+        let planner = shell(script);
         let program = Program { path: "/bin/sh".into(), worker, planner, has_nursery };
         let (sender, events) = mpsc::channel(capacity);
         let pool = Pool::with_program(program, File::open(component).unwrap(), sender);

@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn two_jobs_never_have_the_same_device() {
         let machine = Machine(tempfile::tempdir().unwrap());
-        let (one, other) = (machine.job(), machine.job());
+        let one = machine.job();
+        let other = machine.job();
         let first = one.take(&names(3), 2).unwrap();
         assert_eq!((places(&first), first.busy.len()), (vec![0, 1], 0));
         let second = other.take(&names(3), 2).unwrap();

@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn jobs_share_the_workers_of_a_machine() {
         let machine = Machine::new();
-        let (one, other) = (machine.job(Some(2), None, 1), machine.job(Some(2), None, 1));
+        let one = machine.job(Some(2), None, 1);
+        let other = machine.job(Some(2), None, 1);
         let first = one.take().unwrap().expect("a place");
         let second = other.take().unwrap().expect("a place");
         assert!(one.take().unwrap().is_none());
@@ -180,7 +181,8 @@ mod tests {
     #[test]
     fn jobs_share_the_memory_of_a_machine() {
         let machine = Machine::new();
-        let (small, large) = (machine.job(None, Some(100), 30), machine.job(None, Some(100), 60));
+        let small = machine.job(None, Some(100), 30);
+        let large = machine.job(None, Some(100), 60);
         let first = large.take().unwrap().expect("60 of 100");
         let _second = small.take().unwrap().expect("90 of 100");
         assert!(small.take().unwrap().is_none(), "120 of 100");

@@ -96,7 +96,8 @@ impl Bench {
         guest: &mut Guest,
         link: &mut Link,
     ) -> io::Result<(CallStats, Result<Tally, Failure>, u64)> {
-        let (id, planned) = (assignment.mini_batch.id, assignment.mini_batch.stamp);
+        let id = assignment.mini_batch.id;
+        let planned = assignment.mini_batch.stamp;
         let mut sink = Sink::new(&mut self.rows, self.strict);
         let loaded = match self.loader.load(&assignment.mini_batch) {
             Ok(loaded) => loaded,

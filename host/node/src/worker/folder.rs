@@ -105,7 +105,8 @@ mod tests {
 
     fn fixture() -> (tempfile::TempDir, OutputFolder, PathBuf, PathBuf) {
         let root = tempfile::tempdir().unwrap();
-        let (output, staged) = (root.path().join("output"), root.path().join("staged/0-1"));
+        let output = root.path().join("output");
+        let staged = root.path().join("staged/0-1");
         fs::create_dir_all(output.join("of an earlier run")).unwrap();
         let folder = OutputFolder::create(output.clone()).unwrap();
         (root, folder, output, staged)

@@ -36,7 +36,8 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(stream: UnixStream, reports: File) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
-        let (incoming, outgoing) = (FrameBuffer::default(), Vec::new());
+        let incoming = FrameBuffer::default();
+        let outgoing = Vec::new();
         Ok(Self { stream, reports, incoming, outgoing, chunk: vec![0; CHUNK] })
     }
 

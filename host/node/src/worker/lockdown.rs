@@ -114,7 +114,8 @@ fn read(setup: &Setup) -> Vec<Folder> {
 /// Where the guest and the worker write. The part file and those for what the guest says are open
 /// already.
 fn written(setup: &Setup) -> Vec<Folder> {
-    let (dir, worker) = (JobDir::new(&setup.job_dir), setup.worker);
+    let dir = JobDir::new(&setup.job_dir);
+    let worker = setup.worker;
     let folder = |path: PathBuf, rights| Folder::real(path, rights);
     let mut folders = vec![
         folder(dir.worker_output(worker), Rights::Write),
@@ -234,7 +235,8 @@ mod tests {
             largest_file: LARGEST_FILE,
             open_files: u64::MAX,
         };
-        let (occupant, mode) = (Occupant::Worker, OsSandbox::Off);
+        let occupant = Occupant::Worker;
+        let mode = OsSandbox::Off;
         let state = lock_down(&Wall { occupant, mode, folders: Vec::new(), bounds }, &[]).unwrap();
         assert!(state.active.iter().any(|layer| layer == "resource limits"), "{state:?}");
         let file = tempfile::tempfile().unwrap();

@@ -215,7 +215,8 @@ fn is_disconnect(error: &io::Error) -> bool {
 
 /// Makes all that attempts need below the job directory.
 fn bench(setup: &Setup) -> Result<Bench, Failure> {
-    let (job_dir, worker) = (JobDir::new(&setup.job_dir), setup.worker);
+    let job_dir = JobDir::new(&setup.job_dir);
+    let worker = setup.worker;
     make_folder(&job_dir.parts())?;
     make_folder(&job_dir.script_log_dir())?;
     let sinks =
@@ -243,7 +244,8 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
 
 /// What the guest may see and use.
 fn grants(setup: Setup, bench: &Bench) -> Grants {
-    let (job_dir, worker) = (&bench.job_dir, setup.worker);
+    let job_dir = &bench.job_dir;
+    let worker = setup.worker;
     let writable = |host, guest: &str| Mount { host, guest: guest.to_owned(), writable: true };
     let mut mounts: Vec<Mount> = bench.loader.mounts().collect();
     mounts.extend(setup.mounts);

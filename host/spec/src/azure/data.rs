@@ -49,7 +49,8 @@ impl Data {
                 Some(main)
             }
         };
-        let (mut inputs, mut sides) = (Vec::new(), Vec::new());
+        let mut inputs = Vec::new();
+        let mut sides = Vec::new();
         for Entry { key: name, node } in given {
             let fitted = fit_name(&name);
             if main.as_ref() == Some(&name) {

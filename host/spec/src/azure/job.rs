@@ -59,7 +59,8 @@ pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node>
     let mut task = group(&mut entries, "task", report).unwrap_or_default();
     let append_row_to = take(&mut task, "append_row_to");
     let mut data = Data::default();
-    let (inputs, input_data) = (take(&mut entries, "inputs"), take(&mut entries, "input_data"));
+    let inputs = take(&mut entries, "inputs");
+    let input_data = take(&mut entries, "input_data");
     let is_void = has(&entries, VOID)
         || task.iter().any(|entry| {
             entry.key == "program_arguments"

@@ -176,7 +176,8 @@ fn bind(job: &mut Node, pipeline: &[Entry]) {
         Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) => entries.as_slice(),
         _ => &[],
     };
-    let (inputs, outputs) = (group("inputs"), group("outputs"));
+    let inputs = group("inputs");
+    let outputs = group("outputs");
     let find = |name: &str| {
         let input = name.strip_prefix("parent.inputs.").map(|name| (inputs, name));
         let (entries, name) =

@@ -47,7 +47,8 @@ pub(crate) fn check(
         };
         let Some(Found { file, folder, bytes }) = found else { continue };
         if let Some(address) = address {
-            let (key, kind) = (model.path.key.clone(), StoredKind::Model(models.len()));
+            let key = model.path.key.clone();
+            let kind = StoredKind::Model(models.len());
             let version = model.version.as_ref().map(|version| version.value);
             stored.push(Stored { key, kind, address, version });
         }
@@ -140,7 +141,8 @@ fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount],
 }
 
 fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
-    let (path, text) = (&model.path, model.path.value.trim());
+    let path = &model.path;
+    let text = model.path.value.trim();
     if text.is_empty() {
         path.blame(report, "found an empty text; name an ONNX file, or a folder with one");
         return None;

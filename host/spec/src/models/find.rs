@@ -80,7 +80,8 @@ fn in_folder(folder: &Path) -> Result<Option<Found>, ModelPathError> {
 /// Workers see the folder and nothing else.
 fn stays_inside(file: &Path, folder: &Path) -> Result<(), ModelPathError> {
     let real = |path: &Path| path.canonicalize().map_err(unreadable(path));
-    let (real_file, real_folder) = (real(file)?, real(folder)?);
+    let real_file = real(file)?;
+    let real_folder = real(folder)?;
     if real_file.starts_with(&real_folder) {
         return Ok(());
     }

@@ -235,7 +235,8 @@ impl Settings {
             if !is_above(slot.get(), ceiling.amount) {
                 continue;
             }
-            let (most, place) = (ceiling.amount, self.at(&ceiling.origin));
+            let most = ceiling.amount;
+            let place = self.at(&ceiling.origin);
             let asked = match &given {
                 None => Some(&Origin::File),
                 Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),

@@ -90,7 +90,8 @@ fn way(path: &Path) -> io::Result<Way> {
         path.components().map(|part| part.as_os_str().to_owned()).collect()
     };
     let mut rest = parts(&std::path::absolute(path)?);
-    let (mut real, mut links) = (PathBuf::new(), Vec::new());
+    let mut real = PathBuf::new();
+    let mut links = Vec::new();
     while let Some(part) = rest.pop_front() {
         if Path::new(&part).components().next() == Some(Component::ParentDir) {
             real.pop();

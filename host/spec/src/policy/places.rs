@@ -165,7 +165,8 @@ impl Settings {
             );
             report.error(origin.unwrap_or(&Origin::File), "entry_script", message);
         };
-        let (crates, modules) = (&self.entry_script_crates, &self.entry_script_modules);
+        let crates = &self.entry_script_crates;
+        let modules = &self.entry_script_modules;
         if !crates.as_ref().is_some_and(|allowed| allowed.value) && path.is_dir() {
             let why = ", as its build scripts would run on this machine: build it elsewhere, and \
                        name the component";

@@ -22,7 +22,8 @@ pub(super) struct Root {
 impl Roots {
     /// Reads the group `roots`. Each key must be there, so that none is left open by oversight.
     pub(super) fn read(mut group: Scope<'_>, report: &Report) -> Self {
-        let (mut roots, mut named) = (Vec::new(), Vec::new());
+        let mut roots = Vec::new();
+        let mut named = Vec::new();
         for place in Place::ALL {
             if !group.has(place.key()) {
                 let message = "missing; name the folders, or write [] for none";

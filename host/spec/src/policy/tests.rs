@@ -244,7 +244,9 @@ fn a_trial_keeps_to_the_policy() {
     let text = format!("{ROOTS}limits: {{memory: 64 MB, fuel: 7}}\nrun_invocation_timeout: 5\n");
     let policy = fixture.policy(&text).unwrap();
     let path = |name: &str| fixture.base.join(name);
-    let (script, file, side) = (path("src/component.wasm"), path("in/a.txt"), path("weights"));
+    let script = path("src/component.wasm");
+    let file = path("in/a.txt");
+    let side = path("weights");
     policy.check_trial(&script, [file.as_path()], [side.as_path()]).unwrap();
     let files = [path("in/link/component.wasm")];
     let refused =

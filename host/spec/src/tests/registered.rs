@@ -185,7 +185,8 @@ fn azures_names_are_looked_up() {
 fn a_policy_holds_for_registered_paths() {
     let fixture = Fixture::new();
     let dir = fixture.0.path().to_str().expect("a plain path").to_owned();
-    let (policy, job) = (fixture.0.path().join("policy.yaml"), fixture.0.path().join("job.yaml"));
+    let policy = fixture.0.path().join("policy.yaml");
+    let job = fixture.0.path().join("job.yaml");
     let roots = format!(
         "roots: {{inputs: ['{dir}/weights'], side_inputs: ['{dir}/weights'], entry_scripts: \
          ['{dir}'], outputs: [], job_directories: []}}\n"

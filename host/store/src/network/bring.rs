@@ -60,7 +60,8 @@ impl<'a> Porter<'a> {
     fn begin(&mut self, name: String, known: Object) -> Result<(), FetchError> {
         let target = self.target(&name, known.found.length)?;
         let key = key(&self.store, self.request, &name)?;
-        let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
+        let store = Arc::clone(&self.store);
+        let config = Arc::clone(&self.config);
         self.tasks.spawn(async move {
             let fetched = fetch(&store, &config, &key, Some(known), &target).await;
             (name, fetched.map(drop))
@@ -98,7 +99,8 @@ pub(super) async fn serve(
     tell: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
 ) -> Result<(), FetchError> {
     let mut porter = Porter::new(request)?;
-    let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
+    let mut frames = FrameBuffer::default();
+    let mut buffer = vec![0; READ];
     let mut waiting: VecDeque<Bring> = VecDeque::new();
     loop {
         while porter.tasks.len() < AT_ONCE

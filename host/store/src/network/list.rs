@@ -322,14 +322,16 @@ impl Round<'_> {
 
     /// An object without content, now that all others are known: one with others below stands for a folder.
     async fn look_at_empty(&mut self, name: String, known: Object) -> Result<(), FetchError> {
-        let (own, file) = (self.hasher.hash_one(&name), self.data.join(&name));
+        let own = self.hasher.hash_one(&name);
+        let file = self.data.join(&name);
         if self.folders.contains(&own) || self.others.contains(&own) {
             return self.one_taken_back(&name);
         }
         if self.is_here(&file, &known) {
             return self.maybe_tell();
         }
-        let (target, key) = (self.target(file), key(&self.store, self.request, &name)?);
+        let target = self.target(file);
+        let key = key(&self.store, self.request, &name)?;
         self.fetch_now((name, key), Some(known), target).await
     }
 
@@ -351,7 +353,8 @@ impl Round<'_> {
         while self.tasks.len() >= AT_ONCE {
             self.one_less().await?;
         }
-        let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
+        let store = Arc::clone(&self.store);
+        let config = Arc::clone(&self.config);
         target.most = expected.map_or(target.most, |known| known.found.length);
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, expected, &target).await {

@@ -161,7 +161,8 @@ impl HttpConnector for Direct {
 
 /// A server may send to itself, and from `http` to `https`.
 fn redirected(attempt: Attempt<'_>) -> Action {
-    let (to, from) = (attempt.url(), attempt.previous().last());
+    let to = attempt.url();
+    let from = attempt.previous().last();
     let stays = from.is_some_and(|from| {
         let is_same = to.port_or_known_default() == from.port_or_known_default();
         let is_safer = (from.scheme(), to.scheme()) == ("http", "https");

@@ -43,7 +43,8 @@ pub(super) async fn put_all(
     request: &FetchRequest,
     tell: &mut Tell<'_>,
 ) -> Result<Fetched, FetchError> {
-    let (config, shown) = (&request.store, &request.shown);
+    let config = &request.store;
+    let shown = &request.shown;
     let opened = Store::open(config);
     let store =
         opened.map_err(|error| FetchError::store(error, Asked::Open(shown.clone()), config))?;

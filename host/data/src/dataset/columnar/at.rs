@@ -188,7 +188,8 @@ impl ChunkReader for At {
         let reader = match self.held(start) {
             Some(bytes) => From::Memory(bytes),
             None => {
-                let (file, refused) = (Arc::clone(&self.file), Arc::clone(&self.refused));
+                let file = Arc::clone(&self.file);
+                let refused = Arc::clone(&self.refused);
                 From::File { file, at: start, changes: Arc::clone(&self.changes), refused }
             }
         };

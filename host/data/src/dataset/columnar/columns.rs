@@ -78,7 +78,8 @@ impl Columns {
     }
 
     fn joined(&self, known: &Field, field: &Field) -> Result<Field, DatasetError> {
-        let (one, other) = (known.data_type(), field.data_type());
+        let one = known.data_type();
+        let other = field.data_type();
         let joined = known.clone().with_nullable(known.is_nullable() || field.is_nullable());
         if widens(other, one) {
             Ok(joined)

@@ -36,7 +36,8 @@ fn compacted(array: &ArrayRef) -> Option<ArrayRef> {
         DataType::FixedSizeList(item, length) => {
             let lists = array.as_fixed_size_list();
             let items = compacted(lists.values())?;
-            let (item, nulls) = (Arc::clone(item), lists.nulls().cloned());
+            let item = Arc::clone(item);
+            let nulls = lists.nulls().cloned();
             let made = FixedSizeListArray::try_new(item, *length, items, nulls).ok()?;
             (made.len() == array.len()).then(|| Arc::new(made) as ArrayRef)
         }
@@ -44,7 +45,8 @@ fn compacted(array: &ArrayRef) -> Option<ArrayRef> {
             let maps = array.as_map();
             let (offsets, from, to) = rebased(maps.offsets());
             let inner = structure(&maps.entries().slice(from, to - from))?;
-            let (field, nulls) = (Arc::clone(entries), maps.nulls().cloned());
+            let field = Arc::clone(entries);
+            let nulls = maps.nulls().cloned();
             Some(Arc::new(MapArray::try_new(field, offsets, inner, nulls, *sorted).ok()?))
         }
         _ => None,
@@ -64,13 +66,15 @@ fn structure(array: &StructArray) -> Option<StructArray> {
 fn list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) -> Option<ArrayRef> {
     let (offsets, from, to) = rebased(lists.offsets());
     let items = compacted(&lists.values().slice(from, to - from))?;
-    let (item, nulls) = (Arc::clone(item), lists.nulls().cloned());
+    let item = Arc::clone(item);
+    let nulls = lists.nulls().cloned();
     Some(Arc::new(GenericListArray::try_new(item, offsets, items, nulls).ok()?))
 }
 
 /// The offsets as if the first of them were zero, and where the items begin and end.
 fn rebased<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, usize, usize) {
-    let (first, last) = (offsets.first(), offsets.last());
+    let first = offsets.first();
+    let last = offsets.last();
     (OffsetBuffer::from_lengths(offsets.lengths()), first.as_usize(), last.as_usize())
 }
 
@@ -119,8 +123,8 @@ mod tests {
                 let slice = whole.slice(300, 7);
                 let small = compacted(&slice).expect("it is compacted");
                 assert_eq!(&small, &slice, "{}", whole.data_type());
-                let (before, after) =
-                    (slice.get_buffer_memory_size(), small.get_buffer_memory_size());
+                let before = slice.get_buffer_memory_size();
+                let after = small.get_buffer_memory_size();
                 assert!(after * 5 < before, "{}: {before} and {after}", whole.data_type());
             }
         }

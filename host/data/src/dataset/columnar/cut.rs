@@ -86,7 +86,8 @@ impl Cuts {
                     let count = count.max(rows.div_ceil(MAX_ROWS)).min(rows);
                     return rows.div_ceil(count).min(first);
                 }
-                let (mut rows, mut bytes) = (rows, bytes);
+                let mut rows = rows;
+                let mut bytes = bytes;
                 for part in rest {
                     bytes = bytes.saturating_add(part.bytes);
                     if bytes > size || rows.saturating_add(part.rows) > MAX_ROWS {

@@ -68,7 +68,8 @@ impl Decoder {
     /// no use any more.
     pub(super) fn read(&mut self, first: usize, rows: usize) -> Option<Vec<ArrayRef>> {
         let mut gap = first.checked_sub(self.next)?;
-        let (mut found, mut left) = (Vec::new(), rows);
+        let mut found = Vec::new();
+        let mut left = rows;
         while left > 0 {
             let batch = match self.rest.take() {
                 Some(batch) => batch,

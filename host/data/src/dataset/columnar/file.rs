@@ -117,7 +117,9 @@ impl TableFile {
         columns: &SchemaRef,
     ) -> Result<Rows, DatasetError> {
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let (part, skip, rows) = (number(place.0), number(place.1), number(rows));
+        let part = number(place.0);
+        let skip = number(place.1);
+        let rows = number(rows);
         self.inner.read(part, skip, rows, columns)
     }
 }

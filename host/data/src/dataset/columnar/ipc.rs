@@ -35,7 +35,8 @@ impl ArrowFile {
         let (schema, messages) = contents(&at)?;
         let with_rows = messages.iter().enumerate().filter(|(_, place)| place.has_rows);
         let batches = with_rows.map(|(index, _)| index).collect();
-        let (schema, dictionaries) = (Arc::new(schema), HashMap::new());
+        let schema = Arc::new(schema);
+        let dictionaries = HashMap::new();
         Ok(Self { at, schema, messages, batches, dictionaries, next: 0, last: None })
     }
 
@@ -53,13 +54,15 @@ impl ArrowFile {
         let part_of =
             |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(keys)) as u64;
         // Of each dictionary, and of all of them.
-        let (mut known, mut sum) = (HashMap::new(), Values::default());
+        let mut known = HashMap::new();
+        let mut sum = Values::default();
         let mut parts = Vec::with_capacity(self.batches.len());
         for place in &self.messages {
             match head(&self.at, place)? {
                 Head::Dictionary { id, values: count, is_more } => {
                     let known: &mut Values = known.entry(id).or_default();
-                    let (body, old) = (place.body, *known);
+                    let body = place.body;
+                    let old = *known;
                     let all = if is_more { old.all.saturating_add(body) } else { body };
                     *known = Values { all, each: body.div_ceil(count.max(1)) };
                     sum.all = sum.all.saturating_sub(old.all).saturating_add(all);
@@ -86,7 +89,8 @@ impl ArrowFile {
         rows: usize,
         columns: &[usize],
     ) -> Result<Vec<RecordBatch>, DatasetError> {
-        let (mut skip, mut left) = (skip, rows);
+        let mut skip = skip;
+        let mut left = rows;
         let mut found = Vec::new();
         let mut part = part;
         while left > 0
@@ -137,7 +141,8 @@ impl ArrowFile {
         };
         let data = batch.data();
         check_bodies(data, &body)?;
-        let (version, known) = (message.version(), &mut self.dictionaries);
+        let version = message.version();
+        let known = &mut self.dictionaries;
         match read_dictionary(&body, batch, &self.schema, known, &version) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -152,7 +157,8 @@ impl ArrowFile {
         let batch = record_batch(&message, &place)?;
         rows(batch.length())?;
         check_bodies(Some(batch), &body)?;
-        let (schema, version) = (Arc::clone(&self.schema), message.version());
+        let schema = Arc::clone(&self.schema);
+        let version = message.version();
         let decoder =
             RecordBatchDecoder::try_new(&body, batch, schema, &self.dictionaries, &version);
         let batch =

@@ -16,7 +16,8 @@ pub(super) fn look_up<const WIDTH: usize>(
     }
     while !new.is_empty() {
         let header = number(&mut keys)?;
-        let (length, is_packed) = ((header >> 1) as usize, header & 1 == 1);
+        let length = (header >> 1) as usize;
+        let is_packed = header & 1 == 1;
         let values = if is_packed { length.checked_mul(8)? } else { length };
         let bytes = if is_packed { length.checked_mul(bits)? } else { bits.div_ceil(8) };
         // The last group of a page may be cut short.
@@ -51,7 +52,8 @@ fn look_up_packed<const WIDTH: usize>(
     let unpack = UNPACK.get(bits)?;
     let last = u32::try_from(known.len().checked_sub(1)?).ok().filter(|last| last >> 31 == 0)?;
     // Eight keys end with a byte.
-    let (mut place, mut first) = (from / 8 * bits, from % 8);
+    let mut place = from / 8 * bits;
+    let mut first = from % 8;
     while !new.is_empty() {
         let packed = run.get(place..)?;
         let keys = match packed.first_chunk() {

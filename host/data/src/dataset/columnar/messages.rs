@@ -185,7 +185,9 @@ fn check_place(at: &At, place: &Place) -> Result<(), DatasetError> {
 /// Walks over a stream's messages, and over those of the streams that follow on it: each begins with its
 /// schema, which must be the same.
 fn stream(at: &At) -> Result<Contents, DatasetError> {
-    let (mut offset, mut schema, mut messages) = (0, None, Vec::new());
+    let mut offset = 0;
+    let mut schema = None;
+    let mut messages = Vec::new();
     // Whether a stream has begun that has not ended.
     let mut is_open = false;
     while offset < at.length() {

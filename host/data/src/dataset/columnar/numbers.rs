@@ -158,7 +158,8 @@ fn are_ones(mut levels: &[u8], count: u32) -> bool {
     let mut left = count as usize;
     while left > 0 {
         let Some(header) = number(&mut levels) else { return false };
-        let (length, is_packed) = ((header >> 1) as usize, header & 1 == 1);
+        let length = (header >> 1) as usize;
+        let is_packed = header & 1 == 1;
         let covered = if is_packed { length.saturating_mul(8) } else { length }.min(left);
         let bytes = if is_packed { covered.div_ceil(8) } else { 1 };
         let Some((run, rest)) = levels.split_at_checked(bytes) else { return false };
@@ -278,7 +279,9 @@ mod tests {
     fn damaged_numbers_are_what_the_library_takes_them_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let (mut seed, mut read, mut refused) = (1_u64, 0, 0);
+        let mut seed = 1_u64;
+        let mut read = 0;
+        let mut refused = 0;
         let mut random = |end: usize| {
             seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
             (seed >> 33) as usize % end
@@ -308,7 +311,8 @@ mod tests {
                     }
                     std::fs::write(&path, &bytes).unwrap();
                     let open = || ParquetFile::open(At::open(&path).unwrap().0).unwrap();
-                    let (mut ours, mut theirs) = (open(), open().without_numbers());
+                    let mut ours = open();
+                    let mut theirs = open().without_numbers();
                     for (skip, rows) in [(0, 400), (95, 60), (180, 20)] {
                         let ours = caught(|| ours.read(0, skip, rows, &all));
                         let theirs = caught(|| theirs.read(0, skip, rows, &all));

@@ -74,7 +74,9 @@ impl Chunks {
             let has_lists = column.column_descr().max_rep_level() > 0;
             let names_rows = has_lists && (pages.is_some() || has_all_rows(&at, column, rows));
             let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, pages)?;
-            let (dictionary, page, before) = (None, None, 0);
+            let dictionary = None;
+            let page = None;
+            let before = 0;
             let chunk = Chunk { reader, dictionary, page, before, has_lists, names_rows, starts };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
@@ -121,7 +123,8 @@ impl Chunks {
     ) -> Option<Buffer> {
         let mut chunk = locked(self.chunks.get(&leaf)?);
         let mut numbers = Numbers::new(kind, rows, memory.take())?;
-        let (mut next, end) = (first, first.checked_add(rows)?);
+        let mut next = first;
+        let end = first.checked_add(rows)?;
         while next < end {
             chunk.go_to(next)?;
             let page = chunk.page.as_ref()?;

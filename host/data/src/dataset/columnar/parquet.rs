@@ -58,7 +58,8 @@ impl ParquetFile {
     /// Reads the footer. Fails if there is none, if it cannot be right, or if it is encrypted.
     pub(super) fn open(at: At) -> Result<Self, DatasetError> {
         let Opened { at, footer, schema, encrypted } = open(at)?;
-        let (not_numbers, memory) = (HashSet::new(), Memory::default());
+        let not_numbers = HashSet::new();
+        let memory = Memory::default();
         let created_by = footer.metadata().file_metadata().created_by();
         let has_wrong_flags = created_by.is_some_and(page_flags::are_wrong);
         Ok(Self {
@@ -297,7 +298,8 @@ impl ParquetFile {
         place: (usize, usize),
         numbers: &HashMap<usize, (usize, Kind)>,
     ) -> Result<HashMap<usize, ArrayRef>, Vec<usize>> {
-        let (mut lent, mut others) = (Vec::new(), Vec::new());
+        let mut lent = Vec::new();
+        let mut others = Vec::new();
         let mut arrays = HashMap::with_capacity(numbers.len());
         for (&column, &(leaf, kind)) in numbers {
             let data_type = self.stored_schema().field(column).data_type().clone();
@@ -381,7 +383,8 @@ impl ParquetFile {
 /// the file.
 fn size(column: &ColumnChunkMetaData, is_key: bool) -> u64 {
     let known = |number: i64| u64::try_from(number).unwrap_or(0);
-    let (values, stored) = (known(column.num_values()), known(column.uncompressed_size()));
+    let values = known(column.num_values());
+    let stored = known(column.uncompressed_size());
     let one = match column.column_type() {
         Type::BOOLEAN => return values / 8,
         Type::INT32 | Type::FLOAT => 4,
@@ -466,7 +469,8 @@ mod tests {
         let mut read = |skip: usize, rows: usize, columns: &[usize]| {
             let batches = file.read(0, skip, rows, columns).unwrap();
             let batch = concat_batches(&batches[0].schema(), &batches).unwrap();
-            let (skip, rows) = (skip as i64, rows as i64);
+            let skip = skip as i64;
+            let rows = rows as i64;
             let numbers = (skip..skip + rows).map(|n| (n % 5 > 0).then_some(n));
             assert_eq!(batch.column(0).as_primitive::<Int64Type>(), &numbers.collect());
             if columns.len() > 1 {

@@ -103,7 +103,8 @@ impl RowReader {
             );
         };
         let data = Arc::new(Schema::new(schema.fields()[..in_files].to_vec()));
-        let (kind, query) = (format.kind, format.query.clone());
+        let kind = format.kind;
+        let query = format.query.clone();
         Ok(Self { kind, query, data, path, schema, opened: None, ipc: Stream::default() })
     }
 
@@ -117,7 +118,9 @@ impl RowReader {
     ) -> Result<LoadedRows<'_>, RowError> {
         self.ipc.clear();
         let mut batches = Vec::new();
-        let (mut runs, mut rejected_count, mut rejected) = (Vec::new(), 0, Vec::new());
+        let mut runs = Vec::new();
+        let mut rejected_count = 0;
+        let mut rejected = Vec::new();
         let mut label = "";
         for (index, part) in parts.enumerate() {
             let loaded = self.load(part.root, part.slice).map_err(|error| error.named(part.item));

@@ -185,7 +185,8 @@ proptest! {
         (second, flat) in (any::<bool>(), any::<bool>()),
         size in sizes(),
     ) {
-        let (folder, table) = (Folder::new(), table(&values));
+        let folder = Folder::new();
+        let table = table(&values);
         let version = if second { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
         folder.put(&parquet(&table, group, page, version));
         // Lists are read otherwise.
@@ -208,7 +209,8 @@ proptest! {
         packed in prop::option::of(any::<bool>()),
         size in sizes(),
     ) {
-        let (folder, table) = (Folder::new(), table(&values));
+        let folder = Folder::new();
+        let table = table(&values);
         let codec = |zstd| if zstd { CompressionType::ZSTD } else { CompressionType::LZ4_FRAME };
         // A file has one dictionary for all its batches, as the writer wants it.
         let whole = if stream { batch } else { values.len() };
@@ -220,7 +222,8 @@ proptest! {
 
 #[test]
 fn columns_come_in_the_order_in_which_they_are_asked_for() {
-    let (folder, table) = (Folder::new(), table(&[Some(1), None, Some(-7), Some(40)]));
+    let folder = Folder::new();
+    let table = table(&[Some(1), None, Some(-7), Some(40)]);
     let wanted = ["pair", "id", "key"].map(str::to_owned);
     let size = SliceSize::Rows(3);
     folder.put(&parquet(&table, 2, 1, WriterVersion::PARQUET_2_0));
@@ -276,7 +279,8 @@ fn files_become_one_table() {
 #[test]
 fn streams_that_follow_each_other_are_one_file() {
     let folder = Folder::new();
-    let (one, two) = (table(&[Some(1), None, Some(40)]), table(&[Some(7), Some(300)]));
+    let one = table(&[Some(1), None, Some(40)]);
+    let two = table(&[Some(7), Some(300)]);
     let both = [arrow(&one, 2, true, None), arrow(&two, 2, true, None)].concat();
     let all = concat_batches(&one.schema(), [&one, &two]).unwrap();
     for zeros in [0, 3, 8, 64] {

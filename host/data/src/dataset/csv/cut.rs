@@ -204,7 +204,8 @@ impl CutFile<'_> {
         if self.cutter.window.is_forgotten() {
             self.at = 0;
         }
-        let (offset, first_line) = (self.offset, self.scan.lines + 1);
+        let offset = self.offset;
+        let first_line = self.scan.lines + 1;
         let records = self.scan.records;
         match self.cutter.size {
             SliceSize::Bytes(bytes) => self.pass_size(bytes, first_line)?,
@@ -244,7 +245,8 @@ impl CutFile<'_> {
     /// Passes so many records, or all that are left. Fails if no worker could hold them. `line` is
     /// the first of the slice.
     fn pass_rows(&mut self, rows: u64, line: u64) -> Result<(), DatasetError> {
-        let (start, first) = (self.offset, self.scan.records);
+        let start = self.offset;
+        let first = self.scan.records;
         while self.scan.records - first < rows {
             let before = self.scan.records;
             let next = self.scan.lines + 1;

@@ -53,7 +53,8 @@ impl<'a> Records<'a> {
         let text = self.text.as_bytes();
         let at = record * self.fields + column;
         let &[before, end] = self.ends.get(at..at + 2)?.first_chunk()?;
-        let (mut start, end) = (before.wrapping_add(1) as usize, end as usize);
+        let mut start = before.wrapping_add(1) as usize;
+        let end = end as usize;
         // Every end is a delimiter's or a record's place.
         let is_last = column + 1 == self.fields;
         if (text.get(end) == Some(&self.delimiter)) == is_last {

@@ -117,7 +117,8 @@ pub(in crate::dataset) fn reason(record: &Record<'_>, format: &TableFormat) -> O
     if let Some(stray) = &record.stray {
         return Some(stray_reason(stray, format));
     }
-    let (found, expected) = (record.len(), format.columns.len());
+    let found = record.len();
+    let expected = format.columns.len();
     if found != expected {
         let fields = if found == 1 { "field" } else { "fields" };
         return Some(format!("{found} {fields}, but the table has {expected} columns"));

@@ -129,7 +129,8 @@ fn in_eight(word: u64, length: usize) -> Option<f64> {
 #[inline(always)]
 fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
     let word = u128::from(low) << 64 | u128::from(high);
-    let (high, low) = (values(high, length - 8), low ^ ZEROS);
+    let high = values(high, length - 8);
+    let low = low ^ ZEROS;
     let others = u128::from(others(low)) << 64 | u128::from(others(high));
     let values = u128::from(low) << 64 | u128::from(high);
     let (joined, places) = if others == 0 {

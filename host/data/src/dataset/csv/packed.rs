@@ -256,7 +256,8 @@ mod tests {
     /// The rows of each slice, or why there are none.
     fn rows(name: &str, content: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let (root, spill) = (folder.path().join("in"), folder.path().join("spill"));
+        let root = folder.path().join("in");
+        let spill = folder.path().join("spill");
         for folder in [&root, &spill] {
             fs::create_dir(folder).unwrap();
         }

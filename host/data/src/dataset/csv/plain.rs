@@ -34,7 +34,8 @@ pub(in crate::dataset) struct PlainDecoder {
 impl PlainDecoder {
     /// None if tables of this format are not the common case.
     pub(in crate::dataset) fn new(format: &TableFormat, schema: &SchemaRef) -> Option<Self> {
-        let (delimiter, nulls) = (format.csv.delimiter, &format.csv.null_values);
+        let delimiter = format.csv.delimiter;
+        let nulls = &format.csv.null_values;
         // A null that is a number would be read as one.
         let plain = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
             && !format.columns.is_empty()
@@ -44,7 +45,9 @@ impl PlainDecoder {
         };
         let kinds = format.columns.iter().enumerate();
         let kinds = kinds.map(|(at, column)| is_wanted(at).then_some(column.kind)).collect();
-        let (schema, nulls, found) = (Arc::clone(schema), nulls.clone(), Found::default());
+        let schema = Arc::clone(schema);
+        let nulls = nulls.clone();
+        let found = Found::default();
         plain.then_some(Self { schema, delimiter, kinds, exact: format.inferred, nulls, found })
     }
 
@@ -144,14 +147,16 @@ impl<'a> Fields<'a> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn fill_floats_wide(&self, values: &mut Values<f64>, column: usize) -> Option<()> {
-        let (text, count) = (self.records.text.as_bytes(), self.records.count);
+        let text = self.records.text.as_bytes();
+        let count = self.records.count;
         let short = |start, end| match self.exact {
             true => exact_float(text, start, end),
             false => short_float(text, start, end),
         };
         let long = |text: &str| float(text, self.exact);
         let mut room = values.room(count);
-        let (mut record, mut misses) = (0, 0);
+        let mut record = 0;
+        let mut misses = 0;
         while record < count {
             if misses < wide::MISSES && record + wide::LANES <= count {
                 let mut bounds = [(0, 0); wide::LANES];

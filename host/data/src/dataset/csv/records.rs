@@ -88,7 +88,8 @@ impl<'a> Records<'a> {
     /// Parses a record of the text up to `limit`. The numbers of bytes and of ends of its fields; none if there is
     /// no record.
     fn parse(&mut self, limit: usize) -> Option<(usize, usize)> {
-        let (mut bytes, mut count) = (0, 0);
+        let mut bytes = 0;
+        let mut count = 0;
         loop {
             let (result, read, written, ended) = self.parser.read_record(
                 &self.text[self.at..limit],
@@ -129,7 +130,10 @@ impl<'a> StrayField<'a> {
 
 /// How many delimiters stand between fields in a text without stray quotes.
 fn count_delimiters(text: &[u8], delimiter: u8) -> usize {
-    let (mut count, mut is_quoted, mut was_closed, mut before) = (0, false, false, b'\n');
+    let mut count = 0;
+    let mut is_quoted = false;
+    let mut was_closed = false;
+    let mut before = b'\n';
     for &byte in text {
         let can_open = was_closed || before == delimiter || is_terminator(before);
         was_closed = is_quoted && byte == b'"';
@@ -157,7 +161,8 @@ impl<'a> Record<'a> {
 
     /// The fields, unquoted.
     pub(in crate::dataset) fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
-        let (fields, ends) = (self.fields, self.ends);
+        let fields = self.fields;
+        let ends = self.ends;
         (0..ends.len()).map(move |index| {
             let start = if index == 0 { 0 } else { ends[index - 1] };
             &fields[start..ends[index]]

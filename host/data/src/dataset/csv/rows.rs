@@ -54,7 +54,8 @@ pub fn each_row<E: From<DatasetError>>(
 ) -> Result<(), E> {
     let text = read_slice(root, slice, buffer)?;
     let mut records = Records::new(text, csv);
-    let (mut counted, mut line) = (0, slice.first_line);
+    let mut counted = 0;
+    let mut line = slice.first_line;
     while let Some(record) = records.next_record() {
         let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
         let start = record.start + blank;
@@ -99,7 +100,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("t.csv"), text).unwrap();
         let csv = CsvFormat { delimiter, header: false, ..CsvFormat::default() };
-        let (mut seen, mut written, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
+        let mut seen = Vec::new();
+        let mut written = Vec::new();
+        let mut buffer = Vec::new();
         let mut cutter = Cutter::new(&csv, SliceSize::Bytes(size));
         let mut cut = cutter.open(folder.path(), "t.csv".to_owned()).unwrap();
         while let Some(slice) = cut.next_slice().unwrap() {

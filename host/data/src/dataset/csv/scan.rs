@@ -338,7 +338,8 @@ impl Scan {
     /// Passes bytes outside of quotes that hold no quote, or none that means anything.
     fn pass_plain(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
-        let (first, rest) = (bytes[0], &bytes[1..]);
+        let first = bytes[0];
+        let rest = &bytes[1..];
         self.records += u64::from(ends_record(first, self.before));
         self.lines += u64::from(ends_line(first, self.before));
         let (records, lines) = tally(rest, &bytes[..rest.len()]);

@@ -71,7 +71,9 @@ fn by_pieces(mut scan: Scan, text: &[u8], size: usize) -> (u64, u64, u64) {
 
 /// The ends of records, found one by one in pieces of that size.
 fn by_records(mut scan: Scan, text: &[u8], size: usize) -> Vec<(usize, bool)> {
-    let (mut at, mut ends, mut stray) = (0, Vec::new(), 0);
+    let mut at = 0;
+    let mut ends = Vec::new();
+    let mut stray = 0;
     loop {
         let piece = &text[at..(at + size).min(text.len())];
         let passed = match piece.is_empty() {

@@ -49,7 +49,8 @@ impl Files {
         csv: &CsvFormat,
         full: bool,
     ) -> Result<Vec<(String, ColumnType)>, DatasetError> {
-        let (unpacker, mut all) = (Unpacker::new(&self.root()), |_, _: &_, _: &mut _| Ok(true));
+        let unpacker = Unpacker::new(&self.root());
+        let mut all = |_, _: &_, _: &mut _| Ok(true);
         let format = infer_format(&[self.source()], csv, full, &unpacker, &mut all).map_err(
             |DatasetError(text)| DatasetError(text.replace(self.root().to_str().unwrap(), "/d")),
         )?;
@@ -84,7 +85,8 @@ pub(super) fn read(
     slices: &[TextSlice],
 ) -> (Vec<Vec<Option<String>>>, Vec<FailedItem>) {
     let mut reader = TableReader::new(format).unwrap();
-    let (mut rows, mut rejected) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut rejected = Vec::new();
     for slice in slices {
         let loaded = reader.read(&files.root(), slice, "t.csv").unwrap();
         assert_eq!(loaded.rows + loaded.rejected_count, slice.rows);

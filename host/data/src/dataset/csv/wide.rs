@@ -20,7 +20,9 @@ pub(super) fn floats(
     bounds: &[(usize, usize); LANES],
     exact: bool,
 ) -> Option<[f64; LANES]> {
-    let (mut firsts, mut words, mut lengths) = ([0; LANES], [0; LANES], [0; LANES]);
+    let mut firsts = [0; LANES];
+    let mut words = [0; LANES];
+    let mut lengths = [0; LANES];
     for (lane, &(start, end)) in bounds.iter().enumerate() {
         firsts[lane] = i64::from(u32::from_le_bytes(*bytes.get(start..)?.first_chunk()?));
         words[lane] = i64::from_le_bytes(*bytes.get(end.wrapping_sub(8)..end)?.first_chunk()?);
@@ -32,7 +34,8 @@ pub(super) fn floats(
     let minus = _mm256_cmpeq_epi64(first, _mm256_set1_epi64x(i64::from(b'-')));
     let length = _mm256_add_epi64(vector(lengths), minus);
     let word = vector(words);
-    let (zero, ones) = (_mm256_setzero_si256(), _mm256_set1_epi8(1));
+    let zero = _mm256_setzero_si256();
+    let ones = _mm256_set1_epi8(1);
 
     // The field's bytes are the highest ones of its lane; each is a digit or a point.
     let shift = _mm256_sub_epi64(_mm256_set1_epi64x(64), _mm256_slli_epi64::<3>(length));

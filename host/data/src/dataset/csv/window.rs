@@ -85,8 +85,10 @@ impl Mapping {
         let from = offset - offset % STEP;
         let skip = usize::try_from(offset - from).ok()?;
         let length = skip + usize::try_from(rest.min(MAPPED.end)).ok()?;
-        let (fd, from) = (file.as_raw_fd(), libc::off_t::try_from(from).ok()?);
-        let (nowhere, protection) = (std::ptr::null_mut(), libc::PROT_READ);
+        let fd = file.as_raw_fd();
+        let from = libc::off_t::try_from(from).ok()?;
+        let nowhere = std::ptr::null_mut();
+        let protection = libc::PROT_READ;
         // SAFETY: a new mapping, at a place of the kernel's choice, which nothing else refers to.
         let start = unsafe { libc::mmap(nowhere, length, protection, libc::MAP_SHARED, fd, from) };
         if start == libc::MAP_FAILED {
@@ -164,7 +166,8 @@ mod tests {
             let bytes = window.bytes();
             assert!(!bytes.is_empty() && *bytes == text[offset..offset + bytes.len()]);
         }
-        let (mut at, mut mapped) = (0, 0);
+        let mut at = 0;
+        let mut mapped = 0;
         loop {
             window.move_to(&file, at as u64).unwrap();
             let bytes = window.bytes();

@@ -18,7 +18,8 @@ enum Last {
 /// Whether a comma stands between any two values of lists and objects, and nowhere else. Sees no other
 /// faults: of a text that has some, either may be said.
 pub(super) fn are_right(text: &[u8]) -> bool {
-    let (mut last, mut at) = (Last::Begin, 0);
+    let mut last = Last::Begin;
+    let mut at = 0;
     while let Some(&byte) = text.get(at) {
         at += 1;
         last = match (byte, last) {

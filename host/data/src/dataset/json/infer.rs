@@ -44,7 +44,8 @@ pub fn infer_json<E: From<DatasetError>>(
     may_open: &mut MayLook<'_, E>,
 ) -> Result<InferredJson, E> {
     let mut learned = Learned { fields: Fields::default(), notes: Notes::default() };
-    let (mut left, mut files) = (SAMPLE, 0);
+    let mut left = SAMPLE;
+    let mut files = 0;
     'sources: for (index, source) in (0..).zip(sources) {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
@@ -84,7 +85,8 @@ impl Learned {
         if foreign(cut.start(START)).is_some() {
             return Ok(0);
         }
-        let (mut buffer, mut taken) = (Vec::new(), 0);
+        let mut buffer = Vec::new();
+        let mut taken = 0;
         while let Some(slice) = cut.next_slice()?
             && taken < most
         {

@@ -45,7 +45,8 @@ impl PlainLines {
         let names =
             schema.fields().iter().enumerate().map(|(at, field)| (field.name().clone(), at));
         let names: HashMap<_, _> = names.collect();
-        let (unknown, found) = (Vec::new(), Found::default());
+        let unknown = Vec::new();
+        let found = Found::default();
         plain.then(|| Self { schema: Arc::clone(schema), names, exact, unknown, found })
     }
 
@@ -105,7 +106,8 @@ impl PlainLines {
         let skip = |at: usize| at + text[at..].iter().take_while(|&&b| b == b' ').count();
         let mut keys: Vec<Key<'a>> = Vec::new();
         let mut seen = vec![false; self.schema.fields().len()];
-        let (mut start, mut at) = (0, skip(usize::from(text.first() == Some(&b'{'))));
+        let mut start = 0;
+        let mut at = skip(usize::from(text.first() == Some(&b'{')));
         if at == 0 {
             return None;
         }
@@ -150,7 +152,8 @@ impl<'a> Fields<'a> {
     /// Calls `take` with the bounds of each value. None if it gives that, or if a key is another one.
     #[inline(always)]
     fn each(&self, mut take: impl FnMut(usize, usize) -> Option<()>) -> Option<()> {
-        let (text, before) = (self.records.text.as_bytes(), self.key.before);
+        let text = self.records.text.as_bytes();
+        let before = self.key.before;
         let is_last = self.index == self.last;
         self.records.each(self.index, |start, end| {
             let from = start + before.len();
@@ -267,7 +270,8 @@ impl Column {
 fn is_plain(text: &[u8], start: usize, end: usize) -> bool {
     let at = |at: usize| text.get(at).copied().unwrap_or_default();
     let first = start + usize::from(at(start) == b'-');
-    let (one, two) = (at(first), at(first + 1));
+    let one = at(first);
+    let two = at(first + 1);
     // Without branches: the digits follow no pattern.
     one.is_ascii_digit()
         & !((one == b'0') & two.is_ascii_digit() & (first + 1 < end))

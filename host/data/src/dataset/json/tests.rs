@@ -31,7 +31,8 @@ impl File {
 
     pub(super) fn infer(&self) -> (Schema, Vec<String>) {
         let source = Source::new("d", self.root().to_owned());
-        let (unpacker, mut all) = (Unpacker::new(self.root()), |_, _: &_, _: &mut _| Ok(true));
+        let unpacker = Unpacker::new(self.root());
+        let mut all = |_, _: &_, _: &mut _| Ok(true);
         let inferred: Result<_, DatasetError> = infer_json(&[source], false, &unpacker, &mut all);
         let inferred = inferred.unwrap();
         (inferred.schema, inferred.doubts)
@@ -56,7 +57,9 @@ impl File {
         size: SliceSize,
     ) -> (Vec<String>, Vec<FailedItem>, Vec<UnknownKeys>) {
         let mut reader = TableReader::new(format).unwrap();
-        let (mut rows, mut refused, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rows = Vec::new();
+        let mut refused = Vec::new();
+        let mut unknown = Vec::new();
         for slice in self.slices(size) {
             let table = reader.read(self.root(), &slice, "t").unwrap();
             assert_eq!(table.rows + table.rejected_count, slice.rows);
@@ -297,7 +300,8 @@ proptest! {
         let is_row = |line: &&&str| {
             let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(line);
             object.is_ok_and(|object| {
-                let (a, b) = (object.get("a"), object.get("b"));
+                let a = object.get("a");
+                let b = object.get("b");
                 a.is_none_or(serde_json::Value::is_i64) && b.is_none_or(serde_json::Value::is_string)
             })
         };

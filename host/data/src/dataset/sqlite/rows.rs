@@ -52,7 +52,8 @@ impl Database {
     fn look(&self) -> Result<Survey, DatasetError> {
         let mut statement = self.statement()?;
         let mut columns = seen(&statement);
-        let (mut rows, mut bytes) = (0, 0_u64);
+        let mut rows = 0;
+        let mut bytes = 0_u64;
         each_row(&mut statement, &mut |number, row| {
             rows = number;
             for (index, column) in columns.iter_mut().enumerate() {
@@ -82,7 +83,8 @@ impl Database {
             let place = statement.column_names().position(|name| name == field.name());
             made.push((place, Builder::new(field)?));
         }
-        let (mut read, mut bytes) = (0, 0_u64);
+        let mut read = 0;
+        let mut bytes = 0_u64;
         each_row(&mut statement, &mut |number, row| {
             read = number;
             if number > rows {

@@ -45,7 +45,8 @@ impl RowLines<'_> {
         let mut found = Vec::with_capacity(rows.len());
         match &self.origin {
             Origin::Parts(parts) => {
-                let (mut first, mut rest) = (0, rows);
+                let mut first = 0;
+                let mut rest = rows;
                 for part in parts {
                     let end = first + part.rows;
                     let (here, later) = rest.split_at(rest.partition_point(|&row| row < end));
@@ -77,7 +78,8 @@ impl RowLines<'_> {
         }
         // It could be read a moment ago; if that has changed, the line is not worth an error.
         let Ok(text) = read_slice(&part.root, &part.slice, &mut buffer) else { return found };
-        let (mut counted, mut line) = (0, part.slice.first_line);
+        let mut counted = 0;
+        let mut line = part.slice.first_line;
         let all_fit = part.rows as u64 == part.slice.rows;
         self.each(text, all_fit, rows, |_, start| {
             let before = if counted == 0 { b'\n' } else { text[counted - 1] };
@@ -106,7 +108,8 @@ impl RowLines<'_> {
             return;
         }
         let mut records = Records::new(text, &self.format.csv);
-        let (mut row, mut number) = (0, 0);
+        let mut row = 0;
+        let mut number = 0;
         while wanted.peek().is_some()
             && let Some(record) = records.next_record()
         {

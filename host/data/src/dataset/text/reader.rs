@@ -165,7 +165,8 @@ impl TableReader {
     ) -> Result<LoadedTable<'_>, DatasetError> {
         self.ipc.clear();
         self.unknown_keys = None;
-        let (mut batches, mut misfits) = (Vec::new(), Misfits::default());
+        let mut batches = Vec::new();
+        let mut misfits = Misfits::default();
         let mut origins = Vec::new();
         for part in parts {
             let (batch, more) = self.load(part)?;

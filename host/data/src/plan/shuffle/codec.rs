@@ -26,7 +26,8 @@ impl<'a> Row<'a> {
     /// Takes a row from the front of `bytes`. None if there is none.
     pub(super) fn take(bytes: &mut &'a [u8]) -> Option<Self> {
         let key = take_bytes(bytes)?;
-        let (file, line) = (take_number(bytes)?, take_number(bytes)?);
+        let file = take_number(bytes)?;
+        let line = take_number(bytes)?;
         Some(Self { key, file, line, text: take_bytes(bytes)? })
     }
 }
@@ -100,7 +101,8 @@ pub(super) fn put_value(value: &str, key: &mut Vec<u8>) {
 
 /// The values of a key. None if it is no key.
 pub(super) fn values(mut key: &[u8]) -> Option<Vec<String>> {
-    let (mut values, mut value) = (Vec::new(), Vec::new());
+    let mut values = Vec::new();
+    let mut value = Vec::new();
     while let Some((&byte, rest)) = key.split_first() {
         key = rest;
         if byte != 0 {
@@ -163,7 +165,8 @@ mod tests {
             let mut rest = bytes.as_slice();
             let seen: Vec<_> = std::iter::from_fn(|| Row::take(&mut rest)).collect();
             prop_assert_eq!(&seen, &rows);
-            let (mut from, mut owned) = (bytes.as_slice(), OwnedRow::default());
+            let mut from = bytes.as_slice();
+            let mut owned = OwnedRow::default();
             for row in rows {
                 prop_assert!(owned.read(&mut from).unwrap());
                 prop_assert_eq!(owned.row(), row);

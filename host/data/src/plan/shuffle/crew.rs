@@ -86,7 +86,8 @@ fn start_process(begin: &Begin) -> io::Result<Hand> {
         .spawn()?;
     match (child.stdin.take(), child.stdout.take()) {
         (Some(input), Some(output)) => {
-            let (input, output) = (Box::new(input), Box::new(output));
+            let input = Box::new(input);
+            let output = Box::new(output);
             let mut hand = Hand { input, output, child: Some(child) };
             // If it cannot hear, its first answer, which does not come, tells.
             let _ = hand.tell(begin);

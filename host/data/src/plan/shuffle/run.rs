@@ -119,7 +119,8 @@ impl Shuffle<'_> {
         pieces: &mut u64,
         give: &mut dyn FnMut(Task) -> Result<(), PlanError>,
     ) -> Result<(), PlanError> {
-        let (first, bounds) = (self.input.first, setup.bounds);
+        let first = self.input.first;
+        let bounds = setup.bounds;
         let names_path = setup.names();
         let failed = |error: io::Error| PlanError::from(spill_error(&names_path, &error));
         let mut names = Names::create(&names_path).map_err(failed)?;

@@ -90,7 +90,8 @@ impl<'a> Scatterer<'a> {
     /// The segments, and behind them where each of them begins and the last one ends.
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = File::create(path)?;
-        let (mut bounds, mut at) = (0u64.to_le_bytes().to_vec(), 0);
+        let mut bounds = 0u64.to_le_bytes().to_vec();
+        let mut at = 0;
         for rows in &self.buckets {
             file.write_all(rows)?;
             at += rows.len() as u64;
@@ -107,7 +108,8 @@ pub(super) fn read_segment(path: &Path, bucket: u32, out: &mut Vec<u8>) -> io::R
     let mut bounds = [0; 16];
     file.read_exact_at(&mut bounds, bounds_at + 8 * u64::from(bucket))?;
     let bounds = u128::from_le_bytes(bounds);
-    let (start, end) = (bounds as u64, (bounds >> 64) as u64);
+    let start = bounds as u64;
+    let end = (bounds >> 64) as u64;
     let length = end.checked_sub(start).filter(|_| end <= bounds_at);
     let length = length.ok_or_else(super::codec::broken)? as usize;
     let old = out.len();

@@ -25,7 +25,8 @@ pub fn serve() -> io::Result<()> {
     let begin: Option<Begin> = read_frame(input, &mut Vec::new()).map_err(io::Error::other)?;
     // None: the planner ended, or needs nobody.
     let Some(begin) = begin else { return Ok(()) };
-    let (mode, roots) = (begin.os_sandbox, begin.roots.into_iter());
+    let mode = begin.os_sandbox;
+    let roots = begin.roots.into_iter();
     lock_down(Occupant::Shuffler, mode, roots, &begin.spill, MEMORY_BYTES)?;
     serve_on(input, &mut io::stdout().lock())
 }

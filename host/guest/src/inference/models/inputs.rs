@@ -86,7 +86,8 @@ fn fitting<'a, 'f>(
     let expected = elements.and_then(|elements| elements.checked_mul(ty.size()));
     if expected != Some(view.bytes.len()) {
         let expected = expected.map_or("more".to_owned(), |bytes| bytes.to_string());
-        let (shape, bytes) = (Shape(view.dims), view.bytes.len());
+        let shape = Shape(view.dims);
+        let bytes = view.bytes.len();
         return Err(invalid(format!(
             "input {name:?}: {ty} {shape} is {expected} bytes, got {bytes}"
         )));

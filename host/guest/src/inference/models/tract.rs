@@ -67,7 +67,8 @@ pub(super) fn load(
         }
     })?;
     let device = wanted.device();
-    let (backend, fell_back) = (Backend::Tract, wanted.fell_back);
+    let backend = Backend::Tract;
+    let fell_back = wanted.fell_back;
     let facts = Facts { inputs, outputs, backend, device, fell_back };
     Ok(Box::new(TractModel {
         facts,

@@ -92,7 +92,8 @@ fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), TrialError> {
 
 /// Computes something of which the result is known.
 fn compute(library: &Library) -> Result<(), TrialError> {
-    let (threads, limit) = (2, SAID_BYTES);
+    let threads = 2;
+    let limit = SAID_BYTES;
     let wanted =
         Wanted { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
     let source = ModelSource::Bytes(DOUBLE);

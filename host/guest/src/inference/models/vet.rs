@@ -41,13 +41,15 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     };
     let nodes = onnx_facts::nodes(&proto).count();
     if nodes > MOST_NODES {
-        let (nodes, most) = (count(nodes as u64), count(MOST_NODES as u64));
+        let nodes = count(nodes as u64);
+        let most = count(MOST_NODES as u64);
         return Err(InferenceError::refused(
             ErrorCode::UnsupportedOperation,
             format!("it has {nodes} nodes; {most} is the most"),
         ));
     }
-    let (inputs, outputs) = (onnx_facts::inputs(graph)?, onnx_facts::outputs(graph)?);
+    let inputs = onnx_facts::inputs(graph)?;
+    let outputs = onnx_facts::outputs(graph)?;
     names(&inputs, "inputs")?;
     names(&outputs, "outputs")?;
     sources(graph)?;
@@ -58,7 +60,8 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     weights.add_all(&proto)?;
     let bytes = size.max(weights.inside).saturating_add(weights.beside);
     within(bytes, "file with its weights", limit)?;
-    let (beside, files) = (weights.beside, weights.files.into_iter().collect());
+    let beside = weights.beside;
+    let files = weights.files.into_iter().collect();
     Ok(Vetted { proto, inputs, outputs, bytes, beside, files })
 }
 

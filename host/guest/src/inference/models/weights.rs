@@ -69,7 +69,8 @@ impl<'a> Weights<'a> {
             (bytes, tensor.raw_data.len() as u64, "bytes")
         };
         if takes != there {
-            let (ty, shape) = (ty.as_str_name().to_ascii_lowercase(), Shape(&tensor.dims));
+            let ty = ty.as_str_name().to_ascii_lowercase();
+            let shape = Shape(&tensor.dims);
             return Err(encoding(format!(
                 "its weight {name:?} is {ty} {shape}, which takes {takes} {unit}; {there} are there"
             )));

@@ -25,7 +25,9 @@ impl Allowance {
                 Ok(())
             }
             _ => {
-                let (limit, held, more) = (self.limit, ByteSize(self.held), ByteSize(bytes));
+                let limit = self.limit;
+                let held = ByteSize(self.held);
+                let more = ByteSize(bytes);
                 Err(TensorsFull { limit, held, what, more })
             }
         }

@@ -226,7 +226,9 @@ fn what_a_guest_gives_wrongly_is_told_with_what_was_expected() {
         note(bench.compute(tensor).expect_err("wrong"));
         assert_eq!(bench.inference.allowance.held(), 0, "inputs are taken all the same");
     }
-    let (one, two, context) = (bench.floats(1), bench.floats(1), bench.context("double"));
+    let one = bench.floats(1);
+    let two = bench.floats(1);
+    let context = bench.context("double");
     let inputs = vec![("x".to_owned(), one), ("\u{1b}".to_owned(), two)];
     let computed = bench.view().compute(context, inputs);
     note(bench.refused(computed));
@@ -255,7 +257,9 @@ fn a_guest_holds_no_more_tensors_than_it_may() {
     // Two tensors of 10 rows, each with 8 bytes of dimensions, and a little more.
     let limits = Limits { tensors: ByteSize(200), ..Limits::default() };
     let mut bench = Bench::new(DataType::Float, &InferenceSettings::default(), &limits);
-    let (first, second, third) = (bench.floats(10), bench.floats(10), bench.floats(10));
+    let first = bench.floats(10);
+    let second = bench.floats(10);
+    let third = bench.floats(10);
     assert_eq!(bench.inference.allowance.held(), 176);
     let error = bench.view().dimensions(Resource::new_borrow(third.rep())).expect_err("not there");
     let at =
@@ -279,7 +283,8 @@ fn a_guest_holds_no_more_tensors_than_it_may() {
 #[test]
 fn models_from_bytes_are_off_until_the_job_allows_them() {
     let bytes = double("Add", DataType::Float);
-    let (onnx, cpu) = (GraphEncoding::Onnx, ExecutionTarget::Cpu);
+    let onnx = GraphEncoding::Onnx;
+    let cpu = ExecutionTarget::Cpu;
     let mut bench = Bench::plain();
     let loaded = bench.load(&[&bytes], onnx, cpu);
     let mut text = String::new();
@@ -291,7 +296,8 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
         let loaded = bench.load(&[&bytes], encoding, cpu);
         let graph = bench.good(loaded);
         let context = bench.view().init_execution_context(graph);
-        let (context, x) = (bench.good(context), bench.floats(1));
+        let context = bench.good(context);
+        let x = bench.floats(1);
         let computed = bench.view().compute(context, vec![("x".to_owned(), x)]);
         assert_eq!(bench.good(computed).len(), 1);
     }

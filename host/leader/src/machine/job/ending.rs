@@ -119,7 +119,8 @@ impl JobMachine {
         self.tell_of_null_numbers();
         self.tell_unknown_keys();
         // The one that matters for the reason.
-        let (attempt, init) = (self.first_failure.take(), self.init_failure.take());
+        let attempt = self.first_failure.take();
+        let init = self.init_failure.take();
         let first_failure = match ending.by {
             Some(EndedBy::InitFailures | EndedBy::StuckInInit) => init.or(attempt),
             _ => attempt.or(init.filter(|_| ending.by.is_some())),

@@ -67,7 +67,8 @@ impl JobMachine {
     /// C11: a share of what is not known yet says nothing, so only once the plan is finished; but where
     /// none is allowed, the first decides.
     fn percent_exceeded(&self) -> Option<(EndedBy, String)> {
-        let (limit, failed) = (self.policy.allowed_failed_percent, self.failed_mini_batches());
+        let limit = self.policy.allowed_failed_percent;
+        let failed = self.failed_mini_batches();
         let is_known = self.plan_finished || limit.exceeded_by(failed, u64::MAX);
         if !is_known || !limit.exceeded_by(failed, self.planned) {
             return None;

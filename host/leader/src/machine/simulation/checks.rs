@@ -29,7 +29,9 @@ impl World {
 
     fn check_workers(&self) {
         let mut held = BTreeSet::new();
-        let (mut live, mut places, mut idle) = (0, 0, false);
+        let mut live = 0;
+        let mut places = 0;
+        let mut idle = false;
         for worker in self.workers.values() {
             if worker.is_live() {
                 live += 1;

@@ -206,7 +206,8 @@ impl World {
         let mut inbox = VecDeque::from([message]);
         while let Some(message) = inbox.pop_front() {
             self.note(&message);
-            let (is_late, late) = (self.is_late(&message), self.late);
+            let is_late = self.is_late(&message);
+            let late = self.late;
             let mut actions = self.machine.handle(message, self.now);
             inbox.extend(actions.drain(..).filter_map(|action| self.act(action)));
             assert!(!is_late || self.late > late, "a late result is not told");
@@ -485,7 +486,8 @@ pub(super) fn random_policy(dice: &mut Dice) -> Policy {
             ErrorThreshold::Ignore
         }
     };
-    let (error_threshold, allowed_failed_count) = (threshold(20), threshold(6));
+    let error_threshold = threshold(20);
+    let allowed_failed_count = threshold(6);
     let percent = ["0", "10", "25", "50", "100", "100"][dice.below(6) as usize];
     Policy {
         workers: 1 + dice.below(4) as u32,

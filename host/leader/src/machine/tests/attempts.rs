@@ -134,7 +134,8 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
 fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
     let mut machine = running(Policy { workers: 1, ..policy() }, 1);
     machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
-    let (note, failure) = (String::new(), None);
+    let note = String::new();
+    let failure = None;
     let exit = WorkerExit {
         signal: Some(9),
         note,
@@ -188,7 +189,8 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
     let failure = |note: &str| {
         let mut machine = running(policy(), 1);
         machine.handle(started(0, 0), secs(1));
-        let (note, failure) = (note.to_owned(), None);
+        let note = note.to_owned();
+        let failure = None;
         let exit =
             WorkerExit { signal: Some(libc::SIGABRT), note, failure, ..WorkerExit::default() };
         lost(&machine.handle(Message::Exited(W0, exit), secs(2))).unwrap()

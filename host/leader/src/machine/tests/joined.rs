@@ -18,7 +18,8 @@ impl Obeys for Unable {
     fn obey(&mut self, order: Order) -> Vec<Told> {
         match order {
             Order::Want(_) => {
-                let (worker, reason) = (W0, "no memory".to_owned());
+                let worker = W0;
+                let reason = "no memory".to_owned();
                 vec![Told::News(News::SpawnFailed { worker, reason, is_alone: true })]
             }
             Order::End(end) => {

@@ -38,7 +38,8 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
     let mut lines: BTreeMap<u32, VecDeque<(u64, u32)>> = BTreeMap::new();
     // When each worker ends what it is at.
     let mut ends: BTreeMap<u32, Duration> = BTreeMap::new();
-    let (mut calls, mut now) = (None, secs(0));
+    let mut calls = None;
+    let mut now = secs(0);
     let mut messages: Vec<Message> = (0..workers).map(ready).collect();
     messages.insert(0, Message::PlanFinished);
     loop {

@@ -91,7 +91,8 @@ fn node(operation: &str, inputs: &[&str]) -> Vec<u8> {
 }
 
 fn doubling() -> Vec<u8> {
-    let (x, y) = (port("x", FLOAT, &["n", "2"]), port("y", FLOAT, &["n", "2"]));
+    let x = port("x", FLOAT, &["n", "2"]);
+    let y = port("y", FLOAT, &["n", "2"]);
     model(&node("Add", &["x", "x"]), &[], &x, &y)
 }
 
@@ -147,7 +148,8 @@ fn numbers_of_all_types_go_through() {
     use TensorType::{Bf16, F16, F32, F64, I32, I64, U8};
     // By the numbers that ONNX has for them.
     for (number, ty) in [(1, F32), (2, U8), (6, I32), (7, I64), (10, F16), (11, F64), (16, Bf16)] {
-        let (x, y) = (port("x", number, &["n"]), port("y", number, &["n"]));
+        let x = port("x", number, &["n"]);
+        let y = port("y", number, &["n"]);
         let mut same = load(&model(&node("Identity", &["x"]), &[], &x, &y)).unwrap();
         assert_eq!(same.facts().inputs[0].ty, ElementType::Standard(ty));
         let bytes: Vec<u8> = (1..=3 * ty.size()).map(|n| n as u8).collect();
@@ -158,14 +160,16 @@ fn numbers_of_all_types_go_through() {
 
 #[test]
 fn booleans_are_bytes_and_scalars_have_one_element() {
-    let (x, y) = (port("x", BOOL, &["n"]), port("y", BOOL, &["n"]));
+    let x = port("x", BOOL, &["n"]);
+    let y = port("y", BOOL, &["n"]);
     let mut not = load(&model(&node("Not", &["x"]), &[], &x, &y)).unwrap();
     let ty = ElementType::Standard(TensorType::U8);
     assert!(not.facts().inputs[0].ty == ty && not.facts().outputs[0].ty == ty);
     let outputs = not.run(&[view(TensorType::U8, &[3], &[0, 1, 7])]).unwrap();
     assert_eq!(outputs[0].bytes, [1, 0, 0]);
 
-    let (x, y) = (port("x", FLOAT, &[]), port("y", FLOAT, &[]));
+    let x = port("x", FLOAT, &[]);
+    let y = port("y", FLOAT, &[]);
     let mut scalar = load(&model(&node("Neg", &["x"]), &[], &x, &y)).unwrap();
     let outputs = scalar.run(&[view(TensorType::F32, &[], &floats(&[2.0]))]).unwrap();
     assert_eq!((&outputs[0].dims[..], &outputs[0].bytes), (&[1][..], &floats(&[-2.0])));
@@ -175,7 +179,8 @@ fn booleans_are_bytes_and_scalars_have_one_element() {
 fn what_cannot_be_used_is_refused_with_a_reason() {
     let to_string = [field(1, "to"), number(20, 2), number(3, STRING)].concat();
     let cast = [node("Cast", &["x"]), field(5, to_string)].concat();
-    let (x, y) = (port("x", FLOAT, &["n"]), port("y", STRING, &["n"]));
+    let x = port("x", FLOAT, &["n"]);
+    let y = port("y", STRING, &["n"]);
     let mut strings = load(&model(&cast, &[], &x, &y)).unwrap();
     assert_eq!(strings.facts().outputs[0].ty, ElementType::Other("string".to_owned()));
     let (code, text) = refused(strings.run(&[view(TensorType::F32, &[1], &floats(&[2.0]))]));
@@ -198,7 +203,8 @@ fn threads() -> usize {
 /// The calling thread is one of those that compute.
 #[test]
 fn as_many_threads_compute_as_are_wanted() {
-    let (_library, model) = (library(), doubling());
+    let _library = library();
+    let model = doubling();
     let before = threads();
     let _one = load_from(ModelSource::Bytes(&model), 1).unwrap();
     assert_eq!(threads(), before);
@@ -217,7 +223,8 @@ fn large_weights_are_mapped() {
     let dims = [number(1, 4096), number(1, 5120)].concat();
     let external = [field(13, place), number(14, 1)].concat();
     let weights = [dims, number(2, FLOAT), field(8, "w"), external].concat();
-    let (x, y) = (port("x", FLOAT, &["n", "4096"]), port("y", FLOAT, &["n", "5120"]));
+    let x = port("x", FLOAT, &["n", "4096"]);
+    let y = port("y", FLOAT, &["n", "5120"]);
     let path = folder.join("model.onnx");
     fs::write(&path, model(&node("MatMul", &["x", "w"]), &weights, &x, &y)).unwrap();
 

@@ -17,7 +17,8 @@ fn a_layer_is_computed_for_any_batch() {
         let expected: Vec<f32> = x
             .chunks(2)
             .flat_map(|x| {
-                let (a, b) = (x[0], x[1]);
+                let a = x[0];
+                let b = x[1];
                 [a + 4.0 * b + 0.5, 2.0 * a + 5.0 * b - 100.0, 3.0 * a + 6.0 * b]
             })
             .map(|value| value.max(0.0))
@@ -202,7 +203,8 @@ fn two() -> ModelProto {
 #[test]
 fn inputs_come_in_any_order() {
     let model = load(&two()).expect("it loads");
-    let (a, b) = (raw!([1.0_f32; 4]), raw!([2.0_f32; 4]));
+    let a = raw!([1.0_f32; 4]);
+    let b = raw!([2.0_f32; 4]);
     let outputs = model
         .run(&[view("b", TensorType::F32, &[1, 4], &b), view("a", TensorType::F32, &[1, 4], &a)])
         .expect("it runs");
