@@ -22,7 +22,7 @@ fn version_and_help() {
     assert_snapshot!(help.stdout, @"
     Runs untrusted WebAssembly entry scripts over large inputs, in parallel
 
-    Usage: sandmill <COMMAND>
+    Usage: sandmill [OPTIONS] <COMMAND>
 
     Commands:
       run      Runs a job; one that was interrupted goes on where it was
@@ -43,6 +43,15 @@ fn version_and_help() {
     Options:
       -h, --help     Print help
       -V, --version  Print version
+
+    Logging:
+          --log <LEVEL>          Logs what Sandmill does, on standard error: off, error, warn, info,
+                                 debug or trace [default: $SANDMILL_LOG, else off]
+          --log-format <FORMAT>  How the log is written: lines for people, or a JSON object a line
+                                 [default: text] [possible values: text, json]
+      -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
+      -q, --quiet                Says only what went wrong: no progress, and no result of a job that is
+                                 completed
 
     Exit codes:
         0  completed
@@ -79,6 +88,15 @@ fn version_and_help() {
           --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
                                 [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH]
       -h, --help                Print help
+
+    Logging:
+          --log <LEVEL>          Logs what Sandmill does, on standard error: off, error, warn, info,
+                                 debug or trace [default: $SANDMILL_LOG, else off]
+          --log-format <FORMAT>  How the log is written: lines for people, or a JSON object a line
+                                 [default: text] [possible values: text, json]
+      -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
+      -q, --quiet                Says only what went wrong: no progress, and no result of a job that is
+                                 completed
     ");
 }
 
