@@ -15,9 +15,10 @@ without := --locked --no-default-features --features sandmill-without/alone $(ad
 help: ## List the commands.
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
 
+# As the tests build it: what the one has compiled, the other uses. The second package has the features of libraries.
 demo: setup ## Run two examples on real data and compare them with scikit-learn.
-	@cargo build --release --locked --package sandmill
-	@scripts/demo.sh target/release/sandmill
+	@cargo build --locked --package sandmill --package sandmill-without --bin sandmill
+	@scripts/demo.sh target/debug/sandmill
 
 quick: ## Run the unit tests of crates, as in `make quick CRATE=data`; unless named, of those with changes.
 	@scripts/quick.sh $(CRATE)
@@ -28,6 +29,7 @@ test: setup ## Run all tests.
 	@$(MAKE) --no-print-directory without test-guests python-env node-env python-guest
 ifneq ($(nextest),)
 	cargo nextest run $(without) --lib
+	@rm -f target/nextest/all/tests.xml
 	@cargo nextest run --locked --workspace --profile all; failed=$$?; scripts/slowest.py; exit $$failed
 else
 	@echo "cargo-nextest is not installed: using cargo test"
@@ -63,7 +65,7 @@ $(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__py
 	@mv $@.part $@
 
 bench: setup ## Measure against native code; needs python3.
-	cargo build --release --locked --package sandmill
+	cargo build --profile dist --locked --package sandmill
 	python3 benches/run.py
 
 gpu: ## Test and measure what needs a GPU; scripts/gpu.sh says how without cargo.

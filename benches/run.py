@@ -3,7 +3,7 @@
 
 Native and Sandmill rounds take turns, so that a slow minute of the machine hits both; figures are
 medians. Outputs of both are compared. Data, jobs and results lie in target/bench; the data is made
-once, from a fixed seed. `make bench` builds the release binary and runs this.
+once, from a fixed seed. `make bench` builds the binary with the profile `dist` and runs this.
 
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "target" / "bench"
 PACKED = Path(os.environ["SANDMILL_PACKED"]).resolve() if "SANDMILL_PACKED" in os.environ else None
-SANDMILL = (PACKED or ROOT / "target" / "release") / "sandmill"
+SANDMILL = (PACKED or ROOT / "target" / "dist") / "sandmill"
 BUILDS = ROOT / "target" / "outside"
 NATIVE = (PACKED or BUILDS / "release") / "bench-native"
 

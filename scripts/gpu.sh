@@ -12,18 +12,18 @@ cd "$(dirname "$0")/.."
 packed=target/gpu
 
 pack() {
-    cargo build --locked --release --package sandmill
+    cargo build --locked --profile dist --package sandmill
     cargo build --locked --workspace --all-targets
     make --no-print-directory test-guests
     (cd benches/native && CARGO_TARGET_DIR=../../target/outside cargo build --locked --release --features tract)
     rm -rf "$packed" "$packed.tar.gz"
     mkdir -p "$packed/guests"
-    strip -o "$packed/sandmill" target/release/sandmill
+    cp target/dist/sandmill "$packed/sandmill"
     strip -o "$packed/bench-native" target/outside/release/bench-native
     # shellcheck disable=SC2012
     strip -o "$packed/inference" "$(ls -t target/debug/deps/inference-* | grep -v '\.d$' | head -n 1)"
     local guests=target/guests/wasm32-wasip2/release
-    local build=(env CARGO_TARGET_DIR="$PWD/target/guests" target/release/sandmill build)
+    local build=(env CARGO_TARGET_DIR="$PWD/target/guests" target/dist/sandmill build)
     cp "$guests"/examples/{computes,echo_files,hostile_files}.wasm "$packed/guests"
     cp "$("${build[@]}" examples/digit-identification)" "$packed/guests/digit_identification.wasm"
     cp "$("${build[@]}" benches/guests/infer)" "$packed/guests/infer.wasm"

@@ -22,7 +22,7 @@ shell() {
     else
         echo "shellcheck is not installed: only the scripts' syntax was checked"
     fi
-    PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile benches/*.py tests/formats/*.py tests/models/*.py
+    PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile scripts/*.py benches/*.py tests/formats/*.py tests/models/*.py
 }
 
 code() {

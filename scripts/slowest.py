@@ -10,6 +10,9 @@ SHOWN = 10
 
 
 def main():
+    if not REPORT.exists():
+        # The tests did not run, which cargo has told.
+        return
     cases = list(ElementTree.parse(REPORT).iter("testcase"))
     cases.sort(key=lambda case: float(case.get("time", 0)), reverse=True)
     print(f"The {min(SHOWN, len(cases))} slowest of {len(cases)} tests:")

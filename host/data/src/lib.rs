@@ -1,5 +1,8 @@
 //! Inputs and outputs: finding, cutting and reading what jobs read, and writing rows.
 //!
+//! It uses `model`, `files`, `wire` and `wall`; `store`, `guest` and `node` may use it. `leader` and `report` may not, as they
+//! never look into what an input or a guest holds.
+//!
 //! - [`dataset`]: what belongs to an input, how tables are cut, how a worker reads its part;
 //! - [`plan`]: the process that cuts inputs into mini-batches, and groups rows by keys;
 //! - [`output`]: rows as a worker formats them;

@@ -1,5 +1,7 @@
 //! Bytes on a disk. No file here knows what rows or tables are.
 //!
+//! It uses `model`; every crate above may use it.
+//!
 //! - [`opening`]: opening and making what other people name;
 //! - [`Found`], [`Root`] and [`content_stamp`]: what tells a file from what it was before;
 //! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;

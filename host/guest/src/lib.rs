@@ -1,5 +1,7 @@
 //! Entry scripts: compiled, run and limited, and what computes with models for them.
 //!
+//! It uses `model`, `files`, `wire`, `wall` and `data`; `node` may use it, and the command line for `check` and `build`.
+//!
 //! - [`compile`]: from a module or a component to code in the cache;
 //! - [`features`]: what this build has;
 //! - [`inference`]: models, and what computes with them;

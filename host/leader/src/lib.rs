@@ -1,10 +1,13 @@
 //! The leader of a job: a pure state machine (`machine`) and the driver that joins it to the world. It knows no machine
 //! that runs jobs but by what `nodes` asks of one, and looks into nothing that a guest or an input file contains.
 //!
+//! It uses `model`, `files`, `wire` and `spec`, and has no sandbox, parser of inputs or TLS in it; `sandmill` alone uses it.
+//!
 //! `prepare` makes a job ready to run, and asks the machine that it is to run on (`nodes`) for what it needs there; `claim`
 //! decides who owns a job directory (`reserve` is room for its end) and `taking_up` what becomes of a job that was run
 //! before: `identity` names its settings, `differences` compares them, `verify` its inputs. These do not know what a node
 //! is made of.
+//! `spans` tells `tracing` of the job's events.
 //! `in_force` says what the machine holds a job to. `driver` runs a `job`, on what `start` starts; `intake` takes the
 //! plan; `commit` is the thread that commits what workers finished.
 

@@ -1,5 +1,7 @@
 //! The words of Sandmill: ids, mini-batch descriptors, outcomes, policies, limits, statistics and
-//! the paths of a job directory. Plain data, no I/O. Every other crate may use this one; it uses none of them.
+//! the paths of a job directory. Plain data, no I/O.
+//!
+//! It uses no other crate of Sandmill, and every one may use it.
 
 mod address;
 mod errno;

@@ -1,6 +1,8 @@
 //! One machine that runs a job: looks at itself for the job, holds what belongs to the job here, and runs its workers.
 //! It knows no leader but by the words of `wire`.
 //!
+//! It uses all crates below but `registry`; `sandmill` alone uses it, and joins it to a leader.
+//!
 //! `prepare` finds and checks all that a job needs, and makes a `job` of it, which `start` makes run; `look` tells what
 //! the inputs are today. The leader asks for these in the words of `protocol::node`.
 //!

@@ -1,5 +1,7 @@
 //! Registered datasets and models: names with versions for what jobs read, in one SQLite file for each
-//! user. Imports `model` and `spec`, which asks it what a name means.
+//! user.
+//!
+//! It uses `model`; only the command line uses it, which tells `spec` what a name means.
 //!
 //! [`Registry`] is the door, `place` where the file lies and who may write to it, `schema` its table.
 

@@ -1,5 +1,7 @@
 //! What people and programs read: progress, log tree, result. Every reporter is fed the same
-//! events and nothing else. Imports `event` and `model`, never `engine`.
+//! events and nothing else.
+//!
+//! It uses `model` and `files`, never `leader` or `node`; `sandmill` alone uses it.
 //!
 //! A reporter is a [`Reporter`]; [`Reporters`] hands each event to all of them and keeps one that
 //! fails (a full disk, say) from starving the rest. [`log_tree`] and [`terminal`] are the usual

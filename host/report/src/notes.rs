@@ -2,7 +2,7 @@
 
 use super::words::{count, counted, first_line};
 use crate::event::{EventKind, Resumed};
-use crate::model::printable;
+use crate::model::on_one_line;
 
 /// Lines about single failures, at most; the log tree has them all.
 const MOST: u32 = 5;
@@ -28,7 +28,7 @@ impl Notes {
                 }
                 Some(line)
             }
-            EventKind::Notice { message } => Some(format!("note: {}", printable(message))),
+            EventKind::Notice { message } => Some(format!("note: {}", on_one_line(message))),
             EventKind::InitFailed { worker, failure } => {
                 self.failure(format!("{worker} could not start: {}", first_line(&failure.message)))
             }

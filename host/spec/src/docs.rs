@@ -91,7 +91,14 @@ fn names() -> String {
 /// Which settings decide rows, and which an operator may cap.
 fn changes() -> String {
     let mut table = String::from("| key | decides rows | may be capped |\n|---|---|---|\n");
-    for key in keys::JOB {
+    let groups = [("inference", keys::INFERENCE), ("limits", keys::LIMITS)];
+    let of = |(name, keys): (&'static str, &'static [Key])| {
+        keys.iter().map(move |key| (format!("{name}.{}", key.name), key))
+    };
+    let is_group = |name: &str| groups.iter().any(|(group, _)| *group == name);
+    let plain = keys::JOB.iter().filter(|key| !is_group(key.name));
+    let plain = plain.map(|key| (key.name.to_owned(), key));
+    for (name, key) in plain.chain(groups.into_iter().flat_map(of)) {
         let rows = match key.rows {
             Rows::Decide | Rows::DecideUnlessDefault => "yes".to_owned(),
             Rows::Not(reason) => format!("no: {reason}"),
@@ -100,7 +107,7 @@ fn changes() -> String {
             Ceiling::Same | Ceiling::Key(..) => "yes".to_owned(),
             Ceiling::No(reason) => format!("no: {reason}"),
         };
-        table.push_str(&format!("| `{}` | {rows} | {ceiling} |\n", key.name));
+        table.push_str(&format!("| `{name}` | {rows} | {ceiling} |\n"));
     }
     table
 }

@@ -1,5 +1,7 @@
-//! From a job file to a checked job: YAML -> `RawJob` -> [`JobSpec`], all errors at once. Imports
-//! `model` only; touches the file system just to see whether what a job names is there.
+//! From a job file to a checked job: YAML -> `RawJob` -> [`JobSpec`], all errors at once. It
+//! touches the file system just to see whether what a job names is there.
+//!
+//! It uses `model` and `files`; `store`, `node` and `leader` may use it, for what a job asks for.
 //!
 //! - `tree`: YAML text to a small tree that knows its lines;
 //! - `azure`: files that were made for Azure's SDKs to trees of our own keys;

@@ -3,7 +3,7 @@
 
 use super::exit::Problem;
 use super::terminal;
-use crate::model::printable_json;
+use crate::model::{on_one_line, printable_json};
 use crate::report::Shown;
 use std::io::{self, Write};
 use tracing::Level;
@@ -16,6 +16,9 @@ use tracing_subscriber::{Layer, fmt};
 
 /// The variable that is asked where no option says what to log.
 const VARIABLE: &str = "SANDMILL_LOG";
+
+/// The part whose spans the lines of all parts stand in.
+const LEADER: &str = "sandmill_leader";
 
 /// What to log, and how much to say besides.
 #[derive(Debug, clap::Args)]
@@ -30,7 +33,7 @@ pub(super) struct LoggingArguments {
     /// Logs more: -v is --log info, -vv --log debug, -vvv --log trace.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "log")]
     verbose: u8,
-    /// Says only what went wrong: no progress, and no result of a job that is completed.
+    /// Says of a job only what went wrong: no progress, and no result of one that is completed.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(super) quiet: bool,
 }
@@ -53,7 +56,7 @@ impl LoggingArguments {
         // The spans say which part it is.
         let lines = fmt::layer().with_ansi(false).with_target(false);
         let layer = match self.log_format {
-            Format::Text => lines.with_writer(terminal::stderr).boxed(),
+            Format::Text => lines.with_writer(TextLines).boxed(),
             Format::Json => lines.json().flatten_event(true).with_writer(JsonLines).boxed(),
         };
         tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
@@ -72,7 +75,8 @@ impl LoggingArguments {
         if text.trim().is_empty() {
             return Ok(Targets::new().with_default(LevelFilter::OFF));
         }
-        text.parse().map_err(|_| {
+        let known = text.parse().ok().filter(|_| text.split(',').all(is_directive));
+        known.map(with_spans).ok_or_else(|| {
             Problem::usage(anyhow::anyhow!(
                 "{place}: found {text:?}; expected off, error, warn, info, debug or trace, or several with the parts \
                  that they are for (e.g. sandmill_leader=debug,info)"
@@ -90,6 +94,45 @@ impl LoggingArguments {
             true => Shown::Bar,
             false => Shown::Lines,
         }
+    }
+}
+
+/// Whether a part of a filter is a level, or says of which of Sandmill's parts it is. A mistyped level would be a part of
+/// a program that is not there.
+fn is_directive(text: &str) -> bool {
+    text.contains('=') || text.starts_with("sandmill") || text.trim().parse::<LevelFilter>().is_ok()
+}
+
+/// The same, with the spans that lines stand in: they are those of the leader, and have the highest level.
+fn with_spans(wanted: Targets) -> Targets {
+    match wanted.iter().any(|(part, _)| part == LEADER) {
+        true => wanted,
+        false if wanted.default_level().is_some_and(|level| level > LevelFilter::OFF) => wanted,
+        false => wanted.with_target(LEADER, LevelFilter::ERROR),
+    }
+}
+
+/// Standard error, for lines of text: what strangers wrote makes no lines of its own.
+struct TextLines;
+
+impl<'a> MakeWriter<'a> for TextLines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self
+    }
+}
+
+impl Write for TextLines {
+    /// Lines come whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        terminal::say(&on_one_line(text.trim_end_matches('\n')));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -148,12 +191,18 @@ mod tests {
             wanted("--log sandmill_leader=debug,info", None),
             ok("sandmill_leader=debug,info")
         );
+        // Its lines stand in the spans of the leader.
+        let commit = "--log sandmill_leader::commit=debug";
+        assert_eq!(wanted(commit, None), ok("sandmill_leader::commit=debug,sandmill_leader=error"));
     }
 
     #[test]
     fn what_is_no_level_is_refused() {
         insta::assert_snapshot!(wanted("", Some("loud=very")).unwrap_err(), @r#"error: SANDMILL_LOG: found "loud=very"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
         insta::assert_snapshot!(wanted("--log sandmill=much", None).unwrap_err(), @r#"error: --log: found "sandmill=much"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
+        for mistyped in ["inof", "warning", "verbose,info"] {
+            assert!(wanted("", Some(mistyped)).is_err(), "{mistyped}");
+        }
         assert!(wanted("-v --log info", None).is_err());
         assert!(wanted("-v -q", None).is_err());
     }

@@ -171,8 +171,9 @@ pub(super) fn prepare_and_run(
     mut options: Options,
     logging: &LoggingArguments,
 ) -> Result<Exit, Problem> {
-    let mut say_progress = |text: &str| {
-        if !logging.quiet {
+    let is_quiet = logging.quiet;
+    let say_progress = move |text: &str| {
+        if !is_quiet {
             say(text);
         }
     };
@@ -203,10 +204,12 @@ pub(super) fn prepare_and_run(
     let told = told.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
     let named = spec.clone();
     let put = |output: &Path, exit: Exit| match exit {
-        Exit::Completed => put_results(&named, options, output).map(|()| exit),
+        Exit::Completed => {
+            put_results(&named, options, output, &mut { say_progress }).map(|()| exit)
+        }
         other => Ok(other),
     };
-    let prepared = match run::prepare(spec, options, &mut say_progress) {
+    let prepared = match run::prepare(spec, options, &mut { say_progress }) {
         Ok(prepared) => prepared,
         // What Ctrl-C ended may look like a failure, too: a compiler has got the signal as well.
         Err(error) => {
@@ -236,8 +239,13 @@ pub(super) fn prepare_and_run(
 }
 
 /// Takes the results where the job file says, if that is a store.
-fn put_results(spec: &JobSpec, options: &Options, output: &Path) -> Result<(), Problem> {
-    run::put_results(spec, options, output, &mut say).map_err(|error| {
+fn put_results(
+    spec: &JobSpec,
+    options: &Options,
+    output: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), Problem> {
+    run::put_results(spec, options, output, say).map_err(|error| {
         Problem::failed(anyhow::anyhow!(
             "{error}. The results lie in {}; run the job again to write them to the store",
             output.display()

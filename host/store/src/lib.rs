@@ -1,5 +1,7 @@
 //! Stores: how objects of S3, Azure, Google and the web come to lie on this machine, where planner and
-//! workers read them as any file. Imports `dataset`, `spec`, `protocol`, `wall` and below.
+//! workers read them as any file.
+//!
+//! It uses `model`, `wire`, `wall`, `data` and `spec`; `node` may use it, and the command line, whose child it is.
 //!
 //! - `error`: what can go wrong, as the leader sees it, with the words for it;
 //! - `config`: from an address to what opens its store, with what the file of datastores or the

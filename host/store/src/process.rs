@@ -8,8 +8,8 @@ use crate::protocol::{FrameError, encode, read_frame};
 use crate::wall::{self, death};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,9 @@ pub const FETCH_COMMAND: &str = "fetch-worker";
 pub(super) const AT_ONCE: usize = 16;
 /// How often it is looked whether somebody wants the end.
 const TICK: Duration = Duration::from_millis(100);
+/// The longest that a process may take to end that has closed its output, and how often it is looked whether it has.
+const ENDING: Duration = Duration::from_secs(5);
+const MOMENT: Duration = Duration::from_millis(2);
 /// Bytes of what the process says when it breaks down.
 const STDERR: u64 = 4 << 10;
 /// The longest that it may say nothing while it is at work: far longer than all attempts at a request take.
@@ -88,7 +91,7 @@ pub(super) type Said = Option<Result<FromFetcher, FrameError>>;
 pub(super) struct Fetcher {
     child: Child,
     /// Where more can be asked for.
-    stdin: Option<ChildStdin>,
+    asks: Option<Sender<Vec<u8>>>,
     complaint: Receiver<String>,
     store: StoreConfig,
 }
@@ -123,26 +126,23 @@ impl Fetcher {
         let mut child = child.map_err(StoreError::Start)?;
         let complaint = complaint(&mut child);
         listen(&mut child, hear);
-        let mut stdin = child.stdin.take();
-        if let Some(stdin) = &mut stdin {
-            // If it does not listen, its end says more.
-            let _ = stdin.write_all(&frame);
-        }
-        Ok(Self { child, stdin, complaint, store: request.store.clone() })
+        let asks = talk(&mut child);
+        // If it does not listen, its end says more.
+        let _ = asks.send(frame);
+        Ok(Self { child, asks: Some(asks), complaint, store: request.store.clone() })
     }
 
     /// Asks for an object. If it does not listen, its end says more.
-    pub(super) fn bring(&mut self, object: &Bring) {
+    pub(super) fn bring(&self, object: &Bring) {
         let mut frame = Vec::new();
-        if let (Some(stdin), Ok(())) = (&mut self.stdin, encode(object, &mut frame)) {
-            let _ = stdin.write_all(&frame);
+        if let (Some(asks), Ok(())) = (&self.asks, encode(object, &mut frame)) {
+            let _ = asks.send(frame);
         }
     }
 
     /// How it ended; to be asked once it says nothing more.
     pub(super) fn end(mut self) -> StoreError {
-        // It has closed its output, so that it is ending.
-        let status = match self.child.wait() {
+        let status = match ended(&mut self.child) {
             Ok(status) => status,
             Err(error) => return StoreError::Start(error),
         };
@@ -161,7 +161,7 @@ pub(super) fn ask(
     let (sender, messages) = mpsc::channel();
     let hear = move |said: Said| said.is_some_and(|said| sender.send(said).is_ok());
     let mut fetcher = Fetcher::start(program, request, hear)?;
-    fetcher.stdin = None;
+    fetcher.asks = None;
     let mut heard = Instant::now();
     loop {
         match messages.recv_timeout(TICK) {
@@ -183,6 +183,36 @@ pub(super) fn ask(
             return Err(StoreError::Silent(SILENCE));
         }
     }
+}
+
+/// Writes to the process what is asked of it, on a thread: one that was taken over need not read. Nothing more is asked
+/// once the sender is dropped.
+fn talk(child: &mut Child) -> Sender<Vec<u8>> {
+    let (sender, frames) = mpsc::channel::<Vec<u8>>();
+    if let Some(mut stdin) = child.stdin.take() {
+        thread::spawn(move || {
+            while let Ok(frame) = frames.recv() {
+                // It is killed, or does not listen any more.
+                if stdin.write_all(&frame).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    sender
+}
+
+/// How a process ended that has closed its output, so that it is ending. One that is not, is ended.
+fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
+    let begun = Instant::now();
+    while begun.elapsed() < ENDING {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(MOMENT);
+    }
+    child.kill()?;
+    child.wait()
 }
 
 /// What the process says, on a thread, until nobody wants to hear it.
@@ -217,6 +247,57 @@ fn complaint(child: &mut Child) -> Receiver<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::{Found, Object};
+    use crate::model::OsSandbox;
+    use crate::protocol::store::Task;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Starts a process that does what a shell script says.
+    fn started(script: &str) -> (tempfile::TempDir, Fetcher) {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("fetches");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+        let request = FetchRequest {
+            protocol: 0,
+            os_sandbox: OsSandbox::Off,
+            store: StoreConfig {
+                kind: StoreKind::S3,
+                container: "b".to_owned(),
+                options: Vec::new(),
+                credentials: String::new(),
+            },
+            prefix: String::new(),
+            task: Task::Serve,
+            shown: "s3://b".to_owned(),
+            folder: dir.path().to_owned(),
+        };
+        let fetcher = Fetcher::start(&program, &request, |_| true).unwrap();
+        (dir, fetcher)
+    }
+
+    /// One that was taken over must not hold up who asks it.
+    #[test]
+    fn a_process_that_does_not_listen_holds_nobody_up() {
+        let (_dir, fetcher) = started("exec sleep 60");
+        let object = Bring {
+            name: "x".repeat(30_000),
+            known: Object { found: Found { length: 0, seconds: 0, nanos: 0 }, version: 0 },
+        };
+        let begun = Instant::now();
+        (0..100).for_each(|_| fetcher.bring(&object));
+        drop(fetcher);
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_process_that_closes_its_output_and_stays_is_ended() {
+        let (_dir, fetcher) = started("exec sleep 60 >&- 2>&-");
+        let begun = Instant::now();
+        let error = fetcher.end().to_string();
+        assert!(begun.elapsed() < Duration::from_secs(30) && error.contains("signal 9"), "{error}");
+    }
 
     #[test]
     fn no_proxy_is_told_what_this_machine_is() {

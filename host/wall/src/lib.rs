@@ -1,5 +1,8 @@
 //! The second wall: what a process that sees untrusted bytes gives up before it looks at them. The
-//! one place for it. Knows nothing of jobs. Imports `model` only.
+//! one place for it. It knows nothing of jobs.
+//!
+//! It uses `model` and `files`; the crates whose processes look into untrusted bytes may use it: `data`, `store`, `guest`
+//! and `node`. `leader` and `report` may not.
 //!
 //! - `start`: what such a process does first of all; `twin`: one that is forked from another; `death`: how
 //!   it ended, in words; `task`: waiting for one that was started for one task.

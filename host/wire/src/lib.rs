@@ -1,6 +1,7 @@
 //! What leader, nodes, planner and workers say to each other, and how it is framed. Versioned: both sides
-//! are the same program, but a stale one must be refused, not misread. Uses `model` and, for what
-//! stores are asked, `files`.
+//! are the same program, but a stale one must be refused, not misread.
+//!
+//! It uses `model` and, for what stores are asked, `files`; whatever talks to another process may use it.
 //!
 //! What comes from a worker or a planner is untrusted: lengths are bounded before anything is
 //! allocated and decoding is strict, so a malformed frame is a dead child and no more.

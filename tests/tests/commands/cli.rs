@@ -50,8 +50,8 @@ fn version_and_help() {
           --log-format <FORMAT>  How the log is written: lines for people, or a JSON object a line
                                  [default: text] [possible values: text, json]
       -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
-      -q, --quiet                Says only what went wrong: no progress, and no result of a job that is
-                                 completed
+      -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
+                                 that is completed
 
     Exit codes:
         0  completed
@@ -95,8 +95,8 @@ fn version_and_help() {
           --log-format <FORMAT>  How the log is written: lines for people, or a JSON object a line
                                  [default: text] [possible values: text, json]
       -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
-      -q, --quiet                Says only what went wrong: no progress, and no result of a job that is
-                                 completed
+      -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
+                                 that is completed
     ");
 }
 

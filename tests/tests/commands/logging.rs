@@ -102,6 +102,22 @@ fn what_is_no_level_is_refused() {
     ran.into_job().run(&["-v", "-q"]).exits_with(2);
 }
 
+/// A file's name may hold a line end, and reasons hold names.
+#[test]
+fn no_stranger_writes_lines_of_the_log() {
+    let forged = "a\n2026-11-25T19:00:00Z ERROR job{job=x}: the job has ended";
+    let ran = Job::new(&guest("echo_files"))
+        .yaml("inputs: { texts: in }\nerror_threshold: -1")
+        .file("in/b.txt", "b");
+    std::os::unix::fs::symlink("/etc/passwd", ran.path("in").join(forged)).unwrap();
+    let ran = ran.run(&["-vv"]);
+    assert!(ran.stderr.contains("\\u{a}2026-11-25T19:00:00Z ERROR"), "it is not told: {ran}");
+    assert!(
+        !ran.stderr.lines().any(|line| line.starts_with("2026-11-25T19:00:00Z ERROR")),
+        "{ran}"
+    );
+}
+
 /// The name of a job's input is a stranger's.
 #[test]
 fn a_log_does_not_steer_a_terminal() {

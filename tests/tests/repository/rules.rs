@@ -214,7 +214,9 @@ fn every_limit_names_the_file_that_enforces_it_and_a_test_that_exists() {
             panic!("{line} has no file and no test");
         };
         let name = limit.trim_start_matches("limits.");
-        let source = fs::read_to_string(root().join(file)).unwrap_or_default();
+        let source = fs::read_to_string(root().join(file));
+        let source =
+            source.unwrap_or_else(|error| panic!("{file}, which is to enforce {limit}: {error}"));
         assert!(source.contains(name), "{file} says nothing of {limit}");
         assert!(is_test(test, &known), "there is no test {test}, which is to hold {limit}");
     }

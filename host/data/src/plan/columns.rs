@@ -10,7 +10,7 @@ const SHOWN: usize = 20;
 
 /// What to say of a column that is not there: which are, and which may have been meant.
 pub(super) fn known(unknown: &str, names: &[&str]) -> String {
-    let meant = nearest(unknown, names.iter().take(1000).copied());
+    let meant = nearest(unknown, names.iter().copied());
     let hint = meant.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
     let more = match names.len().saturating_sub(SHOWN) {
         0 => String::new(),

@@ -23,7 +23,7 @@ macro_rules! job_keys {
                 description: "The job's name. Names the job directory unless the command line does.",
                 docs: "The job's name. A name is 1 to 64 of `a`-`z`, `0`-`9`, `_` and `-` and starts with a letter or a digit. Example: `nightly-digits`",
                 prs: Prs::Unknown,
-                rows: Rows::Not("a job directory holds one job, by its name"),
+                rows: Rows::Not("but it must stay: a job directory holds one job, by its name"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             job description: String => {

@@ -67,7 +67,7 @@ macro_rules! limit_keys {
                 description: "Result bytes of one call of `run`.",
                 rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
                 ceiling: most same,
-                enforced: "host/data/src/output/rows.rs", by "one_row_and_one_call_that_are_too_large",
+                enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
             }
             worker row: ByteSize => {
                 kind: Kind::Size { min: 1, max: u64::MAX },
@@ -77,7 +77,7 @@ macro_rules! limit_keys {
                 description: "Bytes of one row that `run` returns.",
                 rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
                 ceiling: most same,
-                enforced: "host/data/src/output/rows.rs", by "a_long_row_of_a_table",
+                enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
             }
             worker logs: ByteSize => {
                 kind: Kind::Size { min: 1, max: u64::MAX },
@@ -140,7 +140,7 @@ macro_rules! limit_keys {
                 docs: "Bytes of model files that a worker may load, all together. A model in the job file that is larger is refused, with the number to write.",
                 rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
                 ceiling: most same,
-                enforced: "host/guest/src/inference/registry.rs", by "models_are_held_to_their_limit_together",
+                enforced: "host/guest/src/inference/models/registry.rs", by "models_are_held_to_their_limit_together",
             }
             worker tensors: ByteSize => {
                 kind: Kind::Size { min: 1 << 20, max: u64::MAX },

@@ -196,6 +196,11 @@ impl Key {
         Self { default: Some(default), ..self }
     }
 
+    /// The same key, with what it decides and what bounds it.
+    pub(super) const fn flagged(self, rows: Rows, ceiling: Ceiling) -> Self {
+        Self { rows, ceiling, ..self }
+    }
+
     /// The same key, with these words for the docs; an empty text is none.
     pub(super) const fn told(
         self,

@@ -1,6 +1,6 @@
 //! The keys below `models` and `inference`.
 
-use super::key::{BOOL_EXPECTED, Key, Kind, MODEL_NAME_EXPECTED, key};
+use super::key::{BOOL_EXPECTED, Ceiling, Key, Kind, MODEL_NAME_EXPECTED, Rows, key};
 use crate::model::{Backend, DeviceChoice};
 
 /// Of one model.
@@ -81,7 +81,8 @@ pub(crate) const INFERENCE: &[Key] = &[
         "Whether the entry script may load models of its own from bytes. false unless given.",
     )
     .or("false")
-    .told("", "", "Whether the entry script may load models of its own from bytes."),
+    .told("", "", "Whether the entry script may load models of its own from bytes.")
+    .flagged(Rows::DecideUnlessDefault, Ceiling::No("a policy allows it, or does not")),
     THREADS,
     GPU_MEMORY,
 ];
@@ -96,7 +97,8 @@ const THREADS: Key = key(
     "2",
     "Threads of each worker that compute with a model on the CPU. Unless given, workers share the machine's cores evenly.",
 )
-.told("", "the machine's cores, shared evenly by the workers", "Threads of each worker that compute with a model on the CPU.");
+.told("", "the machine's cores, shared evenly by the workers", "Threads of each worker that compute with a model on the CPU.")
+.flagged(Rows::Not("how fast models compute"), Ceiling::Same);
 
 const GPU_MEMORY: Key = key(
     "gpu_memory",
@@ -105,4 +107,5 @@ const GPU_MEMORY: Key = key(
     "4 GB",
     "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it. Not limited unless given.",
 )
-.told("", "not limited", "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it.");
+.told("", "not limited", "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it.")
+.flagged(Rows::Not("whether there is room to compute"), Ceiling::Same);

@@ -5,7 +5,7 @@ use crate::error::Origin;
 use crate::given::{GivenLimits, GivenSettings};
 use crate::keys;
 use crate::measured::{Amount, Measured};
-use crate::model::ByteSize;
+use crate::model::{ByteSize, InferenceSettings};
 use crate::raw::RawJob;
 use crate::scope::At;
 use std::num::NonZero;
@@ -44,7 +44,16 @@ impl Slot<'_> {
 
 /// All of a job's settings that have ceilings, by key. Those of inference only where the job has any.
 pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
-    let computes = !spec.models.is_empty() || spec.inference.allow_guest_models;
+    // Taken apart, so that a new setting of inference gets a ceiling, or the reason why it needs none.
+    let InferenceSettings {
+        allow_guest_models,
+        threads,
+        gpu_memory,
+        // From the machine, never from a job.
+        onnxruntime: _,
+        cuda: _,
+    } = &mut spec.inference;
+    let computes = !spec.models.is_empty() || *allow_guest_models;
     let has_gpus = spec.gpus > 0;
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let share = u32::try_from(cores).unwrap_or(u32::MAX) / spec.process_count.max(1);
@@ -59,10 +68,10 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
     let both = limits.into_iter().chain(settings);
     let mut slots: Vec<_> = both.map(|(key, setting)| (key, Slot::Of(setting))).collect();
     if computes {
-        slots.push(("inference.threads", Slot::Threads(&mut spec.inference.threads, share)));
+        slots.push(("inference.threads", Slot::Threads(threads, share)));
     }
     if computes && has_gpus {
-        slots.push(("inference.gpu_memory", Slot::Of(&mut spec.inference.gpu_memory)));
+        slots.push(("inference.gpu_memory", Slot::Of(gpu_memory)));
     }
     slots
 }

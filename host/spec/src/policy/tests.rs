@@ -1,7 +1,7 @@
 //! A policy file, and jobs under it.
 
 use super::{OperatorPolicy, amounts};
-use crate::keys::{Key, Kind, policy};
+use crate::keys::{Ceiling, Key, Kind, policy};
 use crate::model::{ByteSize, JobDir, Source};
 use crate::{JobSpec, Machine, NoRegistry, SpecErrors, Surroundings, load};
 use insta::assert_snapshot;
@@ -334,6 +334,14 @@ fn every_ceiling_is_one_that_jobs_are_held_against() {
         given.extend(settings.ceilings.iter().map(|ceiling| ceiling.key));
     }
     assert_eq!(given, held);
+    // Each key that says so has a ceiling that jobs are held against.
+    let limits = crate::keys::LIMITS.iter().map(|key| (format!("limits.{}", key.name), key));
+    let all = crate::keys::JOB.iter().map(|key| (key.name.to_owned(), key)).chain(limits);
+    let capped = all.filter(|(_, key)| !matches!(key.ceiling, Ceiling::No(_)));
+    let capped = capped.map(|(name, _)| name);
+    let of_inference = ["inference.threads", "inference.gpu_memory"].map(str::to_owned);
+    let said: BTreeSet<String> = capped.chain(of_inference).collect();
+    assert_eq!(said, held.into_iter().map(str::to_owned).collect());
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn the_default_job_file_is_a_job_file() {
 fn a_file_with_everything() {
     let text = r#"
 name: nightly
+description: Digits
 tenant: radiology
 entry_script: "  inner.wasm "
 entry_script_digest: sha256:9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08
@@ -154,6 +155,7 @@ rank_mini_batch_count: -3
         process_count: 4,
         append_row_file_name: "any/thing, as it is not used".into(),
         settings: JobSettings {
+            description: "Digits".into(),
             tenant: "radiology".into(),
             error_threshold: ErrorThreshold::Ignore,
             run_max_try: 5,

@@ -17,6 +17,7 @@ use std::path::Path;
 pub struct TableFile {
     at: At,
     found: Found,
+    kind: TableKind,
     inner: Box<dyn TypedFile>,
 }
 
@@ -39,7 +40,7 @@ impl TableFile {
             return fail!("is empty, without as much as a schema; remove it, or write it anew");
         }
         let inner = typed::open(kind, query, path, at.clone())?;
-        Ok(Self { at, found, inner })
+        Ok(Self { at, found, kind, inner })
     }
 
     /// All its columns. Fails if a database cannot be queried.
@@ -89,7 +90,7 @@ impl TableFile {
         let schema = self.schema_in(columns)?;
         let needed = Fit::new(&schema, columns, "the table")?.needed;
         let parts = self.inner.parts(&needed)?;
-        let size = self.inner.slices(size);
+        let size = if self.kind.is_whole() { SliceSize::Bytes(MAX_SLICE) } else { size };
         let is_huge = |part: &&Part| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;
         if let Some(part) = parts.iter().find(is_huge) {
             return fail!(

@@ -8,10 +8,9 @@ use super::guard::caught;
 use super::ipc::ArrowFile;
 use super::parquet::ParquetFile;
 use super::resolution::Resolution;
-use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::sqlite::{Database, Survey};
 use crate::dataset::{DatasetError, fail};
-use crate::model::{SliceSize, TableKind};
+use crate::model::TableKind;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -45,11 +44,6 @@ pub(super) trait TypedFile: Debug + Send {
 
     /// The parts that its rows can be read by, with what the `needed` columns take.
     fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError>;
-
-    /// The size of slices, where the job file asks for this one.
-    fn slices(&self, asked: SliceSize) -> SliceSize {
-        asked
-    }
 
     /// So many rows from a part on, after `skip` of it, as a table. Fails if there are fewer.
     fn read(
@@ -164,10 +158,6 @@ impl TypedFile for Queried {
     fn parts(&mut self, _needed: &[usize]) -> Result<Vec<Part>, DatasetError> {
         let &mut Survey { rows, bytes, .. } = self.survey()?;
         Ok(vec![Part { rows, bytes, ..Part::default() }])
-    }
-
-    fn slices(&self, _asked: SliceSize) -> SliceSize {
-        SliceSize::Bytes(MAX_SLICE)
     }
 
     fn read(
