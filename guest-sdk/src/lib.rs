@@ -88,7 +88,6 @@ mod table;
 
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
-#[expect(missing_docs, reason = "the contract in wit/ documents these")]
 pub mod bindings;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
