@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Names and values are kept by jobs of earlier versions, which are taken up and reused by them.
+    /// Jobs of earlier versions keep these names and values, and are resumed and reused by them.
     #[test]
     fn names_and_values_are_what_they_were() {
         let dir = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ pub(super) struct Spans {
     job: Span,
     plan: Option<Span>,
     workers: HashMap<String, Span>,
-    /// Those of attempts whose ends the job has not told yet, by mini-batch and number: a success is told when it is
+    /// Those of attempts whose ends the job has not reported yet, by mini-batch and number: a success is reported when it is
     /// committed, and its worker may have begun the next attempt, or be gone.
     attempts: HashMap<(MiniBatchId, u32), Span>,
 }

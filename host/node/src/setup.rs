@@ -74,8 +74,8 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
     input.and_then(|index| tables.get(index).cloned()).unwrap_or_default()
 }
 
-/// What every worker of a job is told, as it is told to the first one before it has a GPU and tables are known. Of a job
-/// whose models lie where workers find them.
+/// The set-up that all workers of a job share, without a GPU, and before tables are known. The job's models lie where workers
+/// find them.
 pub(super) fn template(job: &NodeJob) -> Setup {
     let NodeJob { spec, real, staged, job_dir, .. } = job;
     let models = placed(&staged.models, &job.seen, job_dir);
@@ -108,7 +108,7 @@ pub(super) fn template(job: &NodeJob) -> Setup {
     }
 }
 
-/// What this worker is told.
+/// The set-up of one worker.
 pub(super) fn for_worker(
     template: &Setup,
     worker: WorkerId,

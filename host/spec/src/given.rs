@@ -3,7 +3,7 @@
 //! `raw`, and checked by `check` and the rest.
 
 use super::error::Origin;
-use super::keys::Rows;
+use super::keys::{LIMIT_ROWS, Rows};
 use super::measured::{Amount, Measured};
 use super::scope::{At, Scope};
 use crate::model::{

@@ -3,13 +3,12 @@
 
 use super::exit::Problem;
 use super::terminal;
-use crate::model::{on_one_line, printable_json};
+use crate::model::on_one_line;
 use crate::report::Shown;
 use std::io::{self, Write};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
@@ -56,8 +55,12 @@ impl LoggingArguments {
         // The spans say which part it is.
         let lines = fmt::layer().with_ansi(false).with_target(false);
         let layer = match self.log_format {
-            Format::Text => lines.with_writer(TextLines).boxed(),
-            Format::Json => lines.json().flatten_event(true).with_writer(JsonLines).boxed(),
+            Format::Text => {
+                lines.with_writer(|| Lines(|line| terminal::say(&on_one_line(line)))).boxed()
+            }
+            Format::Json => {
+                lines.json().flatten_event(true).with_writer(|| Lines(terminal::say_json)).boxed()
+            }
         };
         tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
         Ok(())
@@ -112,45 +115,14 @@ fn with_spans(wanted: Targets) -> Targets {
     }
 }
 
-/// Standard error, for lines of text: what strangers wrote makes no lines of its own.
-struct TextLines;
+/// Standard error, line by line. What strangers wrote makes no lines of its own, nor steers a terminal: the function
+/// escapes it and prints it.
+struct Lines(fn(&str));
 
-impl<'a> MakeWriter<'a> for TextLines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        Self
-    }
-}
-
-impl Write for TextLines {
+impl Write for Lines {
     /// Lines come whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        terminal::say(&on_one_line(text.trim_end_matches('\n')));
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Standard error, for lines of JSON: what a terminal would obey stays JSON when it is escaped.
-struct JsonLines;
-
-impl<'a> MakeWriter<'a> for JsonLines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        Self
-    }
-}
-
-impl Write for JsonLines {
-    /// Lines come whole.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        terminal::say_json(&printable_json(&String::from_utf8_lossy(line)))?;
+        (self.0)(String::from_utf8_lossy(line).trim_end_matches('\n'));
         Ok(line.len())
     }
 

@@ -16,8 +16,8 @@ pub(super) fn say(text: &str) {
 }
 
 /// A line of JSON for programs, on standard error. Its values are as they were.
-pub(super) fn say_json(line: &str) -> io::Result<()> {
-    io::stderr().write_all(line.as_bytes())
+pub(super) fn say_json(line: &str) {
+    let _ = io::stderr().write_all(format!("{}\n", printable_json(line)).as_bytes());
 }
 
 /// Writes a text for people to standard output. A reader that has read enough is no error.

@@ -29,11 +29,11 @@ use tokio::sync::mpsc::UnboundedSender;
 const IDLE: usize = 4;
 /// How often it is looked whether a process has fallen silent.
 const TICK: Duration = Duration::from_secs(5);
-/// How often it is told that something moves.
+/// How often progress is reported.
 const TELL: Duration = Duration::from_millis(100);
 /// Objects that are on their way at the same time where all of them come: enough for no process to wait for more.
 const WINDOW: usize = 4 * AT_ONCE;
-/// Objects that are looked at before somebody is heard again.
+/// Objects that are looked at between two looks at the events.
 const TURN: usize = 500;
 
 /// Mini-batches have smaller numbers, and what the planner asks for larger ones.
@@ -232,7 +232,7 @@ impl Ahead {
         true
     }
 
-    /// Asks for an object that nobody may have asked for.
+    /// Asks for an object, unless it was asked for already.
     fn bring(&mut self, place: usize, Listed { name, object }: Listed) {
         let Some(folder) = self.places.get(place) else { return };
         let file = folder.file(&name);
@@ -397,7 +397,7 @@ impl Ahead {
     fn tell_move(&mut self) {
         if self.told.elapsed() >= TELL {
             self.told = Instant::now();
-            // Nobody may want to know.
+            // The job may have ended.
             let _ = self.arrivals.send(Arrival::Progress);
         }
     }

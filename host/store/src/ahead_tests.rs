@@ -435,7 +435,7 @@ fn all_come_in_their_order_and_those_that_are_asked_for_first() {
     assert!(bench.end(&names).1.into_iter().all(|is_here| is_here), "all of it stays");
 }
 
-/// Whoever asks is told the same as often as they ask, and nothing is fetched again.
+/// Each ask gets the same answer, and nothing is fetched again.
 #[test]
 fn what_cannot_be_had_fails_alone_where_all_come() {
     let objects = ["sub/a", "sub/b", "sub/c", "sub/d"].map(|name| (name, 3));

@@ -61,7 +61,7 @@ pub struct FetchRequest {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
-    /// Find objects, and write a manifest of them. Those that nobody tells the length of are fetched at once, as are
+    /// Find objects, and write a manifest of them. Those of unknown length are fetched at once, as are
     /// empty ones, which may stand for folders.
     List {
         /// Below the prefix.

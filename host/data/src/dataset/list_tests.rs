@@ -133,7 +133,7 @@ fn looking_ahead_changes_nothing() {
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 
-/// Also where they are named, what cannot be had is told when its turn comes.
+/// A named object that cannot be fetched is reported when its turn comes, too.
 #[test]
 fn objects_are_listed_by_their_manifest_whatever_is_there() {
     let tree = Tree::new(&["data/c", "data/other"]);

@@ -24,7 +24,7 @@ macro_rules! limit_keys {
                 expected: "a size of at least 64 KB (e.g. 512 MB)",
                 example: "512 MB",
                 description: "All memories and tables of one instance together.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/limits.rs", by "each_limit_has_its_failure",
             }
@@ -34,7 +34,7 @@ macro_rules! limit_keys {
                 expected: "a size from 64 KB to 64 MB (e.g. 1 MB)",
                 example: "1 MB",
                 description: "The stack of a call, in the entry script's own code.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/program.rs", by "the_stack_is_as_large_as_the_job_says",
             }
@@ -45,7 +45,7 @@ macro_rules! limit_keys {
                 example: "10000000000",
                 description: "Fuel for each single call of init, run and shutdown, about one for each WebAssembly instruction. Not measured unless given, which makes the entry script faster.",
                 docs: "Fuel for each single call of `init`, `run` and `shutdown`, about one for each WebAssembly instruction. Measuring makes the entry script slower.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/program.rs", by "each_limit_has_its_failure",
             }
@@ -55,7 +55,7 @@ macro_rules! limit_keys {
                 expected: "a size of at least 1 byte (e.g. 512 MB)",
                 example: "512 MB",
                 description: "The largest file that the entry script can read in one call of the host.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/whole_file.rs", by "each_limit_has_its_failure",
             }
@@ -65,7 +65,7 @@ macro_rules! limit_keys {
                 expected: "a size of at least 1 byte (e.g. 256 MB)",
                 example: "256 MB",
                 description: "Result bytes of one call of `run`.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
             }
@@ -75,7 +75,7 @@ macro_rules! limit_keys {
                 expected: "a size of at least 1 byte (e.g. 64 MB)",
                 example: "64 MB",
                 description: "Bytes of one row that `run` returns.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
             }
@@ -85,7 +85,7 @@ macro_rules! limit_keys {
                 expected: "a size of at least 1 byte (e.g. 256 MB)",
                 example: "256 MB",
                 description: "Bytes that one call may write to stdout, stderr and the log together.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/sink.rs", by "floods_of_logs",
             }
@@ -96,7 +96,7 @@ macro_rules! limit_keys {
                 example: "16 GB",
                 description: "Bytes that one call may write below its output and log directories, and that each worker may leave in the log directory.",
                 docs: "Bytes that one call may write below its output and log directories, and bytes that each worker may leave in the log directory (see below). In a call what is written twice counts twice, and holes count; removing gives nothing back.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/quota.rs", by "one_file_that_fills_the_disk",
             }
@@ -107,7 +107,7 @@ macro_rules! limit_keys {
                 example: "10000",
                 description: "Files and folders that one call may make below its output and log directories.",
                 docs: "Files and folders that one call may make there, also those that are removed again, and that each worker may leave in the log directory.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/quota.rs", by "a_million_files",
             }
@@ -117,7 +117,7 @@ macro_rules! limit_keys {
                 expected: "a whole number from 16 to 1000000 (e.g. 10000)",
                 example: "10000",
                 description: "Files and other handles that an instance may have open at once.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/program.rs", by "more_handles_than_there_are",
             }
@@ -127,7 +127,7 @@ macro_rules! limit_keys {
                 expected: "a size of at least 1 MB (e.g. 128 MB)",
                 example: "128 MB",
                 description: "Bytes that the entry script may hand over in one call of the host.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/program.rs", by "a_call_hands_over_no_more_than_allowed",
             }
@@ -138,7 +138,7 @@ macro_rules! limit_keys {
                 example: "1 GB",
                 description: "Bytes of model files that a worker may load, all together.",
                 docs: "Bytes of model files that a worker may load, all together. A model in the job file that is larger is refused, with the number to write.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/inference/models/registry.rs", by "models_are_held_to_their_limit_together",
             }
@@ -148,7 +148,7 @@ macro_rules! limit_keys {
                 expected: "a size of at least 1 MB (e.g. 256 MB)",
                 example: "256 MB",
                 description: "Bytes of tensors that the entry script may hold in the host at once.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/nn/allowance.rs", by "what_a_guest_does_wrong_is_told_and_harms_nobody",
             }
@@ -159,7 +159,7 @@ macro_rules! limit_keys {
                 example: "1000000000",
                 description: "Mini-batches of the job. Then the job fails.",
                 docs: "Mini-batches of the job. One with more fails as soon as that is known (exit code 42; a `rank_mini_batch_count` above it is refused, exit code 2).",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/leader/src/machine/job/limits.rs", by "a_job_with_more_mini_batches_than_it_may_have_fails",
             }
@@ -170,7 +170,7 @@ macro_rules! limit_keys {
                 example: "10 GB",
                 description: "Bytes of all reports that have a line for each attempt or item. Lines beyond are left out, and counted.",
                 docs: "Bytes of all [reports](log-tree.md) that have a line for each attempt or item. Lines beyond are left out, and counted in the result. As much again is kept of what workers that are gone had printed and logged; of further ones, the first 4 KB of each file.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/report/src/budget.rs", by "what_the_leader_writes_of_failures_is_bounded",
             }
@@ -180,7 +180,7 @@ macro_rules! limit_keys {
                 expected: "a whole number of failures from 0 up (e.g. 10000)",
                 example: "10000",
                 description: "Failures that are told in full. Later ones are told in short.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/leader/src/machine/job/limits.rs", by "what_the_leader_writes_of_failures_is_bounded",
             }
@@ -191,7 +191,7 @@ macro_rules! limit_keys {
                 example: "86400",
                 description: "The longest that one run of the job may last, in seconds, without what it waits for its turn. Then the job fails. As long as it likes unless given.",
                 docs: "The longest that one run of the job may last, without what it waits for [its turn](operators.md#machine-wide-caps). Then it fails (exit code 42, `ended by: job_time`); what is committed is kept, and `sandmill resume` goes on from there.",
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised"), // C25
+                rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/leader/src/machine/job/limits.rs", by "a_job_ends_when_its_time_is_over",
             }

@@ -62,6 +62,10 @@ pub(crate) enum Rows {
     Not(&'static str),
 }
 
+/// Of every limit (C25).
+pub(crate) const LIMIT_ROWS: Rows =
+    Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised");
+
 /// What the operator's policy has for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ceiling {

@@ -21,7 +21,8 @@ pub(super) use format::Format;
 pub(super) use groups::{INPUT, OUTPUT_FORMAT, SIDE_INPUT};
 pub(super) use job::{JOB, LIMITS};
 pub(super) use key::{
-    Ceiling, Key, Kind, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs, Rows, column_types, is_name,
+    Ceiling, Key, Kind, LIMIT_ROWS, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs, Rows, column_types,
+    is_name,
 };
 pub(super) use models::{INFERENCE, MODEL};
 pub(super) use names::{ALIASES, IGNORED, RENAMED, top_level};
