@@ -8,6 +8,8 @@ SHELL := /bin/bash
 guest_target := $(CURDIR)/target/guests
 python_guest := target/guests/python.wasm
 nextest := $(shell command -v cargo-nextest)
+# Tests wait for processes a good part of their time: half as many again as there are processors keep these busy.
+test_threads := $(shell echo $$(($$(nproc) * 3 / 2)))
 # The program without its features. Of these packages alone the code differs: no other is compiled anew.
 without := --locked --no-default-features --features sandmill-without/alone $(addprefix --package ,\
 	sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without)
@@ -30,7 +32,7 @@ test: setup ## Run all tests.
 ifneq ($(nextest),)
 	cargo nextest run $(without) --lib
 	@rm -f target/nextest/all/tests.xml
-	@cargo nextest run --locked --workspace --profile all; failed=$$?; scripts/slowest.py; exit $$failed
+	@cargo nextest run --locked --workspace --profile all --test-threads $(test_threads); failed=$$?; scripts/slowest.py; exit $$failed
 else
 	@echo "cargo-nextest is not installed: using cargo test"
 	cargo test $(without) --lib --no-fail-fast
