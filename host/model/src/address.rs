@@ -1,5 +1,6 @@
 //! Addresses: places in stores, as a job file names them.
 
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -156,30 +157,9 @@ fn leads_up(part: &str) -> bool {
         if name.split(['/', '\\']).any(|name| name.trim() == "..") {
             return true;
         }
-        part = unescaped(&part);
+        part = percent_decode_str(&part).decode_utf8_lossy().into_owned();
     }
     false
-}
-
-/// The text with each `%2e` and its like as the character that it stands for.
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, more)) = rest.split_first() {
-        let code = || std::str::from_utf8(more.get(..2)?).ok();
-        let code = code().filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(|_| first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &more[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = more;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// An address of the web, which may be one of Azure's.

@@ -36,6 +36,8 @@ mod text;
 mod wall;
 mod worker_exit;
 
+/// Bytes in hexadecimal, two lower-case digits each.
+pub use ::hex::encode as hex;
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
 pub use errno::name_errors;
 pub use failure::{Failure, FailureKind, is_full};
@@ -81,8 +83,8 @@ pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };
 pub use text::{
-    count, counted, hex, is_plain, on_one_line, os_error, printable, printable_json, shell_word,
-    steers, text_cell,
+    count, counted, is_plain, on_one_line, os_error, printable, printable_json, shell_word, steers,
+    text_cell,
 };
 pub use wall::{OsSandbox, WallState};
 pub use worker_exit::WorkerExit;

@@ -1,5 +1,6 @@
 //! Templates that name the parts of paths, as in `{user}/{season}/{genre}.wav`.
 
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -117,28 +118,7 @@ fn hive_value(value: &str) -> Cow<'_, str> {
     if value == HIVE_NULL {
         return Cow::Borrowed("");
     }
-    if !value.contains('%') {
-        return Cow::Borrowed(value);
-    }
-    let bytes = value.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let digits = bytes.get(at + 1..at + 3).filter(|_| byte == b'%');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let encoded = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        match encoded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                decoded.push(byte);
-                at += 3;
-            }
-            None => {
-                decoded.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8(decoded).map_or(Cow::Borrowed(value), Cow::Owned)
+    percent_decode_str(value).decode_utf8().unwrap_or(Cow::Borrowed(value))
 }
 
 fn level(text: &str) -> Result<Vec<Part>, String> {

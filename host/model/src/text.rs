@@ -109,16 +109,6 @@ pub fn text_cell(text: &str) -> Cow<'_, str> {
     if is_formula && !is_number() { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
 }
 
-/// Bytes in hexadecimal, two lower-case digits each.
-pub fn hex(bytes: impl AsRef<[u8]>) -> String {
-    let mut text = String::new();
-    for byte in bytes.as_ref() {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
 /// `1797` as `1,797`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -184,7 +174,6 @@ mod tests {
         for plain in ["", "a b~", "é ü 中文 \u{2764}\u{fe0f} \u{1f600}", "\u{5d0}\u{5d1}"] {
             assert!(matches!(on_one_line(plain), Cow::Borrowed(same) if same == plain), "{plain}");
         }
-        assert_eq!(hex([0, 10, 255]), "000aff");
     }
 
     /// A terminal obeys nothing of it, and a program reads what there was.

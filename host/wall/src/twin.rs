@@ -1,4 +1,10 @@
 //! A second process out of one that is behind no wall yet, instead of a program that starts anew.
+//!
+//! It is made by `clone` with `CLONE_PARENT`, not by `fork`, because the leader waits for it and reads how it ended, which
+//! it can do for its own children alone. To fork twice, so that the copy falls to the leader as an orphan, takes 0.53 ms
+//! instead of 0.14 ms for each process, which a job could bear; but for that the leader would have to set
+//! `PR_SET_CHILD_SUBREAPER`, which holds for its whole process: a program that runs jobs by the library would get the
+//! orphans of all its other children, and they would stay as zombies.
 
 use super::leaf;
 use super::start;

@@ -3,7 +3,7 @@
 use super::error::{CommitError, Difference, Rejection};
 use crate::files::common_columns;
 use crate::journal::Journal;
-use crate::model::{Header, MiniBatchId, hex};
+use crate::model::{Header, MiniBatchId};
 
 /// Before a mini-batch's id in the journal's notes of columns whose types are not all known.
 const OPEN_COLUMNS: &str = "store.columns.";
@@ -20,7 +20,7 @@ pub(super) fn open_columns(id: MiniBatchId) -> String {
 /// If the journal cannot be read, or has something else.
 pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError> {
     let notes = journal.notes(OPEN_COLUMNS)?;
-    let all = notes.iter().map(|(_, note)| from_hex(note));
+    let all = notes.iter().map(|(_, note)| hex::decode(note).ok());
     let all: Option<Vec<_>> = all.collect();
     all.map(|all| all.concat()).ok_or(CommitError::ColumnsNote)
 }
@@ -51,7 +51,7 @@ impl Top {
         if self.text.as_bytes() == self.bytes {
             return self.text.clone();
         }
-        format!("{}\n{}", hex(&self.bytes), self.text)
+        format!("{}\n{}", hex::encode(&self.bytes), self.text)
     }
 
     /// What the journal has. `is_plain`: whether the output is lines of text, as they are.
@@ -63,7 +63,7 @@ impl Top {
             return Ok(Self::line(note));
         }
         let parsed = note.split_once('\n').and_then(|(bytes, text)| {
-            Some(Self { text: text.to_owned(), bytes: from_hex(bytes)? })
+            Some(Self { text: text.to_owned(), bytes: hex::decode(bytes).ok()? })
         });
         parsed.ok_or(CommitError::HeaderNote)
     }
@@ -102,14 +102,6 @@ impl Top {
             }
         }
     }
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let bytes =
-        pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok());
-    if rest.is_empty() { bytes.collect() } else { None }
 }
 
 #[cfg(test)]

@@ -200,10 +200,6 @@ impl CutFile<'_> {
     /// The next slice; its bounds are record boundaries, and it holds at least one record. Slices
     /// follow each other without gaps. `None` at the end.
     pub fn next_slice(&mut self) -> Result<Option<TextSlice>, DatasetError> {
-        // Nobody knows how long the slice before took to be wanted.
-        if self.cutter.window.is_forgotten() {
-            self.at = 0;
-        }
         let offset = self.offset;
         let first_line = self.scan.lines + 1;
         let records = self.scan.records;

@@ -3,12 +3,12 @@
 use super::bounds::{MEMORY, VALUE};
 use super::words::told;
 use crate::dataset::{DatasetError, fail};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Statement};
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +21,9 @@ const FORBIDDEN: [&str; 4] = ["fts3_tokenizer", "load_extension", "random", "ran
 const HOT_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// Bytes of a write-ahead log without an entry.
 const EMPTY_LOG: u64 = 32;
+/// What an address has only encoded.
+const ENCODED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Tables that are named where one is not there.
 const TABLES: usize = 20;
 
@@ -158,15 +161,6 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 /// The file as SQLite's address of something that nobody changes: it takes no locks, and looks for no other
 /// file.
 fn address(path: &Path) -> String {
-    let mut address = "file://".to_owned();
-    for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
-            address.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(address, "%{byte:02X}");
-        }
-    }
-    address.push_str("?mode=ro&immutable=1");
-    address
+    let path = percent_encode(path.as_os_str().as_bytes(), ENCODED);
+    format!("file://{path}?mode=ro&immutable=1")
 }
