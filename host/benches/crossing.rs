@@ -4,15 +4,11 @@
 use arrow::buffer::Buffer;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sandmill::compile::{Instrumentation, engine_with_stack, testing};
-use sandmill::inference::Models;
-use sandmill::model::{Failure, InferenceSettings, Limits, LoggingLevel, Mount};
-use sandmill::sandbox::{
-    Context, Grants, Instance, LogFile, LogFolder, MiniBatchData, Program, ResultSink, Seed,
-};
+use sandmill::model::{Failure, Limits, Mount};
+use sandmill::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink};
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Files of a mini-batch, and bytes of each.
 const FILES: usize = 100;
@@ -58,26 +54,10 @@ fn instance(body: &str, folder: &Path) -> Instance {
     let mut code = tempfile::tempfile().expect("a temporary file");
     code.write_all(&compiled).expect("room for compiled code");
     let program = Program::load(&code, with, limits.stack).expect("compiled code");
-    let settings = InferenceSettings::default();
-    let nowhere = || LogFile::open("/dev/null".as_ref());
     let grants = Grants {
         mounts: vec![Mount { host: folder.into(), guest: "/inputs".into(), writable: false }],
-        arguments: Vec::new(),
-        environment: Vec::new(),
-        agent_name: "process000".into(),
-        node_id: "0".into(),
-        log_dir: "/logs".into(),
-        log_folder: LogFolder::new(folder.join("logs"), 1),
-        output_dir: "/output".into(),
-        source_dir: None,
-        gpu_index: None,
-        models: Arc::new(Models::open(Vec::new(), &settings, None, 1, &limits)),
-        logging_level: LoggingLevel::Info,
         limits,
-        seed: Seed::before_mini_batches(),
-        stdout: nowhere(),
-        stderr: nowhere(),
-        log: nowhere(),
+        ..Grants::sample(folder)
     };
     program.instantiate(&grants).expect("an instance")
 }
@@ -99,9 +79,8 @@ impl ResultSink for Count {
 
 /// Calls `run`, and returns how many bytes came back.
 fn call(instance: &mut Instance, data: MiniBatchData<'_>) -> usize {
-    let context = Context { id: 0, dataset: "input", attempt: 1, partition_key_value: &[] };
     let mut count = Count::default();
-    instance.run(data, &context, &mut count).1.expect("a guest that returns");
+    instance.run(data, &Context::sample(), &mut count).1.expect("a guest that returns");
     count.0
 }
 

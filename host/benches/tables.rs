@@ -63,11 +63,9 @@ fn columns(kinds: &[ColumnType]) -> Vec<Column> {
 fn slice(text: &str) -> TextSlice {
     TextSlice {
         file: "table.csv".to_owned(),
-        offset: 0,
         length: text.len() as u64,
-        first_line: 1,
         rows: text.lines().count() as u64,
-        unpacked: None,
+        ..TextSlice::sample()
     }
 }
 

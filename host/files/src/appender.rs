@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn wrong_segments_change_nothing() {
         let (folder, part, segments, mut output) = fixture();
-        let length = |offset, length| Segment { offset, length, checksum: 0, rows: 1 };
+        let length = |offset, length| Segment { offset, length, ..Segment::sample() };
         let bad = [segments[0], length(12, 100)];
         insta::assert_snapshot!(output.append_all(&part, &bad).unwrap_err(), @"100 bytes of rows at offset 12 lie outside their part file, which has 18 bytes: the part file was cut or the worker's report is wrong");
         assert!(output.append(&part, &length(u64::MAX, 2)).is_err());

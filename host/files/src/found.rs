@@ -41,6 +41,14 @@ impl Found {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Found {
+    /// One byte of long ago, for tests.
+    pub fn sample() -> Self {
+        Self { length: 1, seconds: 1, nanos: 1 }
+    }
+}
+
 impl From<&Metadata> for Found {
     fn from(metadata: &Metadata) -> Self {
         let seconds = metadata.mtime();

@@ -353,7 +353,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn object(length: u64) -> Object {
-        Found { length, seconds: 1_700_000_000, nanos: 7 }.into()
+        Found { length, ..Found::sample() }.into()
     }
 
     fn slot() -> tempfile::TempDir {

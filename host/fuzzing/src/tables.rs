@@ -144,7 +144,7 @@ impl<'a> Reference<'a> {
                 length: (end - from) as u64,
                 first_line: self.at[from].lines + 1,
                 rows,
-                unpacked: None,
+                ..TextSlice::sample()
             });
             from = end;
         }

@@ -55,23 +55,7 @@ fn claim(job: &JobDir, name: &str, output: Option<&Path>) -> Result<Claim, Claim
 }
 
 fn result(status: JobStatus) -> JobResult {
-    JobResult {
-        status,
-        reason: String::new(),
-        first_failure: None,
-        ended_by: None,
-        mini_batches: 1,
-        succeeded_mini_batches: 1,
-        failed_mini_batches: 0,
-        short_mini_batches: 0,
-        restored_mini_batches: 0,
-        late_attempts: 0,
-        items: crate::model::ItemCounts::default(),
-        rows: 1,
-        seconds: 1.0,
-        inference: Default::default(),
-        os_sandbox: Default::default(),
-    }
+    JobResult { status, ..JobResult::sample() }
 }
 
 fn write(path: PathBuf, text: &str) {

@@ -68,16 +68,13 @@ fn shown(value: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jiff::Timestamp;
 
     fn identity(settings: &[(&str, &str)]) -> JobIdentity {
         let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         JobIdentity {
-            name: "iris".into(),
-            id: "1".into(),
             entry_script_digest: "ab".into(),
             settings: settings.collect(),
-            created: Timestamp::UNIX_EPOCH,
+            ..JobIdentity::sample()
         }
     }
 

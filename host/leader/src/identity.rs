@@ -273,20 +273,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
-    /// Of a job without folders and models.
-    fn found() -> Prepared {
-        Prepared {
-            component: String::new(),
-            sources: Vec::new(),
-            side_inputs: Vec::new(),
-            source_directory: None,
-            models: Vec::new(),
-            backends: Vec::new(),
-            budget: 0,
-            notices: Vec::new(),
-        }
-    }
-
     /// Jobs of earlier versions keep these names and values, and are resumed and reused by them.
     #[test]
     fn names_and_values_are_what_they_were() {
@@ -310,7 +296,7 @@ mod tests {
                     sha256: "cc".into(),
                     folder: Some("dd".into()),
                 }],
-                ..found()
+                ..Prepared::sample()
             };
             let mut settings = settings(&spec, &found);
             settings.sort();
@@ -456,7 +442,7 @@ schema_inference: full
         let of = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> =
                 overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &found())
+            settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &Prepared::sample())
         };
         let was = of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");

@@ -199,12 +199,7 @@ mod tests {
     #[test]
     fn only_files_without_any_mini_batch_are_noted() {
         let slice = |id, file: &str| {
-            let file = file.to_owned();
-            let offset = 0;
-            let length = 1;
-            let first_line = 1;
-            let rows = 1;
-            let slice = TextSlice { file, offset, length, first_line, rows, unpacked: None };
+            let slice = TextSlice { file: file.to_owned(), ..TextSlice::sample() };
             MiniBatch::new(MiniBatchId(id), 0, Work::Text(slice))
         };
         let bad = |id, file: &str| {

@@ -33,6 +33,8 @@ mod reserve;
 mod spans;
 mod start;
 mod taking_up;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod verify;
 
 pub use claim::Claim;

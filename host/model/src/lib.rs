@@ -32,6 +32,8 @@ mod restored;
 mod settings;
 mod size;
 mod table;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod text;
 mod wall;
 mod worker_exit;

@@ -357,14 +357,7 @@ mod tests {
 
     #[test]
     fn what_was_unpacked_needs_its_object_no_more() {
-        let slice = TextSlice {
-            file: "a.csv".to_owned(),
-            offset: 0,
-            length: 1,
-            first_line: 1,
-            rows: 1,
-            unpacked: None,
-        };
+        let slice = TextSlice { file: "a.csv".to_owned(), ..TextSlice::sample() };
         let of = |work| MiniBatch::new(MiniBatchId(0), 7, work);
         let mut batch = of(Work::Text(slice.clone()));
         assert_eq!((batch.reads(), batch.is_unfetched()), (vec![(7, "a.csv")], false));

@@ -101,7 +101,6 @@ pub(super) fn cuda_folders(options: &NodeOptions) -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use crate::inference::NamedLibrary;
-    use crate::model::DeviceChoice;
     use insta::assert_snapshot;
     use std::path::Path;
 
@@ -114,18 +113,7 @@ mod tests {
         let job = dir.path().join("job.yaml");
         std::fs::write(&job, "entry_script: entry.wasm\ninputs: {texts: a.txt}\n").unwrap();
         let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
-        spec.models.push(ModelSpec {
-            name: "digits".to_owned(),
-            file: "/m/model.onnx".into(),
-            folder: None,
-            bytes: 1,
-            digest: None,
-            digest_at: None,
-            registered: None,
-            backend,
-            device: DeviceChoice::Auto,
-            fallback: false,
-        });
+        spec.models.push(ModelSpec { name: "digits".to_owned(), backend, ..ModelSpec::sample() });
         let options = NodeOptions { onnxruntime: named, ..NodeOptions::of("/nonexistent") };
         let found = find_onnxruntime(&spec, &options).map_err(|error| error.to_string())?;
         assert_eq!(found.onnxruntime, None);

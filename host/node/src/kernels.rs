@@ -104,18 +104,7 @@ mod tests {
     use std::time::Instant;
 
     fn model(backend: Backend, device: DeviceChoice) -> ModelSpec {
-        ModelSpec {
-            name: "m".to_owned(),
-            file: "/m/m.onnx".into(),
-            folder: None,
-            bytes: 1,
-            digest: None,
-            digest_at: None,
-            registered: None,
-            backend,
-            device,
-            fallback: false,
-        }
+        ModelSpec { backend, device, ..ModelSpec::sample() }
     }
 
     #[test]

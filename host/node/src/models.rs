@@ -192,7 +192,6 @@ pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Backend, DeviceChoice};
 
     /// A model in a file of this text, and where it lies.
     fn model(text: &str) -> (tempfile::TempDir, ModelSpec) {
@@ -202,14 +201,8 @@ mod tests {
         let model = ModelSpec {
             name: "digits".to_owned(),
             file,
-            folder: None,
             bytes: text.len() as u64,
-            digest: None,
-            digest_at: None,
-            registered: None,
-            backend: Backend::Auto,
-            device: DeviceChoice::Auto,
-            fallback: false,
+            ..ModelSpec::sample()
         };
         (dir, model)
     }

@@ -217,11 +217,8 @@ mod tests {
         let options = NodeOptions { cache_dir, ..NodeOptions::of("/nonexistent") };
         let place = |path: &Path| resolve(path).unwrap();
         let ask = Prepare {
-            job_dir: place(&folder.join(job_dir)),
             output: spec.output.as_deref().map(place),
-            parent: None,
-            job_file: None,
-            begins: true,
+            ..Prepare::sample(place(&folder.join(job_dir)))
         };
         let error = prepare(spec, options, &ask, &mut |_| {}).err().unwrap();
         assert!(!ask.job_dir.exists(), "{error}");

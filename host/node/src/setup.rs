@@ -220,11 +220,7 @@ mod tests {
             csv: CsvFormat { delimiter, ..CsvFormat::default() },
             ..TableInput::default()
         };
-        let inputs = ["a", "b"].map(|name| Input {
-            name: name.into(),
-            paths: Vec::new(),
-            partition_format: None,
-        });
+        let inputs = ["a", "b"].map(|name| Input { name: name.into(), ..Input::sample() });
         let tables = [dialect(b','), dialect(b';')];
         let sources = [source("a"), source("a"), source("b")];
         let delimiters = sources.map(|source| table_of(&inputs, &source, &tables).csv.delimiter);

@@ -240,24 +240,28 @@ mod tests {
     use crate::model::MiniBatchId;
     use jiff::Timestamp;
 
-    #[test]
-    fn a_memory_that_ends_is_not_to_be_raised() {
-        let failure = Failure::new(
-            FailureKind::OutOfMemory,
-            "its memory ends at 4 GB, whatever limits.memory allows (8 GB)",
-        );
-        let attempt = Attempt {
+    /// One of ten seconds, of which it computed for so many.
+    fn attempt(cpu: f64) -> Attempt {
+        Attempt {
             id: MiniBatchId(1),
             attempt: 1,
             worker: "process000".to_owned(),
             location: String::new(),
             started: Timestamp::UNIX_EPOCH,
             items: 1,
-            elapsed: 1.0,
-            cpu: 1.0,
-            run: 1.0,
-        };
-        let told = of_failure(&failure, &attempt, false);
+            elapsed: 10.0,
+            cpu,
+            run: 10.0,
+        }
+    }
+
+    #[test]
+    fn a_memory_that_ends_is_not_to_be_raised() {
+        let failure = Failure::new(
+            FailureKind::OutOfMemory,
+            "its memory ends at 4 GB, whatever limits.memory allows (8 GB)",
+        );
+        let told = of_failure(&failure, &attempt(1.0), false);
         assert!(told[0].starts_with("Have the entry script hold less"), "{told:?}");
     }
 
@@ -265,18 +269,8 @@ mod tests {
     #[test]
     fn work_and_waiting_are_told_apart() {
         let advice = |cpu| {
-            let attempt = Attempt {
-                id: MiniBatchId(1),
-                attempt: 1,
-                worker: "process000".to_owned(),
-                location: String::new(),
-                started: Timestamp::UNIX_EPOCH,
-                items: 1,
-                elapsed: 10.0,
-                cpu,
-                run: 10.0,
-            };
-            of_failure(&Failure::new(FailureKind::Timeout, ""), &attempt, false)[0].clone()
+            let failure = Failure::new(FailureKind::Timeout, "");
+            of_failure(&failure, &attempt(cpu), false)[0].clone()
         };
         assert!(advice(9.0).starts_with("It computed for 90 % of the time: the work is too much"));
         assert!(advice(1.0).starts_with("It computed for only 10 % of the time and waited"));

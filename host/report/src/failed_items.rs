@@ -198,6 +198,14 @@ mod tests {
         "#);
     }
 
+    fn bad_record() -> FailedItem {
+        FailedItem {
+            item: "/inputs/iris/a.csv".to_owned(),
+            kind: FailureKind::BadInput,
+            ..FailedItem::sample()
+        }
+    }
+
     /// Rows that the reader rejected have a line; rows of a table that `run` failed have a row.
     #[test]
     fn places_in_tables_are_told() {
@@ -205,11 +213,10 @@ mod tests {
         let dir = JobDir::new(folder.path());
         let mut list = FailedItems::new(&dir, &ReportBudget::default());
         let item = |line, row, reason: &str| FailedItem {
-            item: "/inputs/iris/a.csv".to_owned(),
             line,
             row,
             reason: reason.to_owned(),
-            kind: FailureKind::BadInput,
+            ..bad_record()
         };
         let items = vec![
             item(Some(7), None, "5 fields, 4 expected"),
@@ -248,10 +255,8 @@ mod tests {
         if let EventKind::AttemptFinished { report, .. } = &mut failed {
             let item = |name: &str| FailedItem {
                 item: format!("/inputs/images/{name}.png"),
-                line: None,
-                row: None,
-                reason: String::new(),
                 kind: FailureKind::Trap,
+                ..FailedItem::sample()
             };
             report.failed_items = vec![item("a"), item("b")];
         }
@@ -276,8 +281,8 @@ mod tests {
             item: format!("/inputs/sales/{name}"),
             line,
             row,
-            reason: String::new(),
             kind: FailureKind::BadInput,
+            ..FailedItem::sample()
         };
         let bad = || Failure::new(FailureKind::BadInput, "it cannot be decoded");
         let one = vec![item("a.parquet", None, Some(41))];
@@ -306,13 +311,8 @@ mod tests {
     /// More records than a report names: that they are not named is no fault of `run`.
     #[test]
     fn items_beyond_those_that_are_named_are_counted() {
-        let item = FailedItem {
-            item: "/inputs/iris/a.csv".to_owned(),
-            line: Some(7),
-            row: None,
-            reason: "5 fields, 4 expected".to_owned(),
-            kind: FailureKind::BadInput,
-        };
+        let item =
+            FailedItem { line: Some(7), reason: "5 fields, 4 expected".to_owned(), ..bad_record() };
         let EventKind::AttemptFinished { mut report, .. } = samples::succeeded(4, 1, Vec::new())
         else {
             panic!("an attempt");

@@ -1,7 +1,7 @@
 //! Tests of [`super`].
 
 use super::*;
-use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts, MiniBatchId};
+use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts};
 use crate::samples;
 
 fn places() -> Places {
@@ -162,12 +162,9 @@ fn the_next_file_fits_the_cause() {
     let dir = JobDir::new("j");
     let next = |worker: Option<&str>, kind| {
         let mut result = samples::result(JobStatus::Failed);
-        result.first_failure = Some(FirstFailure {
-            mini_batch: Some(MiniBatchId(1)),
-            worker: worker.map(str::to_owned),
-            item: None,
-            failure: Failure::new(kind, "x"),
-        });
+        let first = result.first_failure.as_mut().unwrap();
+        first.worker = worker.map(str::to_owned);
+        first.failure = Failure::new(kind, "x");
         next_file(&result, &dir).display().to_string()
     };
     assert_eq!(next(Some("process003"), FailureKind::Trap), "j/logs/user/error/0/process003.txt");

@@ -25,20 +25,14 @@ pub(super) fn succeeded(id: u64, attempt: u32, failed_items: Vec<FailedItem>) ->
     let report = AttemptReport {
         id: MiniBatchId(id),
         attempt,
-        stamp: 0,
         items: ItemCounts { total: 10, succeeded: 10 - failed, failed },
-        outcome: Ok(Segment { offset: 0, length: 90, checksum: 7, rows: 10 - failed }),
+        outcome: Ok(Segment { length: 90, checksum: 7, rows: 10 - failed, ..Segment::sample() }),
         failed_items,
         is_short: failed > 0,
-        surplus_rows: 0,
-        null_numbers: 0,
-        unknown_keys: None,
-        header: None,
-        has_files: false,
         elapsed_seconds: 0.25,
         process_seconds: 0.2,
         run: CallStats { seconds: 0.125, fuel: None },
-        inference: InferenceStats::default(),
+        ..AttemptReport::sample()
     };
     attempt_finished(report, false)
 }
@@ -47,20 +41,12 @@ pub(super) fn failed(id: u64, attempt: u32, failure: Failure, will_retry: bool) 
     let report = AttemptReport {
         id: MiniBatchId(id),
         attempt,
-        stamp: 0,
         items: ItemCounts::from_returned(10, 0),
         outcome: Err(failure),
-        failed_items: Vec::new(),
-        is_short: false,
-        surplus_rows: 0,
-        null_numbers: 0,
-        unknown_keys: None,
-        header: None,
-        has_files: false,
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
         run: CallStats { seconds: 0.5, fuel: Some(1000) },
-        inference: InferenceStats::default(),
+        ..AttemptReport::sample()
     };
     attempt_finished(report, will_retry)
 }
@@ -82,31 +68,21 @@ pub(super) fn trap() -> Failure {
 
 pub(super) fn broken_item() -> FailedItem {
     FailedItem {
-        row: None,
         item: "/inputs/images/img_0007.png".to_owned(),
-        line: None,
         reason: "not a PNG file".to_owned(),
-        kind: FailureKind::ScriptError,
+        ..FailedItem::sample()
     }
 }
 
 pub(super) fn result(status: JobStatus) -> Box<JobResult> {
     let mut result = Box::new(JobResult {
-        ended_by: None,
-        short_mini_batches: 0,
-        restored_mini_batches: 0,
-        late_attempts: 0,
         status,
-        reason: String::new(),
-        first_failure: None,
         mini_batches: 180,
         succeeded_mini_batches: 180,
-        failed_mini_batches: 0,
         items: ItemCounts { total: 1797, succeeded: 1797, failed: 0 },
         rows: 1797,
         seconds: 3.21,
-        inference: InferenceStats::default(),
-        os_sandbox: Default::default(),
+        ..JobResult::sample()
     });
     if status == JobStatus::Failed {
         result.reason = "10 items failed, more than error_threshold allows (0)".to_owned();
@@ -126,17 +102,17 @@ pub(super) fn result(status: JobStatus) -> Box<JobResult> {
 
 /// The first event of a run that takes a job up.
 pub(super) fn taken_up() -> EventKind {
-    EventKind::JobStarted {
-        job: "digits".into(),
-        tenant: "default".into(),
-        workers: 1,
-        resumed: Some(Resumed {
-            succeeded: 49,
-            failed: 1,
-            items: ItemCounts { total: 500, succeeded: 490, failed: 10 },
-            rows: 490,
-        }),
-    }
+    let resumed = Resumed {
+        succeeded: 49,
+        failed: 1,
+        items: ItemCounts { total: 500, succeeded: 490, failed: 10 },
+        rows: 490,
+    };
+    started(1, Some(resumed))
+}
+
+fn started(workers: u32, resumed: Option<Resumed>) -> EventKind {
+    EventKind::JobStarted { job: "digits".into(), tenant: "default".into(), workers, resumed }
 }
 
 pub(super) fn picked(id: u64, attempt: u32) -> EventKind {
@@ -147,12 +123,7 @@ pub(super) fn picked(id: u64, attempt: u32) -> EventKind {
 /// and replaced, and the end.
 pub(super) fn job() -> Vec<Event> {
     let kinds = vec![
-        EventKind::JobStarted {
-            job: "digits".into(),
-            tenant: "default".into(),
-            workers: 2,
-            resumed: None,
-        },
+        started(2, None),
         EventKind::Notice { message: "node_count: 4 runs on one node".into() },
         EventKind::WorkerStarted { worker: "process000".into(), pid: 41, gpu_index: None },
         EventKind::WorkerStarted { worker: "process001".into(), pid: 42, gpu_index: None },

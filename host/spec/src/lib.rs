@@ -50,6 +50,8 @@ mod schema;
 mod scope;
 mod settings_file;
 mod small_file;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod times;
 mod tree;
 mod workers;

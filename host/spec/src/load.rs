@@ -7,8 +7,6 @@ use super::machine::Machine;
 use super::place::Place;
 use super::policy::OperatorPolicy;
 use super::reading::read;
-#[cfg(any(test, feature = "testing"))]
-use super::registered::NoRegistry;
 use super::registered::Registrations;
 use super::tree::{self, Node};
 use super::{azure, check, limits, options, overrides, parent, raw, registered};
@@ -54,13 +52,7 @@ pub fn load(
 /// [`load`] without a policy and a registry, on a machine of one core.
 #[cfg(any(test, feature = "testing"))]
 pub fn load_plain(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, SpecErrors> {
-    let policy = OperatorPolicy::default();
-    let machine = Machine::default();
-    load(
-        path,
-        overrides,
-        Surroundings { policy: &policy, registrations: &NoRegistry, machine: &machine },
-    )
+    load(path, overrides, Surroundings::sample(&OperatorPolicy::default()))
 }
 
 /// [`load`] for the text of a file that need not be there.
@@ -72,10 +64,7 @@ pub fn load_text(
 ) -> Result<JobSpec, SpecErrors> {
     let report = Report::default();
     let policy = OperatorPolicy::default();
-    let machine = Machine::default();
-    let surroundings =
-        Surroundings { policy: &policy, registrations: &NoRegistry, machine: &machine };
-    let spec = make(path, text, (overrides, surroundings), &report);
+    let spec = make(path, text, (overrides, Surroundings::sample(&policy)), &report);
     finish(path, spec, report)
 }
 

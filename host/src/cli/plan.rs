@@ -416,7 +416,7 @@ mod tests {
             length: 1_048_500,
             first_line: 2,
             rows: 9000,
-            unpacked: None,
+            ..TextSlice::sample()
         };
         table.row(&batch(0, 0, files(&["a/0.png", "a/1.png", "a/2.png"]))).unwrap();
         table.row(&batch(1, 1, files(&["evil\u{1b}[2J.png"]))).unwrap();

@@ -3,9 +3,7 @@
 use super::*;
 use crate::all::Lack;
 use crate::dataset::{Found, ManifestWriter};
-use crate::model::{OsSandbox, StoreKind};
-use crate::protocol::PROTOCOL_VERSION;
-use crate::protocol::store::{Failed, StoreConfig, Task};
+use crate::protocol::store::Failed;
 use crate::slot::{OPEN, manifest_path};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::mpsc::channel;
@@ -57,7 +55,7 @@ impl Bench {
         for folder in OPEN {
             fs::create_dir_all(at(folder)).unwrap();
         }
-        let object = |length| Found { length, seconds: 1_700_000_000, nanos: 7 }.into();
+        let object = |length| Found { length, ..Found::sample() }.into();
         let listed: HashMap<_, _> =
             objects.iter().map(|(name, bytes)| ((*name).to_owned(), object(*bytes))).collect();
         let mut manifest = ManifestWriter::new(at("part").join("manifest")).unwrap();
@@ -68,21 +66,8 @@ impl Bench {
         fs::write(at("fetcher"), format!("#!/bin/sh\ncd '{}'\n{script}\n", dir.path().display()))
             .unwrap();
         fs::set_permissions(at("fetcher"), fs::Permissions::from_mode(0o700)).unwrap();
-        let store = StoreConfig {
-            kind: StoreKind::S3,
-            container: "box".to_owned(),
-            options: Vec::new(),
-            credentials: String::new(),
-        };
-        let request = FetchRequest {
-            protocol: PROTOCOL_VERSION,
-            os_sandbox: OsSandbox::Off,
-            store,
-            prefix: String::new(),
-            task: Task::Serve,
-            shown: "s3://box/".to_owned(),
-            folder: dir.path().to_owned(),
-        };
+        let request =
+            FetchRequest { shown: "s3://box/".to_owned(), ..FetchRequest::sample(dir.path()) };
         let (room, evicts) = if brings_all { (u64::MAX, false) } else { (ROOM, true) };
         let program = at("fetcher");
         let requests = vec![request];

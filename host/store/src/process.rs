@@ -248,8 +248,6 @@ fn complaint(child: &mut Child) -> Receiver<String> {
 mod tests {
     use super::*;
     use crate::dataset::{Found, Object};
-    use crate::model::OsSandbox;
-    use crate::protocol::store::Task;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
@@ -259,21 +257,8 @@ mod tests {
         let program = dir.path().join("fetches");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
-        let request = FetchRequest {
-            protocol: 0,
-            os_sandbox: OsSandbox::Off,
-            store: StoreConfig {
-                kind: StoreKind::S3,
-                container: "b".to_owned(),
-                options: Vec::new(),
-                credentials: String::new(),
-            },
-            prefix: String::new(),
-            task: Task::Serve,
-            shown: "s3://b".to_owned(),
-            folder: dir.path().to_owned(),
-        };
-        let fetcher = Fetcher::start(&program, &request, |_| true).unwrap();
+        let fetcher =
+            Fetcher::start(&program, &FetchRequest::sample(dir.path()), |_| true).unwrap();
         (dir, fetcher)
     }
 
@@ -283,7 +268,7 @@ mod tests {
         let (_dir, fetcher) = started("exec sleep 60");
         let object = Bring {
             name: "x".repeat(30_000),
-            known: Object { found: Found { length: 0, seconds: 0, nanos: 0 }, version: 0 },
+            known: Object { found: Found::sample(), version: 0 },
         };
         let begun = Instant::now();
         (0..100).for_each(|_| fetcher.bring(&object));
@@ -303,15 +288,13 @@ mod tests {
     fn no_proxy_is_told_what_this_machine_is() {
         let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let store = StoreConfig {
-            kind: StoreKind::S3,
-            container: "b".to_owned(),
             options: vec![
                 option("aws_container_credentials_full_uri", "http://127.0.0.1:8080/pod"),
                 option("identity_endpoint", "http://[::1]:42/msi/token"),
                 option("aws_metadata_endpoint", "http://me:pw@tells?x"),
                 option("aws_endpoint_url", "http://store:9000"),
             ],
-            credentials: String::new(),
+            ..StoreConfig::sample()
         };
         let variable = |name: &str| match name {
             "no_proxy" => Some("intern.example".to_owned()),

@@ -45,7 +45,6 @@ fn is_secret(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StoreKind;
 
     #[test]
     fn secrets_are_not_told() {
@@ -55,10 +54,8 @@ mod tests {
             ("account_name", "acc"),
         ];
         let store = StoreConfig {
-            kind: StoreKind::S3,
-            container: "b".to_owned(),
             options: options.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-            credentials: String::new(),
+            ..StoreConfig::sample()
         };
         let text = "acc hush/key sig=a-long-signature-of-some-kind%3D https://h/x?sig=z and\u{1b}";
         insta::assert_snapshot!(scrub(text, &store), @"acc *** sig=*** https://h/x?... and\u{fffd}");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{FrameBuffer, MAX_FRAME, encode};
 use proptest::prelude::*;
-use sandmill_model::{FailedItem, FailureKind, ItemCounts, MiniBatchId, OsSandbox, Segment};
+use sandmill_model::{FailedItem, FailureKind, MiniBatchId, OsSandbox, Segment};
 
 proptest! {
     #[test]
@@ -16,22 +16,10 @@ const RESULTS: ByteSize = ByteSize(1000);
 
 fn report() -> AttemptReport {
     AttemptReport {
-        id: MiniBatchId(1),
-        attempt: 1,
-        stamp: 0,
-        items: ItemCounts::default(),
-        outcome: Ok(Segment { offset: 0, length: 1, checksum: 0, rows: 1 }),
-        failed_items: Vec::new(),
-        is_short: false,
-        surplus_rows: 0,
-        null_numbers: 0,
-        unknown_keys: None,
-        header: None,
-        has_files: false,
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
         run: CallStats { seconds: 0.1, fuel: Some(u64::MAX) },
-        inference: sandmill_model::InferenceStats::default(),
+        ..AttemptReport::sample()
     }
 }
 
@@ -51,13 +39,7 @@ fn failed(message: usize, detail: usize) -> Failure {
 
 fn item(item: usize, reason: usize) -> FailedItem {
     let text = |length| "x".repeat(length);
-    FailedItem {
-        item: text(item),
-        line: None,
-        row: None,
-        reason: text(reason),
-        kind: FailureKind::ScriptError,
-    }
+    FailedItem { item: text(item), reason: text(reason), ..FailedItem::sample() }
 }
 
 #[test]
@@ -76,7 +58,7 @@ fn a_worker_is_held_to_what_workers_say() {
             wrong
         );
     }
-    let rows = |length| Ok(Segment { offset: 0, length, checksum: 0, rows: 1 });
+    let rows = |length| Ok(Segment { length, ..Segment::sample() });
     assert_eq!(finished(|r| r.outcome = rows(1000)), None);
     let many = "a message goes beyond its bounds: more rows than limits.results allows";
     for length in [1001, u64::MAX] {
@@ -105,7 +87,11 @@ fn a_planner_is_held_to_what_can_be() {
         assert!(check(Work::FileGroup(vec![(7, [outside].into())])).is_some());
     }
     let opening = |file: &str, next: Vec<String>| {
-        error(FromPlanner::Opening { source: 0, file: file.into(), waits: true, next }.check())
+        let mut message = FromPlanner::opening(file, true);
+        if let FromPlanner::Opening { next: told, .. } = &mut message {
+            *told = next;
+        }
+        error(message.check())
     };
     assert_eq!(opening("a/b", vec!["c".into(); 16]), None);
     assert!(opening("../a", vec![]).is_some() && opening("a", vec!["/b".into()]).is_some());
@@ -114,9 +100,8 @@ fn a_planner_is_held_to_what_can_be() {
         file: "t.csv".into(),
         offset,
         length,
-        first_line: 1,
         rows,
-        unpacked: None,
+        ..TextSlice::sample()
     };
     assert_eq!(check(Work::Text(slice(10, 20, 20))), None);
     assert!(check(Work::Text(slice(10, 20, 21))).is_some());
@@ -152,14 +137,12 @@ fn lists_end_while_they_are_read() {
 
 #[test]
 fn a_planner_asks_for_one_file_at_a_time() {
-    let told =
-        |file: String, waits| FromPlanner::Opening { source: 0, file, waits, next: Vec::new() };
-    let opening = |file| told(file, true);
+    let opening = |file: String| FromPlanner::opening(file, true);
     let question = Question::default();
     question.hear(&FromPlanner::Closed).unwrap();
     question.hear(&opening("a".to_owned())).unwrap();
     question.hear(&FromPlanner::Notice("looks".to_owned())).unwrap();
-    question.hear(&told("c".to_owned(), false)).unwrap();
+    question.hear(&FromPlanner::opening("c", false)).unwrap();
     assert!(question.is_open());
     let error = question.hear(&opening("b".to_owned())).unwrap_err();
     assert_eq!(

@@ -15,6 +15,8 @@ mod node_policy;
 mod packet;
 mod running;
 pub mod store;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 
 pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};

@@ -165,13 +165,7 @@ mod tests {
         let plan = Plan { again: vec![(1, "bad.csv".to_owned())] };
         let look =
             Look { plan: plan.clone(), since: Timestamp::UNIX_EPOCH, patience: Duration::MAX };
-        let prepare = Prepare {
-            job_dir: "/jobs/x".into(),
-            output: None,
-            parent: Some("/parent".into()),
-            job_file: None,
-            begins: true,
-        };
+        let prepare = Prepare { parent: Some("/parent".into()), ..Prepare::sample("/jobs/x") };
         for word in [
             ToNode::Prepare(prepare),
             ToNode::AwaitObjects,
@@ -185,7 +179,6 @@ mod tests {
             component: "ab".to_owned(),
             sources: vec![Source::new("texts", "/data".into())],
             side_inputs: vec!["cd".to_owned()],
-            source_directory: None,
             models: vec![PreparedModel {
                 name: "m".to_owned(),
                 file: "m.onnx".to_owned(),
@@ -199,6 +192,7 @@ mod tests {
             }],
             budget: 7,
             notices: vec!["a notice".to_owned()],
+            ..Prepared::sample()
         };
         let batch = MiniBatch::new(MiniBatchId(3), 0, Work::Void);
         let looked = LookedAt { batch, stamp: 9, changed: Some(Timestamp::UNIX_EPOCH) };

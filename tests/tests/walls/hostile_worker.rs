@@ -9,7 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use sandmill::model::{
-    AttemptReport, CallStats, FailedItem, FailureKind, ItemCounts, MiniBatchId, Segment, WallState,
+    AttemptReport, CallStats, FailedItem, ItemCounts, MiniBatchId, Segment, WallState,
 };
 use sandmill::protocol::{FromWorker, encode};
 use sandmill::{Cancel, EventKind, JobStatus, Options, Prepared};
@@ -28,21 +28,11 @@ fn ready() -> FromWorker {
 fn success() -> AttemptReport {
     AttemptReport {
         id: MiniBatchId(0),
-        attempt: 1,
-        stamp: 0,
         items: ItemCounts { total: 1, succeeded: 1, failed: 0 },
-        outcome: Ok(Segment { offset: 0, length: 4, checksum: 0, rows: 1 }),
-        failed_items: Vec::new(),
-        is_short: false,
-        surplus_rows: 0,
-        null_numbers: 0,
-        unknown_keys: None,
-        header: None,
-        has_files: false,
+        outcome: Ok(Segment { length: 4, ..Segment::sample() }),
         elapsed_seconds: 0.1,
         process_seconds: 0.1,
-        run: CallStats::default(),
-        inference: sandmill::model::InferenceStats::default(),
+        ..AttemptReport::sample()
     }
 }
 
@@ -132,13 +122,7 @@ fn messages_without_end() {
 /// Each as long as a message may be.
 #[test]
 fn the_longest_messages_without_end() {
-    let item = FailedItem {
-        item: "x".repeat(16_000),
-        line: None,
-        row: None,
-        reason: String::new(),
-        kind: FailureKind::ScriptError,
-    };
+    let item = FailedItem { item: "x".repeat(16_000), ..FailedItem::sample() };
     let long = AttemptReport { failed_items: vec![item; 1000], ..success() };
     let failed = costs_no_more_than_its_own(
         "while cat $frames/first; do :; done >&0 2>/dev/null",
@@ -190,7 +174,7 @@ fn more_rows_than_are_allowed() {
     let script = "truncate -s 300M ../../parts/process000.part\ncat $frames/first >&0; sleep 1\n\
                   cat $frames/second >&0; exec sleep 60";
     let mut second = Vec::new();
-    let outcome = Ok(Segment { offset: 0, length: (256 << 20) + 1, checksum: 0, rows: 1 });
+    let outcome = Ok(Segment { length: (256 << 20) + 1, ..Segment::sample() });
     encode(&finished(AttemptReport { outcome, ..success() }), &mut second).unwrap();
     let failed = costs_no_more_than_its_own(script, &[ready()], &second);
     // Not for what its part file holds, which would have to be read first.
@@ -212,7 +196,7 @@ fn files_that_are_none() {
         let script =
             format!("{make}\ncat $frames/first >&0; sleep 1\ncat $frames/second >&0; sleep 1");
         let mut second = Vec::new();
-        let outcome = Ok(Segment { offset: 0, length: 0, checksum: 0, rows: 1 });
+        let outcome = Ok(Segment { length: 0, ..Segment::sample() });
         let report = AttemptReport { has_files: true, outcome, ..success() };
         encode(&finished(report), &mut second).unwrap();
         let failed = costs_no_more_than_its_own(&script, &[ready()], &second);

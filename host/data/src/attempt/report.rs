@@ -174,10 +174,8 @@ mod tests {
     fn the_longest_report_fits_into_a_frame() {
         let item = FailedItem {
             item: "p".repeat(4096),
-            line: None,
-            row: None,
             reason: "r".repeat(1 << 20),
-            kind: FailureKind::ScriptError,
+            ..FailedItem::sample()
         };
         let tally = Tally {
             items: ItemCounts::from_returned(2, 0),
@@ -188,11 +186,10 @@ mod tests {
             unknown_keys: None,
             header: Some("h".repeat(1 << 20).as_str().into()),
         };
-        let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };
         let finished = Finished {
             run: CallStats::default(),
             inference: InferenceStats::default(),
-            result: Ok((tally, segment, false)),
+            result: Ok((tally, Segment::sample(), false)),
             stamp: 0,
         };
         let clock = Clock::start(None);

@@ -198,9 +198,12 @@ mod tests {
         .unwrap();
         assert_eq!(mixed.items, counts(3, 2));
         let kind = FailureKind::ScriptError;
-        let item = "/b".into();
-        let reason = "blurred".into();
-        let failed = FailedItem { item, line: None, row: None, reason, kind };
+        let failed = FailedItem {
+            item: "/b".into(),
+            reason: "blurred".into(),
+            kind,
+            ..FailedItem::sample()
+        };
         assert_eq!(mixed.failed_items, [failed]);
     }
 
@@ -242,9 +245,9 @@ mod tests {
         let record = FailedItem {
             item: "/t.csv".into(),
             line: Some(7),
-            row: None,
             reason: "no number".into(),
             kind: FailureKind::BadInput,
+            ..FailedItem::sample()
         };
         let table = || Loaded {
             data: MiniBatchData::Table(&[]),

@@ -139,7 +139,7 @@ fn objects_are_listed_by_their_manifest_whatever_is_there() {
     let tree = Tree::new(&["data/c", "data/other"]);
     fs::create_dir(tree.path("list")).unwrap();
     let mut list = ManifestWriter::new(tree.path("part")).unwrap();
-    let object = Found { length: 1, seconds: 1, nanos: 1 };
+    let object = Found::sample();
     for name in ["a", "c", "sub/e"] {
         list.add(name, Ok(object.into())).unwrap();
     }

@@ -241,7 +241,7 @@ mod tests {
     use insta::assert_snapshot;
 
     fn input(paths: &[String]) -> Vec<Input> {
-        vec![Input { name: "data".to_owned(), paths: paths.to_vec(), partition_format: None }]
+        vec![Input { paths: paths.to_vec(), ..Input::sample() }]
     }
 
     struct Tree(tempfile::TempDir);

@@ -54,9 +54,9 @@ fn stored(tree: &Tree, names: &[&str]) -> Source {
     let manifest = tree.root().join("list/manifest");
     let mut list = ManifestWriter::new(tree.root().join("part")).unwrap();
     for name in names {
-        let absent = Found { length: 1, seconds: 1, nanos: 1 };
         let there = source.root.join(name).metadata();
-        list.add(name, Ok(there.map_or(absent, |there| Found::from(&there)).into())).unwrap();
+        let found = there.map_or(Found::sample(), |there| Found::from(&there));
+        list.add(name, Ok(found.into())).unwrap();
     }
     list.finish(&manifest).unwrap();
     Source { manifest: Some(manifest), ..source }

@@ -54,7 +54,7 @@ mod tests {
         let work = Work::Files(["a"].into());
         let with_file = |nanos| {
             let mut stamp = Stamp::new();
-            stamp.add_file(Found { length: 1, seconds: 2, nanos });
+            stamp.add_file(Found { nanos, ..Found::sample() });
             stamp.finish(0, &work, &[])
         };
         let keys = [("k".to_owned(), "v".to_owned())];

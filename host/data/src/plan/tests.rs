@@ -153,7 +153,7 @@ fn listed_files_are_grouped_like_all_others() {
     let files: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
     let tree = Tree::new(&files);
     let paths = names.iter().map(|name| tree.root().join(name).display().to_string());
-    let input = Input { name: "one".to_owned(), paths: paths.collect(), partition_format: None };
+    let input = Input { paths: paths.collect(), ..Input::sample() };
     let sources = crate::dataset::resolve(&[input]).unwrap();
     assert_eq!(sources.len(), 1);
     let plan = planned(sources, Cut::Files { count: 50 }).unwrap();
@@ -346,7 +346,7 @@ fn messages_are_framed() {
         length: 2,
         first_line: 2,
         rows: 1,
-        unpacked: None,
+        ..TextSlice::sample()
     };
     let FromPlanner::MiniBatches(sent) = &seen[2] else { panic!("{seen:?}") };
     assert_ne!(sent[0].stamp, 0);

@@ -47,6 +47,8 @@ mod seed;
 mod seen;
 mod sink;
 mod state;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod traps;

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use crate::compile::testing::component;
     use crate::compile::{Instrumentation, compile_here};
-    use crate::model::{Limits, LoggingLevel};
+    use crate::model::Limits;
     use serde_json::Value;
 
     /// Takes its time in a function with a name, and then ends as `{END}` says.
@@ -279,28 +279,8 @@ mod tests {
         let limits = Limits::default();
         let program = Program::load(&code, with, limits.stack).unwrap();
         let program = program.profiled_by(Some(profiler.clone()));
-        let grants = Grants {
-            mounts: Vec::new(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            agent_name: "process007".into(),
-            node_id: "0".into(),
-            log_dir: "/logs".into(),
-            log_folder: crate::sandbox::LogFolder::new(folder.join("logs"), 1),
-            output_dir: "/output".into(),
-            source_dir: None,
-            gpu_index: None,
-            models: super::super::no_models(),
-            logging_level: LoggingLevel::Info,
-            limits: Limits::default(),
-            seed: crate::sandbox::Seed::before_mini_batches(),
-            stdout: crate::sandbox::LogFile::open(&folder.join("stdout")),
-            stderr: crate::sandbox::LogFile::open(&folder.join("stderr")),
-            log: crate::sandbox::LogFile::open(&folder.join("log")),
-        };
-        let mut instance = program.instantiate(&grants).unwrap();
-        let context = Context { id: 0, dataset: "d", attempt: 1, partition_key_value: &[] };
-        (instance.run(MiniBatchData::Void, &context, &mut Nowhere).1, profiler)
+        let mut instance = program.instantiate(&Grants::sample(&folder)).unwrap();
+        (instance.run(MiniBatchData::Void, &Context::sample(), &mut Nowhere).1, profiler)
     }
 
     fn read(path: &Path) -> Value {

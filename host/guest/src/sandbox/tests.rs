@@ -58,18 +58,9 @@ impl Bench {
             environment: vec![("KEY".into(), "value".into())],
             agent_name: "process007".into(),
             node_id: "0".into(),
-            log_dir: "/logs".into(),
-            log_folder: crate::sandbox::LogFolder::new(folder.path().join("logs"), 1),
-            output_dir: "/output".into(),
-            source_dir: None,
-            gpu_index: None,
-            models: no_models(),
             logging_level: LoggingLevel::Info,
             limits,
-            seed: super::Seed::before_mini_batches(),
-            stdout: super::LogFile::open(&at("stdout.txt")),
-            stderr: super::LogFile::open(&at("stderr.txt")),
-            log: super::LogFile::open(&at("log.txt")),
+            ..Grants::sample(folder.path())
         };
         let program = Program::load(&code, with, grants.limits.stack).expect("loads");
         Self { folder, program, grants }

@@ -1,10 +1,10 @@
 //! Crashes between any two steps. What a job leaves must not depend on how often it was cut short.
 
-use super::crash_world::{Damage, Layout, World, commit};
+use super::crash_world::{Damage, Layout, World, commit, segment};
 use super::*;
 use crate::commit::recover::recover;
 use crate::fail_point;
-use crate::model::{ItemCounts, MiniBatchId, OnConflict, Segment, WorkerId};
+use crate::model::{MiniBatchId, OnConflict, WorkerId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
@@ -239,22 +239,9 @@ fn a_hundred_thousand_mini_batches_cost_little() {
         let worker = WorkerId(0);
         fs::write(world.target.places.job_dir().part_file(worker), &rows).unwrap();
         let request = |id: u64| {
-            let checksum = crc32fast::hash(b"a row\n");
-            let segment = Segment { offset: 6 * id, length: 6, checksum, rows: 1 };
-            let items = ItemCounts::from_returned(1, 1);
-            let id = MiniBatchId(id);
-            let header = None;
-            CommitRequest::Success(Success {
-                worker,
-                id,
-                attempt: 1,
-                items,
-                is_short: false,
-                segment,
-                header,
-                has_files: false,
-                stamp: id.0,
-            })
+            let segment = segment(6 * id, "a row\n");
+            let success = Success { id: MiniBatchId(id), segment, stamp: id, ..Success::sample() };
+            CommitRequest::Success(success)
         };
         let begun = Instant::now();
         for group in 0..200 {

@@ -1,12 +1,11 @@
 //! A small job whose leader, workers and disk a test plays.
 
 use super::*;
-use crate::commit::Places;
 use crate::commit::message::FinalFailure;
 use crate::commit::queue::may_be_copied;
 use crate::commit::recover::recover;
 use crate::journal::JobIdentity;
-use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
+use crate::model::{ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};
@@ -58,13 +57,13 @@ pub(super) enum Damage {
     ExtendOutput,
 }
 
-pub(super) fn identity() -> JobIdentity {
-    JobIdentity {
-        name: "iris".into(),
-        id: "1".into(),
-        entry_script_digest: String::new(),
-        settings: Vec::new(),
-        created: jiff::Timestamp::UNIX_EPOCH,
+/// That of rows as a worker reports them, which lie at an offset of its part file.
+pub(super) fn segment(offset: u64, rows: &str) -> Segment {
+    Segment {
+        offset,
+        length: rows.len() as u64,
+        checksum: crc32fast::hash(rows.as_bytes()),
+        rows: rows.lines().count() as u64,
     }
 }
 
@@ -82,15 +81,12 @@ impl World {
             fs::create_dir_all(folder).unwrap();
         }
         let target = CommitTarget {
-            output: job_dir.default_output(),
-            places: Places::Here(job_dir),
             output_file: Some("rows.txt".into()),
             ordered: layout == Layout::Ordered,
             on_conflict,
             header_wanted: true,
-            is_plain: true,
             parts: (layout == Layout::Parts).then(|| ".txt".into()),
-            finish: None,
+            ..CommitTarget::sample(&job_dir)
         };
         Self {
             _dir: None,
@@ -130,7 +126,7 @@ impl World {
 
     pub(super) fn journal(&self) -> Journal {
         let path = self.target.places.job_dir().journal();
-        let identity = identity();
+        let identity = JobIdentity::sample();
         if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
             .unwrap()
     }
@@ -140,11 +136,9 @@ impl World {
         if Self::failed(id) {
             return CommitRequest::Failure(FinalFailure {
                 id: MiniBatchId(id),
-                attempts: 3,
                 worker: Some(worker),
-                items: ItemCounts::from_returned(1, 0),
-                failure: Failure::new(FailureKind::Trap, "unreachable"),
                 stamp: id,
+                ..FinalFailure::sample()
             });
         }
         let rows = Self::rows(id);
@@ -152,9 +146,7 @@ impl World {
         let header = (id > 3).then_some(HEADER);
         let head = header.filter(|_| self.target.parts.is_some() && !rows.is_empty());
         let offset = self.write(worker, head.unwrap_or_default(), &rows);
-        let length = rows.len() as u64;
-        let checksum = crc32fast::hash(rows.as_bytes());
-        let segment = Segment { offset, length, checksum, rows: rows.lines().count() as u64 };
+        let segment = segment(offset, &rows);
         let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
         let files = self.files(id);
         for (path, text) in &files {
@@ -165,13 +157,13 @@ impl World {
         CommitRequest::Success(Success {
             worker,
             id: MiniBatchId(id),
-            attempt: 1,
             items: ItemCounts::from_returned(2, segment.rows),
             is_short: segment.rows < 2,
             segment,
             header: header.map(Into::into),
             has_files: !files.is_empty(),
             stamp: id,
+            ..Success::sample()
         })
     }
 
@@ -198,20 +190,20 @@ impl World {
     /// What a worker does whose attempt is rejected: half a line, and files.
     fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
         let offset = self.write(worker, "", "half");
-        let segment = Segment { offset, length: 4, checksum: 0, rows: 1 };
+        let segment = Segment { offset, length: 4, ..Segment::sample() };
         let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
         fs::create_dir_all(&staged).unwrap();
         fs::write(staged.join("shared"), "of nobody").unwrap();
         CommitRequest::Success(Success {
             worker,
             id: MiniBatchId(id),
-            attempt: 1,
             items: ItemCounts::from_returned(2, 1),
             is_short: true,
             segment,
             header: Some("another".into()),
             has_files: true,
             stamp: id,
+            ..Success::sample()
         })
     }
 

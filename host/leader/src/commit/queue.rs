@@ -178,7 +178,7 @@ fn bytes(request: &CommitRequest) -> u64 {
 mod tests {
     use super::*;
     use crate::commit::Success;
-    use crate::model::{ItemCounts, MiniBatchId, Segment, WorkerId};
+    use crate::model::{MiniBatchId, Segment, WorkerId};
     use std::time::Duration;
 
     fn request(number: u32) -> CommitRequest {
@@ -187,15 +187,10 @@ mod tests {
 
     fn success(length: u64, has_files: bool) -> CommitRequest {
         CommitRequest::Success(Success {
-            worker: WorkerId(0),
             id: MiniBatchId(length),
-            attempt: 1,
-            items: ItemCounts::default(),
-            is_short: false,
-            segment: Segment { offset: 0, length, checksum: 0, rows: 1 },
-            header: None,
+            segment: Segment { length, ..Segment::sample() },
             has_files,
-            stamp: 0,
+            ..Success::sample()
         })
     }
 

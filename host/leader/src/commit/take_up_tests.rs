@@ -3,7 +3,7 @@
 use super::tests::Bench;
 use super::*;
 use crate::commit::message::FinalFailure;
-use crate::model::{FailureKind, ItemCounts, MiniBatchId, OnConflict, WorkerId};
+use crate::model::{ItemCounts, MiniBatchId, OnConflict, WorkerId};
 use std::fs;
 
 impl Bench {
@@ -26,12 +26,9 @@ impl Bench {
 
     fn failure(&self, id: u64) -> CommitRequest {
         CommitRequest::Failure(FinalFailure {
-            stamp: 0,
             id: MiniBatchId(id),
-            attempts: 3,
-            worker: None,
             items: ItemCounts::from_returned(2, 0),
-            failure: Failure::new(FailureKind::Trap, "unreachable"),
+            ..FinalFailure::sample()
         })
     }
 

@@ -1,11 +1,10 @@
-use super::crash_world::identity;
+use super::crash_world::segment;
 use super::*;
-use crate::commit::Places;
 use crate::commit::message::FinalFailure;
 use crate::commit::recover::recover;
 use crate::files::Appender;
-use crate::journal::{End, Order};
-use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
+use crate::journal::{End, JobIdentity, Order};
+use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, Segment, WorkerId};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
@@ -18,17 +17,7 @@ pub(super) struct Bench {
 }
 
 pub(super) fn target(job: &JobDir, output_file: Option<&str>) -> CommitTarget {
-    CommitTarget {
-        places: Places::Here(job.clone()),
-        output: job.default_output(),
-        output_file: output_file.map(str::to_owned),
-        ordered: false,
-        on_conflict: OnConflict::Error,
-        header_wanted: false,
-        is_plain: true,
-        parts: None,
-        finish: None,
-    }
+    CommitTarget { output_file: output_file.map(str::to_owned), ..CommitTarget::sample(job) }
 }
 
 impl Bench {
@@ -37,7 +26,7 @@ impl Bench {
         let job = JobDir::new(dir.path());
         fs::create_dir_all(job.parts()).unwrap();
         fs::create_dir_all(job.default_output()).unwrap();
-        let journal = Journal::create(&job.journal(), &identity()).unwrap();
+        let journal = Journal::create(&job.journal(), &JobIdentity::sample()).unwrap();
         let output_file = output_file.map(str::to_owned);
         let target = target(&job, output_file.as_deref());
         let (sender, replies) = mpsc::unbounded_channel();
@@ -61,23 +50,15 @@ impl Bench {
         let mut part = part.unwrap();
         let offset = part.metadata().unwrap().len();
         part.write_all(rows.as_bytes()).unwrap();
-        let segment = Segment {
-            offset,
-            length: rows.len() as u64,
-            checksum: crc32fast::hash(rows.as_bytes()),
-            rows: rows.lines().count() as u64,
-        };
+        let segment = segment(offset, rows);
         let items = ItemCounts::from_returned(2, segment.rows);
         Success {
             worker,
             id: MiniBatchId(id),
-            attempt: 1,
             items,
             is_short: items.failed > 0,
             segment,
-            header: None,
-            has_files: false,
-            stamp: 0,
+            ..Success::sample()
         }
     }
 
@@ -202,12 +183,11 @@ fn a_lone_request_is_committed_at_once_and_flush_hurries() {
 fn final_failures_are_committed_too() {
     let mut bench = Bench::new(None);
     let failure = FinalFailure {
-        stamp: 0,
         id: MiniBatchId(4),
-        attempts: 3,
         worker: Some(WorkerId(1)),
         items: ItemCounts::from_returned(5, 0),
         failure: Failure::new(FailureKind::Timeout, "ü".repeat(10_000)),
+        ..FinalFailure::sample()
     };
     bench.committer().submit(CommitRequest::Failure(failure));
     bench.committer().submit(CommitRequest::WorkerGone(WorkerId(1)));
@@ -439,7 +419,8 @@ fn an_output_file_that_exists_is_named() {
     let bench = Bench::new(None);
     fs::write(bench.job.default_output().join("rows.txt"), "").unwrap();
     let target = CommitTarget { output_file: Some("rows.txt".into()), ..bench.target() };
-    let journal = Journal::create(&bench.dir.path().join("new.sqlite"), &identity()).unwrap();
+    let journal =
+        Journal::create(&bench.dir.path().join("new.sqlite"), &JobIdentity::sample()).unwrap();
     let (sender, _replies) = mpsc::unbounded_channel();
     let error = Committer::start(target, journal, false, sender).unwrap_err();
     assert!(error.to_string().contains("output/rows.txt"), "{error}");

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 fn identity() -> JobIdentity {
     JobIdentity {
-        name: "iris".into(),
         id: "20261121T100000Z-0001".into(),
         entry_script_digest: "abc".into(),
         settings: vec![
@@ -12,29 +11,27 @@ fn identity() -> JobIdentity {
             ("mini_batch_size".into(), "10".into()),
         ],
         created: "2026-11-21T10:00:00Z".parse().unwrap(),
+        ..JobIdentity::sample()
     }
 }
 
 fn succeeded(id: u64, length: u64) -> Entry {
     let segment = Segment { offset: 1000 * id, length, checksum: u32::MAX - 1, rows: 2 };
-    Entry {
-        id: MiniBatchId(id),
-        stamp: u64::MAX - id,
-        attempts: 1,
-        worker: Some(WorkerId(7)),
-        items: ItemCounts { total: 3, succeeded: 2, failed: 1 },
-        end: End::Succeeded {
-            segment,
-            is_short: id.is_multiple_of(3),
-            has_files: id.is_multiple_of(2),
-        },
-    }
+    let end =
+        End::Succeeded { segment, is_short: id.is_multiple_of(3), has_files: id.is_multiple_of(2) };
+    let items = ItemCounts { total: 3, succeeded: 2, failed: 1 };
+    let worker = Some(WorkerId(7));
+    Entry { stamp: u64::MAX - id, attempts: 1, worker, ..entry(id, items, end) }
+}
+
+fn entry(id: u64, items: ItemCounts, end: End) -> Entry {
+    Entry { id: MiniBatchId(id), stamp: id, attempts: 3, worker: None, items, end }
 }
 
 fn failed(id: u64) -> Entry {
     let end = End::Failed { kind: FailureKind::OutOfMemory, message: "too much".into() };
     let items = ItemCounts { total: 3, succeeded: 0, failed: 3 };
-    Entry { id: MiniBatchId(id), stamp: id, attempts: 3, worker: None, items, end }
+    entry(id, items, end)
 }
 
 fn commit(journal: &mut Journal, entries: &[Entry]) -> Result<(), JournalError> {

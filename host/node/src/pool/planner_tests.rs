@@ -107,10 +107,7 @@ async fn a_file_that_planners_die_over_is_left_out() {
         FromPlanner::Notice("a note".to_owned()),
         FromPlanner::MiniBatches(vec![batch(0)]),
     ];
-    let open = |file: &str| {
-        let file = file.to_owned();
-        FromPlanner::Opening { source: 0, file, waits: false, next: vec![] }
-    };
+    let open = |file: &str| FromPlanner::opening(file, false);
     let second = [first.clone(), vec![open("a.parquet"), open("b.parquet")]].concat();
     let third = [first[..2].to_vec(), vec![FromPlanner::MiniBatches(vec![batch(0), batch(1)])]];
     let third =
@@ -198,10 +195,7 @@ async fn a_planner_that_asks_is_answered() {
     let at = |name: &str| dir.path().join(name);
     let request = PlanRequest { asks: Asks::Each, ..request() };
     let answer = |file: &str| MayOpen { source: 0, file: file.to_owned(), unfetched: None };
-    let open = |file: &str| {
-        let file = file.to_owned();
-        FromPlanner::Opening { source: 0, file, waits: true, next: vec![] }
-    };
+    let open = |file: &str| FromPlanner::opening(file, true);
     fs::write(at("0"), frames(&[FromPlanner::Tables(vec![]), open("a")])).unwrap();
     fs::write(at("1"), frames(&[FromPlanner::Tables(vec![]), open("b")])).unwrap();
     fs::write(at("end"), frames(&[FromPlanner::Closed, FromPlanner::Finished])).unwrap();

@@ -4,13 +4,11 @@ use super::launch::Program;
 use super::{Pool, PoolEvent, Standby};
 use crate::gpu::MemoryWatch;
 use crate::model::{
-    CallStats, GpuLease, InferenceSettings, Limits, MiniBatch, MiniBatchId, OsSandbox, WallState,
-    Work, WorkerId,
+    CallStats, GpuLease, InferenceSettings, MiniBatch, MiniBatchId, OsSandbox, WallState, Work,
+    WorkerId,
 };
 use crate::model::{WorkerExit, WorkerSettings};
-use crate::protocol::{
-    Assignment, FrameBuffer, FromWorker, PROTOCOL_VERSION, Setup, ToWorker, encode,
-};
+use crate::protocol::{Assignment, FrameBuffer, FromWorker, Setup, ToWorker, encode};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -46,23 +44,9 @@ impl Bench {
 
     fn setup(&self) -> Setup {
         Setup {
-            output_format: crate::model::OutputFormat::default(),
-            rows_stay: false,
-            protocol: PROTOCOL_VERSION,
             worker: WORKER,
-            workers: 1,
-            job_dir: self.dir.path().to_owned(),
-            arguments: vec![],
-            environment: vec![],
-            mounts: vec![],
-            source_dir: None,
-            sources: vec![],
-            tables: vec![],
             settings: WorkerSettings { os_sandbox: OsSandbox::Off, ..WorkerSettings::default() },
-            limits: Limits::default(),
-            gpu: None,
-            models: Vec::new(),
-            inference: crate::model::InferenceSettings::default(),
+            ..Setup::sample(self.dir.path())
         }
     }
 

@@ -165,30 +165,17 @@ mod tests {
     /// Whoever has taken a worker over must not be able to write where others do.
     #[test]
     fn a_worker_writes_among_its_own_files_only() {
-        use crate::model::{Limits, OutputFormat, Profiler, Source, WorkerId, WorkerSettings};
+        use crate::model::{Profiler, Source, WorkerId, WorkerSettings};
         let source =
             Source { pattern: Some("*.png".to_owned()), ..Source::new("d", "/data".into()) };
         let setup = Setup {
-            protocol: crate::protocol::PROTOCOL_VERSION,
             worker: WorkerId(7),
-            workers: 1,
-            job_dir: "/job".into(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            mounts: Vec::new(),
-            source_dir: None,
             sources: vec![source],
-            tables: Vec::new(),
             settings: WorkerSettings {
                 profiling_module: Some(Profiler::Guest),
                 ..WorkerSettings::default()
             },
-            limits: Limits::default(),
-            output_format: OutputFormat::default(),
-            rows_stay: false,
-            gpu: None,
-            models: Vec::new(),
-            inference: crate::model::InferenceSettings::default(),
+            ..Setup::sample("/job")
         };
         let dir = JobDir::new("/job");
         let writes =

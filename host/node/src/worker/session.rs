@@ -295,8 +295,7 @@ fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Limits, OsSandbox, Source, WorkerSettings};
-    use crate::protocol::PROTOCOL_VERSION;
+    use crate::model::{OsSandbox, Source, WorkerSettings};
 
     #[test]
     fn a_guest_is_granted_its_folders_and_no_others() {
@@ -309,27 +308,17 @@ mod tests {
         };
         let side = Mount { host: root.join("m"), guest: "/side_inputs/m".into(), writable: false };
         let setup = Setup {
-            output_format: crate::model::OutputFormat::default(),
-            rows_stay: false,
-            protocol: PROTOCOL_VERSION,
             worker: WorkerId(7),
             workers: 2,
-            job_dir: root.join("job"),
             arguments: vec!["script".to_owned()],
-            environment: Vec::new(),
             mounts: vec![side],
-            source_dir: None,
             sources: vec![source("/inputs/a", None), source("/inputs/b", Some("*.png"))],
-            tables: Vec::new(),
             settings: WorkerSettings {
                 output_action: OutputAction::SummaryOnly,
                 os_sandbox: OsSandbox::Off,
                 ..WorkerSettings::default()
             },
-            limits: Limits::default(),
-            gpu: None,
-            models: Vec::new(),
-            inference: crate::model::InferenceSettings::default(),
+            ..Setup::sample(root.join("job"))
         };
         let bench = bench(&setup).unwrap();
         let grants = grants(setup, &bench);

@@ -45,7 +45,7 @@ pub(crate) fn check(
             }
             None => found(model, place, report),
         };
-        let Some(Found { file, folder, bytes }) = found else { continue };
+        let Some(found) = found else { continue };
         if let Some(address) = address {
             let key = model.path.key.clone();
             let kind = StoredKind::Model(models.len());
@@ -53,16 +53,13 @@ pub(crate) fn check(
             stored.push(Stored { key, kind, address, version });
         }
         let spec = ModelSpec {
-            name: name.clone(),
-            file,
-            folder,
-            bytes,
             digest: model.digest.as_ref().map(|digest| digest.value.clone()),
             digest_at: model.digest.as_ref().map(|digest| place.at(&digest.origin)),
             registered: model.registered.clone(),
             backend: model.backend.as_ref().map(|backend| backend.value).unwrap_or_default(),
             device: device(model),
             fallback: model.fallback.is_some(),
+            ..ModelSpec::plain(name, found)
         };
         if let Some(message) = spec.exceeds(spec.bytes, limit) {
             model.path.blame(report, message);
@@ -92,8 +89,12 @@ impl ModelSpec {
         }
         let path = std::path::absolute(path)
             .map_err(|source| ModelPathError::Relative { path: path.to_owned(), source })?;
-        let Found { file, folder, bytes } = find(&path, None)?;
-        Ok(Self {
+        Ok(Self::plain(name, find(&path, None)?))
+    }
+
+    /// One of which nothing is said.
+    fn plain(name: &str, Found { file, folder, bytes }: Found) -> Self {
+        Self {
             name: name.to_owned(),
             file,
             folder,
@@ -104,7 +105,7 @@ impl ModelSpec {
             backend: Backend::default(),
             device: DeviceChoice::default(),
             fallback: false,
-        })
+        }
     }
 }
 

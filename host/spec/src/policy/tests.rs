@@ -3,7 +3,7 @@
 use super::{OperatorPolicy, amounts};
 use crate::keys::{Ceiling, Key, Kind, policy};
 use crate::model::{ByteSize, JobDir, Source};
-use crate::{JobSpec, Machine, NoRegistry, SpecErrors, Surroundings, load};
+use crate::{JobSpec, SpecErrors, Surroundings, load};
 use insta::assert_snapshot;
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,10 +48,7 @@ impl Fixture {
         fs::write(&path, job).unwrap();
         let set: Vec<(String, String)> =
             set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let machine = Machine::default();
-        let surroundings =
-            Surroundings { policy: &policy, registrations: &NoRegistry, machine: &machine };
-        let spec = load(&path, &set, surroundings);
+        let spec = load(&path, &set, Surroundings::sample(&policy));
         spec.map_err(|errors| self.redacted(errors))
     }
 

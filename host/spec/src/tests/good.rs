@@ -10,17 +10,18 @@ use crate::model::{
 use std::path::PathBuf;
 use std::time::Duration;
 
+fn input(name: &str, paths: &[&str]) -> Input {
+    let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+    Input { name: name.to_owned(), paths, partition_format: None }
+}
+
 fn least() -> JobSpec {
     JobSpec {
         name: "job".into(),
         entry_script: "/dir/script.wasm".into(),
         entry_script_digest: None,
         source_directory: None,
-        inputs: vec![Input {
-            name: "images".into(),
-            paths: vec!["/dir/data".into()],
-            partition_format: None,
-        }],
+        inputs: vec![input("images", &["/dir/data"])],
         input_kind: InputKind::Files { mini_batch_files: 10 },
         side_inputs: Vec::new(),
         stored: Vec::new(),
@@ -119,16 +120,8 @@ rank_mini_batch_count: -3
         ),
         source_directory: Some("/dir/source".into()),
         inputs: vec![
-            Input {
-                name: "images".into(),
-                paths: vec!["/dir/data/*.png".into()],
-                partition_format: None,
-            },
-            Input {
-                name: "more".into(),
-                paths: vec!["/dir/data/a".into(), "/elsewhere/b".into()],
-                partition_format: None,
-            },
+            input("images", &["/dir/data/*.png"]),
+            input("more", &["/dir/data/a", "/elsewhere/b"]),
         ],
         input_kind: InputKind::Files { mini_batch_files: 20 },
         side_inputs: vec![

@@ -9,14 +9,8 @@ fn plain(name: &str) -> ModelSpec {
     ModelSpec {
         name: name.into(),
         file: "/dir/digits.onnx".into(),
-        folder: None,
         bytes: 0,
-        digest: None,
-        digest_at: None,
-        registered: None,
-        backend: Backend::Auto,
-        device: DeviceChoice::Auto,
-        fallback: false,
+        ..ModelSpec::sample()
     }
 }
 

@@ -165,8 +165,7 @@ fn settings_beside_the_entry_script() {
             quoting: Quoting::Nonnumeric,
             null: "NA".into(),
             index: true,
-            join: None,
-            layout: OutputLayout::File,
+            ..OutputFormat::default()
         }
     );
     insta::assert_snapshot!(fixture.redact(&spec.notices.join("\n")), @r#"[dir]/parallel_run_step.settings.json is used: header true, index true, na_rep "NA", quoting 2, sep ",""#);

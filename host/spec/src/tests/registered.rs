@@ -3,7 +3,7 @@
 use super::{Fixture, LEAST};
 use crate::model::{Held, Latest, Registered, RegisteredKind, RegisteredName};
 use crate::registered::{NotRegistered, Registrations};
-use crate::{JobSpec, Machine, OperatorPolicy, SpecErrors, Surroundings, load};
+use crate::{JobSpec, OperatorPolicy, SpecErrors, Surroundings, load};
 use std::fs;
 use std::path::Path;
 
@@ -76,7 +76,7 @@ fn load_knowing(
     policy: &OperatorPolicy,
     registrations: &Known,
 ) -> Result<JobSpec, SpecErrors> {
-    load(path, &[], Surroundings { policy, registrations, machine: &Machine::default() })
+    load(path, &[], Surroundings { registrations, ..Surroundings::sample(policy) })
 }
 
 #[test]

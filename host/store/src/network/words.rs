@@ -312,7 +312,6 @@ fn brief(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StoreKind;
 
     #[test]
     fn what_a_server_answered_is_what_matters() {
@@ -331,10 +330,9 @@ mod tests {
     fn store(options: &[(&str, &str)]) -> StoreConfig {
         let option = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         StoreConfig {
-            kind: StoreKind::S3,
-            container: "b".into(),
             options: options.iter().map(option).collect(),
             credentials: "a key".into(),
+            ..StoreConfig::sample()
         }
     }
 

@@ -133,7 +133,6 @@ impl<'a> Origins<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TextSlice;
     use proptest::prelude::*;
 
     proptest! {
@@ -160,20 +159,12 @@ mod tests {
             put_number(number, &mut origins);
         }
         std::fs::write(folder.path().join("origins"), &origins).unwrap();
-        let text = TextSlice {
-            file: "t".into(),
-            offset: 0,
-            length: 1,
-            first_line: 1,
-            rows: 3,
-            unpacked: None,
-        };
         let rows = SpilledRows {
-            text,
             origins: "origins".into(),
             origins_offset: 3,
             origins_length: origins.len() as u64 - 3,
             names: "names".into(),
+            ..SpilledRows::sample()
         };
         let mut found = Origins::new(folder.path(), &rows, "somewhere");
         assert_eq!(found.of_record(0), ("b/c.csv".to_owned(), Some(300)));

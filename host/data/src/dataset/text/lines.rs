@@ -142,7 +142,8 @@ mod tests {
 
     fn slice(file: &str, offset: u64, text: &str, first_line: u64, rows: u64) -> TextSlice {
         let length = text.len() as u64 - offset;
-        TextSlice { file: file.to_owned(), offset, length, first_line, rows, unpacked: None }
+        let file = file.to_owned();
+        TextSlice { file, offset, length, first_line, rows, ..TextSlice::sample() }
     }
 
     #[test]
@@ -188,9 +189,9 @@ mod tests {
         let rows = SpilledRows {
             text: slice("text", 0, text, 1, 3),
             origins: "origins".into(),
-            origins_offset: 0,
             origins_length: origins.len() as u64,
             names: "names".into(),
+            ..SpilledRows::sample()
         };
         let mut reader = reader();
         let table = reader.read_rows(root, &rows, "all").unwrap();

@@ -30,12 +30,7 @@ fn named(file: &[u8]) -> (TempDir, Model) {
         name: "m".to_owned(),
         host: folder.path().to_owned(),
         file: "model.onnx".to_owned(),
-        guest: "/models/m".to_owned(),
-        backend: Backend::Auto,
-        device: DeviceChoice::Auto,
-        fallback: false,
-        stamp: None,
-        beside: None,
+        ..Model::sample()
     };
     (folder, model)
 }

@@ -10,9 +10,7 @@ use super::resources::{Execution, Graph, NnError, Tensor};
 use super::view::View;
 use super::{Ended, Inference};
 use crate::inference::{InferenceError, Models};
-use crate::model::{
-    Backend, ByteSize, DeviceChoice, FailureKind, InferenceSettings, Limits, Model,
-};
+use crate::model::{Backend, ByteSize, FailureKind, InferenceSettings, Limits, Model};
 use crate::sandbox::traps::{Circumstances, failure};
 use prost::Message as _;
 use std::sync::Arc;
@@ -92,12 +90,8 @@ impl Bench {
             name: name.to_owned(),
             host: folder.path().to_owned(),
             file: format!("{name}.onnx"),
-            guest: format!("/models/{name}"),
             backend: Backend::Tract,
-            device: DeviceChoice::Auto,
-            fallback: false,
-            stamp: None,
-            beside: None,
+            ..Model::sample()
         };
         let all = vec![model("longer"), model("double")];
         let models = Arc::new(Models::open(all, settings, None, 1, limits));
@@ -262,9 +256,7 @@ fn a_guest_holds_no_more_tensors_than_it_may() {
     let third = bench.floats(10);
     assert_eq!(bench.inference.allowance.held(), 176);
     let error = bench.view().dimensions(Resource::new_borrow(third.rep())).expect_err("not there");
-    let at =
-        Circumstances { function: "run", limits: &limits, refusal: None, stderr: String::new() };
-    let ended = failure(&error, &at);
+    let ended = failure(&error, &Circumstances::sample(&limits));
     assert_eq!(ended.kind, FailureKind::OverLimit);
     insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit");
     let (code, text) = bench.compute(third).expect_err("not there");
@@ -358,9 +350,7 @@ fn a_full_gpu_ends_the_call() {
     let error = bench.view().refuse::<()>(full).expect_err("it ends");
     assert!(error.downcast_ref::<Ended>().is_some());
     let limits = Limits::default();
-    let at =
-        Circumstances { function: "run", limits: &limits, refusal: None, stderr: String::new() };
-    let failure = failure(&error, &at);
+    let failure = failure(&error, &Circumstances::sample(&limits));
     assert_eq!(failure.kind, FailureKind::DeviceOutOfMemory);
     assert_eq!(failure.message, "inference ended in run: the memory of gpu 0 is full");
 }

@@ -24,7 +24,8 @@ fn failure_of(engine: &Engine, text: &str, limits: &Limits) -> Failure {
     };
     let error = result.expect_err("it goes too far");
     let refusal = store.data_mut().take_refusal();
-    traps::failure(&error, &Circumstances { function, limits, refusal, stderr: String::new() })
+    let at = Circumstances { function, refusal, ..Circumstances::sample(limits) };
+    traps::failure(&error, &at)
 }
 
 #[test]

@@ -504,6 +504,6 @@ pub(super) fn random_policy(dice: &mut Dice) -> Policy {
             0 => OutputAction::AppendRow,
             _ => OutputAction::SummaryOnly,
         },
-        limits: Default::default(),
+        ..super::super::tests::policy()
     }
 }

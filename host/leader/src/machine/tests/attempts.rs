@@ -314,8 +314,15 @@ fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> Message {
     };
     let device = Some(crate::model::Device::Cpu);
     let backends = BackendsUsed::default().and(Backend::Tract);
-    report.inference =
-        InferenceStats { calls, seconds, bytes_in: 8, bytes_out: 4, device, fell_back, backends };
+    report.inference = InferenceStats {
+        calls,
+        seconds,
+        bytes_in: 8,
+        device,
+        fell_back,
+        backends,
+        ..InferenceStats::default()
+    };
     Message::Finished(worker, report)
 }
 
@@ -348,6 +355,11 @@ fn inference_that_cannot_be_costs_the_worker() {
     }
 }
 
+fn keys(records: u64, name: &str, line: u64) -> UnknownKeys {
+    let item = "/inputs/d/a.jsonl".to_owned();
+    UnknownKeys { records, names: vec![name.to_owned()], item, line }
+}
+
 /// The first of an input is told at once, their number at the end; of attempts that failed nothing counts.
 #[test]
 fn keys_without_a_column_are_told_and_counted() {
@@ -366,12 +378,7 @@ fn keys_without_a_column_are_told_and_counted() {
         (2, 2, segment(), 2, "b"),
         (3, 1, segment(), 1, "d"),
     ] {
-        let keys = UnknownKeys {
-            records,
-            names: vec![name.to_owned()],
-            item: "/inputs/d/a.jsonl".to_owned(),
-            line: 10 + id,
-        };
+        let keys = keys(records, name, 10 + id);
         let Message::Finished(_, mut report) = report(id, attempt, 2, outcome) else { panic!() };
         report.unknown_keys = (records > 0).then_some(keys);
         told.extend(notices(&machine.handle(Message::Finished(W0, report), secs(1))));
@@ -385,7 +392,6 @@ fn keys_without_a_column_are_told_and_counted() {
     // More records than the mini-batch has items are a lie.
     let mut machine = running(patient(), 1);
     let Message::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
-    let names = vec!["b".to_owned()];
-    lie.unknown_keys = Some(UnknownKeys { records: 3, names, item: String::new(), line: 1 });
+    lie.unknown_keys = Some(keys(3, "b", 1));
     assert_eq!(killed(&machine.handle(Message::Finished(W0, lie), secs(1))), [0]);
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 const W0: WorkerId = WorkerId(0);
 
-fn policy() -> Policy {
+pub(super) fn policy() -> Policy {
     Policy {
         workers: 1,
         max_try: 2,
@@ -87,28 +87,19 @@ fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failur
     Message::Finished(
         W0,
         Box::new(AttemptReport {
-            header: None,
             id: MiniBatchId(id),
             attempt,
-            stamp: 0,
             items: ItemCounts::from_returned(2, succeeded),
             is_short: succeeded < 2 && outcome.is_ok(),
             outcome,
-            failed_items: Vec::new(),
-            surplus_rows: 0,
-            null_numbers: 0,
-            unknown_keys: None,
-            has_files: false,
             elapsed_seconds: 1.0,
-            process_seconds: 0.0,
-            run: CallStats::default(),
-            inference: crate::model::InferenceStats::default(),
+            ..AttemptReport::sample()
         }),
     )
 }
 
 fn segment() -> Result<Segment, Failure> {
-    Ok(Segment { offset: 0, length: 4, checksum: 0, rows: 2 })
+    Ok(Segment { length: 4, rows: 2, ..Segment::sample() })
 }
 
 fn trap() -> Result<Segment, Failure> {

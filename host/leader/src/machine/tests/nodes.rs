@@ -70,6 +70,11 @@ fn ended_by(outputs: &[JobOutput]) -> Option<EndedBy> {
     })
 }
 
+fn finished(message: Message) -> News {
+    let Message::Finished(worker, report) = message else { unreachable!() };
+    News::Finished { worker, age: secs(1), has_run: true, report }
+}
+
 #[test]
 fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
     let mut job = on_two_nodes(policy(), 1);
@@ -78,8 +83,7 @@ fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
     assert_eq!(granted(&stands(&mut job, B, idle(0))), []);
     assert_eq!(granted(&tell(&mut job, JobMessage::NodeLost(A), 2)), [(B, 0, 1)]);
     // What the lost one says all the same counts for nothing.
-    let Message::Finished(worker, report) = report(0, 1, 2, segment()) else { unreachable!() };
-    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    let news = finished(report(0, 1, 2, segment()));
     assert!(tell(&mut job, JobMessage::Node(A, news), 3).is_empty());
 }
 
@@ -129,8 +133,7 @@ fn a_retry_goes_to_another_node() {
     );
     stands(&mut job, B, idle(0));
     starts(&mut job, A, 0);
-    let Message::Finished(worker, report) = report(0, 1, 0, trap()) else { unreachable!() };
-    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    let news = finished(report(0, 1, 0, trap()));
     assert_eq!(granted(&tell(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
 }
 
@@ -175,8 +178,7 @@ fn one_node_starts_the_worker_that_closes() {
     let mut job = on_two_nodes(policy(), 1);
     stands(&mut job, A, idle(0));
     starts(&mut job, A, 0);
-    let Message::Finished(worker, report) = report(0, 1, 2, segment()) else { unreachable!() };
-    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    let news = finished(report(0, 1, 2, segment()));
     tell(&mut job, JobMessage::Node(A, news), 2);
     stands(&mut job, A, Standing { grants: 1, ..Standing::default() });
     let outputs = tell(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
@@ -211,8 +213,7 @@ fn a_node_that_is_lost_while_it_closes_has_closed_nothing() {
     let mut job = on_two_nodes(policy(), 1);
     stands(&mut job, A, idle(0));
     starts(&mut job, A, 0);
-    let Message::Finished(worker, report) = report(0, 1, 2, segment()) else { unreachable!() };
-    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    let news = finished(report(0, 1, 2, segment()));
     tell(&mut job, JobMessage::Node(A, news), 2);
     stands(&mut job, A, idle(1));
     tell(&mut job, JobMessage::Node(A, News::Closing), 2);

@@ -31,9 +31,9 @@ fn an_item_that_could_not_be_read_is_bad_input() {
         report.failed_items = vec![FailedItem {
             item: "/inputs/rows/a.csv".into(),
             line: Some(7),
-            row: None,
             reason: "5 fields, 4 expected".into(),
             kind,
+            ..FailedItem::sample()
         }];
         machine.handle(Message::Finished(W0, report), secs(1));
         machine.handle(committed(0), secs(1));

@@ -1,0 +1,68 @@
+//! One value of each struct that tests build, for the fields that a test does not speak of.
+
+use super::commit::{CommitTarget, FinalFailure, Places, Success};
+use super::journal::JobIdentity;
+use super::model::{
+    Failure, FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId,
+};
+
+impl JobIdentity {
+    /// A job without settings.
+    pub(crate) fn sample() -> Self {
+        Self {
+            name: "iris".into(),
+            id: "1".into(),
+            entry_script_digest: String::new(),
+            settings: Vec::new(),
+            created: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
+}
+
+impl CommitTarget {
+    /// Files alone, in the folder of the job directory.
+    pub(crate) fn sample(job_dir: &JobDir) -> Self {
+        Self {
+            places: Places::Here(job_dir.clone()),
+            output: job_dir.default_output(),
+            output_file: None,
+            ordered: false,
+            on_conflict: OnConflict::Error,
+            header_wanted: false,
+            is_plain: true,
+            parts: None,
+            finish: None,
+        }
+    }
+}
+
+impl Success {
+    /// The first worker's first attempt at mini-batch 0: one item, one row.
+    pub(crate) fn sample() -> Self {
+        Self {
+            worker: WorkerId(0),
+            id: MiniBatchId(0),
+            attempt: 1,
+            items: ItemCounts::from_returned(1, 1),
+            is_short: false,
+            segment: Segment::sample(),
+            header: None,
+            has_files: false,
+            stamp: 0,
+        }
+    }
+}
+
+impl FinalFailure {
+    /// Mini-batch 0, of one item, trapped three times.
+    pub(crate) fn sample() -> Self {
+        Self {
+            id: MiniBatchId(0),
+            attempts: 3,
+            worker: None,
+            items: ItemCounts::from_returned(1, 0),
+            failure: Failure::new(FailureKind::Trap, "unreachable"),
+            stamp: 0,
+        }
+    }
+}

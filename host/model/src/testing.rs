@@ -1,0 +1,126 @@
+//! One value of each struct that tests build, for the fields that a test does not speak of:
+//! `Segment { length: 9, ..Segment::sample() }`.
+
+use super::{
+    AttemptReport, Backend, CallStats, DeviceChoice, FailedItem, FailureKind, InferenceStats,
+    Input, ItemCounts, JobResult, JobStatus, MiniBatchId, Model, Segment, SpilledRows, TextSlice,
+    WallState,
+};
+
+impl Input {
+    /// One without paths.
+    pub fn sample() -> Self {
+        Self { name: "data".to_owned(), paths: Vec::new(), partition_format: None }
+    }
+}
+
+impl Model {
+    /// `/models/m`, which anything may run anywhere.
+    pub fn sample() -> Self {
+        Self {
+            name: "m".to_owned(),
+            host: "/m".into(),
+            file: "model.onnx".to_owned(),
+            guest: "/models/m".to_owned(),
+            backend: Backend::Auto,
+            device: DeviceChoice::Auto,
+            fallback: false,
+            stamp: None,
+            beside: None,
+        }
+    }
+}
+
+impl Segment {
+    /// One line of one byte, at the beginning of the part file; its checksum is wrong.
+    pub fn sample() -> Self {
+        Self { offset: 0, length: 1, checksum: 0, rows: 1 }
+    }
+}
+
+impl FailedItem {
+    /// A file that `run` gave up, without a reason.
+    pub fn sample() -> Self {
+        Self {
+            item: "/inputs/a".to_owned(),
+            line: None,
+            row: None,
+            reason: String::new(),
+            kind: FailureKind::ScriptError,
+        }
+    }
+}
+
+impl AttemptReport {
+    /// The first attempt at mini-batch 0 succeeded: one item, one row. It took no time.
+    pub fn sample() -> Self {
+        Self {
+            id: MiniBatchId(0),
+            attempt: 1,
+            stamp: 0,
+            items: ItemCounts::from_returned(1, 1),
+            outcome: Ok(Segment::sample()),
+            failed_items: Vec::new(),
+            is_short: false,
+            surplus_rows: 0,
+            null_numbers: 0,
+            unknown_keys: None,
+            header: None,
+            has_files: false,
+            elapsed_seconds: 0.0,
+            process_seconds: 0.0,
+            run: CallStats::default(),
+            inference: InferenceStats::default(),
+        }
+    }
+}
+
+impl JobResult {
+    /// A job of one mini-batch completed: one row, of no counted items.
+    pub fn sample() -> Self {
+        Self {
+            status: JobStatus::Completed,
+            reason: String::new(),
+            first_failure: None,
+            ended_by: None,
+            mini_batches: 1,
+            succeeded_mini_batches: 1,
+            failed_mini_batches: 0,
+            short_mini_batches: 0,
+            restored_mini_batches: 0,
+            late_attempts: 0,
+            items: ItemCounts::default(),
+            rows: 1,
+            seconds: 1.0,
+            inference: InferenceStats::default(),
+            os_sandbox: WallState::default(),
+        }
+    }
+}
+
+impl TextSlice {
+    /// The first record of `a.csv`, of one byte.
+    pub fn sample() -> Self {
+        Self {
+            file: "a.csv".to_owned(),
+            offset: 0,
+            length: 1,
+            first_line: 1,
+            rows: 1,
+            unpacked: None,
+        }
+    }
+}
+
+impl SpilledRows {
+    /// Those of one text, of which no origin is known.
+    pub fn sample() -> Self {
+        Self {
+            text: TextSlice::sample(),
+            origins: "origins".to_owned(),
+            origins_offset: 0,
+            origins_length: 0,
+            names: "names".to_owned(),
+        }
+    }
+}

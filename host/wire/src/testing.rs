@@ -1,0 +1,92 @@
+//! One value of each message that tests build, for the fields that a test does not speak of:
+//! `Setup { gpu, ..Setup::sample(job_dir) }`.
+
+use super::node::{Prepare, Prepared};
+use super::store::{FetchRequest, StoreConfig, Task};
+use super::{FromPlanner, PROTOCOL_VERSION, Setup};
+use sandmill_model::{
+    InferenceSettings, Limits, OsSandbox, OutputFormat, StoreKind, WorkerId, WorkerSettings,
+};
+use std::path::PathBuf;
+
+impl Setup {
+    /// The first of one worker of a job without inputs and models.
+    pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            protocol: PROTOCOL_VERSION,
+            worker: WorkerId(0),
+            workers: 1,
+            job_dir: job_dir.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            mounts: Vec::new(),
+            source_dir: None,
+            sources: Vec::new(),
+            tables: Vec::new(),
+            settings: WorkerSettings::default(),
+            limits: Limits::default(),
+            output_format: OutputFormat::default(),
+            rows_stay: false,
+            gpu: None,
+            models: Vec::new(),
+            inference: InferenceSettings::default(),
+        }
+    }
+}
+
+impl FromPlanner {
+    /// A file of the first input is opened.
+    pub fn opening(file: impl Into<String>, waits: bool) -> Self {
+        Self::Opening { source: 0, file: file.into(), waits, next: Vec::new() }
+    }
+}
+
+impl Prepare {
+    /// A new job with the output in its directory.
+    pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
+        Self { job_dir: job_dir.into(), output: None, parent: None, job_file: None, begins: true }
+    }
+}
+
+impl Prepared {
+    /// Of a job without inputs, other folders and models.
+    pub fn sample() -> Self {
+        Self {
+            component: String::new(),
+            sources: Vec::new(),
+            side_inputs: Vec::new(),
+            source_directory: None,
+            models: Vec::new(),
+            backends: Vec::new(),
+            budget: 0,
+            notices: Vec::new(),
+        }
+    }
+}
+
+impl StoreConfig {
+    /// A bucket that needs nothing to be opened.
+    pub fn sample() -> Self {
+        Self {
+            kind: StoreKind::S3,
+            container: "b".to_owned(),
+            options: Vec::new(),
+            credentials: String::new(),
+        }
+    }
+}
+
+impl FetchRequest {
+    /// To serve the bucket, without a wall.
+    pub fn sample(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            protocol: PROTOCOL_VERSION,
+            os_sandbox: OsSandbox::Off,
+            store: StoreConfig::sample(),
+            prefix: String::new(),
+            task: Task::Serve,
+            shown: "s3://b".to_owned(),
+            folder: folder.into(),
+        }
+    }
+}
