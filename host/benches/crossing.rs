@@ -48,7 +48,8 @@ const READ: &str = r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (pa
 fn instance(body: &str, folder: &Path) -> Instance {
     let limits = Limits::default();
     let with = Instrumentation::default();
-    let engine = engine_with_stack(with, limits.stack.0 as usize).expect("an engine");
+    let engine = engine_with_stack(with, limits.stack.0.try_into().expect("a stack of some MiB"))
+        .expect("an engine");
     let component = testing::component("run-only", body);
     let compiled = engine.precompile_component(&component).expect("a component");
     let mut code = tempfile::tempfile().expect("a temporary file");

@@ -1,6 +1,13 @@
 //! The inner parts that table jobs spend their time in, each beside what it replaces. `cargo bench
 //! --package sandmill` runs them; whole jobs are measured by `benches/run.py`.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    reason = "numbers of a benchmark are small"
+)]
+
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow::csv::{ReaderBuilder, WriterBuilder};
 use arrow::datatypes::{DataType, Field, Schema};

@@ -6,6 +6,11 @@
 //! `refused N` with the number of the error; the process may also be killed. HOST and SIBLING are processes of the same
 //! user, DESCRIPTOR is one that was inherited. `nowall REASON` means that this machine cannot build the wall.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the kernel takes words, whatever their bits stand for"
+)]
 #![expect(clippy::unwrap_used, reason = "an attack that cannot be made fails its test")]
 
 use libc::{c_int, c_long};

@@ -66,8 +66,8 @@ fn bytes(message: &mut Vec<u8>, field: u64, value: &[u8]) {
 
 fn varint(message: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        message.push(value as u8 | 0x80);
+        message.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
     }
-    message.push(value as u8);
+    message.push(value.to_le_bytes()[0]);
 }

@@ -48,6 +48,7 @@ pub struct Bf16(pub u16);
 
 impl F16 {
     /// The nearest number of 16 bits; of two equally near, the even one. Too large ones become infinite.
+    #[expect(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         let sign = bits >> 16 & 0x8000;
@@ -87,6 +88,7 @@ impl F16 {
 
 impl Bf16 {
     /// The nearest number of 16 bits; of two equally near, the even one.
+    #[expect(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         Bf16(if value.is_nan() { bits >> 16 | 0x40 } else { round_off(bits, 16) } as u16)

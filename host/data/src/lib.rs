@@ -16,6 +16,17 @@
 //! 1. `dataset`, `output`
 //! 2. `attempt`, `plan`, `finish`
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "numbers of tests are small, or are to be cut off"
+    )
+)]
+
 pub mod attempt;
 pub mod dataset;
 pub mod finish;

@@ -4,7 +4,7 @@ use super::OutputError;
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use sandmill_model::Segment;
+use sandmill_model::{Segment, to_usize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 use std::os::fd::AsRawFd;
@@ -182,7 +182,7 @@ impl Appender {
         let mut chunk = std::mem::take(&mut self.chunk);
         let mut result = Ok(());
         while from < end && result.is_ok() {
-            let length = (end - from).min(BLOCK as u64) as usize;
+            let length = to_usize((end - from).min(BLOCK as u64));
             chunk.resize(length, 0);
             result = part
                 .read_exact_at(&mut chunk, from)
@@ -282,9 +282,9 @@ fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {
 pub fn checksum(file: &File, mut from: u64, length: u64) -> io::Result<u32> {
     let end = from.saturating_add(length);
     let mut hasher = crc32fast::Hasher::new();
-    let mut chunk = vec![0; length.min(BLOCK as u64) as usize];
+    let mut chunk = vec![0; to_usize(length.min(BLOCK as u64))];
     while from < end {
-        let chunk = &mut chunk[..(end - from).min(BLOCK as u64) as usize];
+        let chunk = &mut chunk[..to_usize((end - from).min(BLOCK as u64))];
         file.read_exact_at(chunk, from)?;
         hasher.update(chunk);
         from += chunk.len() as u64;

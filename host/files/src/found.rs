@@ -52,7 +52,7 @@ impl Found {
 impl From<&Metadata> for Found {
     fn from(metadata: &Metadata) -> Self {
         let seconds = metadata.mtime();
-        let nanos = metadata.mtime_nsec() as u32;
+        let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
         Self { length: metadata.len(), seconds, nanos }
     }
 }
@@ -60,7 +60,7 @@ impl From<&Metadata> for Found {
 impl From<&Stat> for Found {
     fn from(stat: &Stat) -> Self {
         let length = stat.st_size.cast_unsigned();
-        let nanos = stat.st_mtime_nsec as u32;
+        let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
         Self { length, seconds: stat.st_mtime, nanos }
     }
 }

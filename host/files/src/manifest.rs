@@ -11,7 +11,7 @@
 use super::Found;
 use memchr::memmem;
 use rustix::fs::{Mode, OFlags};
-use sandmill_model::Source;
+use sandmill_model::{Source, to_usize};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -309,7 +309,7 @@ impl Records {
             self.buffer.drain(..self.read);
             self.read = 0;
             let kept = self.buffer.len();
-            let step = self.length.saturating_sub(self.end).min(self.step as u64) as usize;
+            let step = to_usize(self.length.saturating_sub(self.end).min(self.step as u64));
             self.buffer.resize(kept + step, 0);
             let fresh =
                 self.file.read_at(self.buffer.get_mut(kept..).unwrap_or_default(), self.end);

@@ -179,8 +179,8 @@ mod tests {
             let path = folder.path().join("a.part");
             let mut part = PartFile::create(&path, false).unwrap();
             let mut wanted: Vec<(u64, Segment)> = Vec::new();
-            for (id, (length, back)) in (0..).zip(steps) {
-                let bytes = vec![id as u8; length];
+            for (id, (length, back)) in (0_u64..).zip(steps) {
+                let bytes = vec![id.to_le_bytes()[0]; length];
                 wanted.push((id, part.append(&bytes, 1, attempt(id)).unwrap()));
                 if let Some(back) = back {
                     let upto = id.saturating_sub(back);

@@ -1,5 +1,7 @@
 //! Bytes made of others, always the same by the same seed.
 
+use sandmill_model::to_usize;
+
 /// Changes bytes in the ways in which fuzzers do.
 #[derive(Debug)]
 pub struct Mutator(u64);
@@ -19,7 +21,7 @@ impl Mutator {
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
+        to_usize(self.next() % bound.max(1) as u64)
     }
 
     /// One of the texts, changed in a few places.
@@ -39,7 +41,7 @@ impl Mutator {
         match self.below(7) {
             0 => bytes.truncate(at),
             1 => drop(bytes.drain(at..(at + length).min(bytes.len()))),
-            2 => bytes.insert(at, self.next() as u8),
+            2 => bytes.insert(at, self.next().to_le_bytes()[0]),
             3 => bytes.insert(at, ODD[self.below(ODD.len())]),
             4 => {
                 // A piece of another one.

@@ -2,7 +2,7 @@
 
 use super::scratch;
 use sandmill_data::dataset::csv::Cutter;
-use sandmill_model::{CsvFormat, SliceSize, TextSlice};
+use sandmill_model::{CsvFormat, SliceSize, TextSlice, to_usize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -117,7 +117,7 @@ impl<'a> Reference<'a> {
     /// Where the slice that begins at `from` ends.
     fn slice_end(&self, from: usize, size: SliceSize) -> usize {
         let (bytes, rows) = match size {
-            SliceSize::Bytes(bytes) => (bytes as usize, 1),
+            SliceSize::Bytes(bytes) => (to_usize(bytes), 1),
             SliceSize::Rows(rows) => (0, rows),
         };
         let mut end = self.behind_lf((from + bytes).min(self.text.len()));

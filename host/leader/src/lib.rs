@@ -11,6 +11,15 @@
 //! `in_force` says what the machine holds a job to. `driver` runs a `job`, on what `start` starts; `intake` takes the
 //! plan; `commit` is the thread that commits what workers finished.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "numbers of tests are small"
+    )
+)]
+
 mod claim;
 mod claim_error;
 mod commit;

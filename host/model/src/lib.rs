@@ -21,6 +21,7 @@ mod memory_budget;
 mod mini_batch;
 mod names;
 mod nearest;
+mod number;
 mod output_format;
 mod partition_format;
 mod paths;
@@ -63,6 +64,7 @@ pub use mini_batch::{
 };
 pub use names::Names;
 pub use nearest::{near, nearest};
+pub use number::{count_u32, to_f64, to_usize, whole};
 pub use output_format::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting, unfinished,
 };

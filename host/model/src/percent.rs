@@ -1,5 +1,6 @@
 //! A share of failed mini-batches that a job bears.
 
+use crate::number::to_f64;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +16,9 @@ impl AllowedPercent {
 
     /// Whether so many failed mini-batches of so many are too many.
     pub fn exceeded_by(self, failed: u64, total: u64) -> bool {
-        failed as f64 * 100.0 > self.0 * total as f64
+        // Where the two shares are the same, so are their floats: a quotient is rounded once, as the number
+        // that was read is. A product of that number would be rounded twice.
+        to_f64(failed) * 100.0 / to_f64(total) > self.0
     }
 }
 
@@ -54,6 +57,20 @@ impl FromStr for AllowedPercent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_that_is_just_reached_is_borne() {
+        // 0.57 times 10,000 is less than 5,700 in floats, and 0.07 times 10,000 is more than 700.
+        for hundredths in 0..=10_000 {
+            let share = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+            let share: AllowedPercent = share.parse().expect("a percentage");
+            for times in [1, 3, 7, 1_000_003] {
+                let reached = share.exceeded_by(hundredths * times, 10_000 * times);
+                let passed = share.exceeded_by(hundredths * times + 1, 10_000 * times);
+                assert!(!reached && passed, "{share} of {}", 10_000 * times);
+            }
+        }
+    }
 
     #[test]
     fn reads_prints_and_decides() {

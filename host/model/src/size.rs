@@ -1,5 +1,6 @@
 //! Sizes in bytes or rows, as people write them.
 
+use crate::number::to_f64;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -40,7 +41,7 @@ impl ByteSize {
         let units = [(30, "GB"), (20, "MB"), (10, "KB")];
         match units.into_iter().find(|(shift, _)| self.0 >= 1 << shift) {
             Some((shift, unit)) if !self.0.is_multiple_of(1 << shift) => {
-                format!("{:.1} {unit}", self.0 as f64 / f64::from(1 << shift))
+                format!("{:.1} {unit}", to_f64(self.0) / f64::from(1 << shift))
             }
             Some((shift, unit)) => format!("{} {unit}", self.0 >> shift),
             None => self.to_string(),

@@ -2,7 +2,7 @@
 
 use super::words::{count, counted, rate, seconds};
 use crate::event::EventKind;
-use crate::model::{AttemptReport, ItemCounts, MiniBatchId};
+use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64};
 use std::collections::{HashMap, VecDeque};
 
 /// How a job stands. Counts from where an earlier run left the job, if there was one.
@@ -120,7 +120,7 @@ impl Counters {
     pub(super) fn seconds_left(&self, speed: &Speed) -> Option<f64> {
         let left = self.planned.saturating_sub(self.done);
         let known = self.planning_finished && (left == 0 || speed.mini_batches > 0.0);
-        known.then(|| if left == 0 { 0.0 } else { left as f64 / speed.mini_batches })
+        known.then(|| if left == 0 { 0.0 } else { to_f64(left) / speed.mini_batches })
     }
 
     /// `120/180 mini-batches, 1,200 items, 0 failed, 600/s, 0.1 s left`.
@@ -176,8 +176,8 @@ impl Speed {
         }
         let span = now - since.0;
         if span > 0.0 {
-            self.items = items.saturating_sub(since.1) as f64 / span;
-            self.mini_batches = done.saturating_sub(since.2) as f64 / span;
+            self.items = to_f64(items.saturating_sub(since.1)) / span;
+            self.mini_batches = to_f64(done.saturating_sub(since.2)) / span;
         }
         if self.samples.back().is_none_or(|last| now - last.0 >= 1.0) {
             self.samples.push_back((now, items, done));
@@ -212,7 +212,7 @@ mod tests {
         let mut lines = vec![counters.line(&speed)];
         for (index, event) in samples::job().iter().enumerate() {
             counters.update(&event.kind);
-            speed.sample((index + 1) as f64 * 0.5, &counters);
+            speed.sample(to_f64(index as u64 + 1) * 0.5, &counters);
             lines.push(counters.line(&speed));
         }
         lines.dedup();

@@ -282,6 +282,7 @@ impl History {
         }
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "half the memory for seven digits")]
     fn take_attempt(&mut self, attempt: Attempt, report: AttemptReport, will_retry: bool) {
         self.attempts += 1;
         self.run_seconds.push(report.run.seconds as f32);

@@ -5,7 +5,7 @@ use super::log_file::{self, LogFile};
 use super::reporters::Reporter;
 use super::result::{ParentFolder, Places};
 use crate::event::{Event, EventKind};
-use crate::model::{JobResult, printable_json};
+use crate::model::{JobResult, printable_json, to_f64};
 use crate::opening::at_its_path;
 use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
@@ -56,14 +56,14 @@ impl Metrics {
         let elapsed = at.duration_since(self.began).as_secs_f64().max(0.0);
         let seconds = result.map_or(elapsed, |result| result.seconds);
         [
-            ("total_mini_batches", counters.planned as f64),
-            ("processed_mini_batches", counters.done as f64),
-            ("failed_mini_batches", counters.failed_now() as f64),
-            ("short_mini_batches", counters.short as f64),
-            ("total_items", counters.items.total as f64),
-            ("failed_items", counters.failed_items_now() as f64),
-            ("rows", counters.rows as f64),
-            ("retries", counters.retries as f64),
+            ("total_mini_batches", to_f64(counters.planned)),
+            ("processed_mini_batches", to_f64(counters.done)),
+            ("failed_mini_batches", to_f64(counters.failed_now())),
+            ("short_mini_batches", to_f64(counters.short)),
+            ("total_items", to_f64(counters.items.total)),
+            ("failed_items", to_f64(counters.failed_items_now())),
+            ("rows", to_f64(counters.rows)),
+            ("retries", to_f64(counters.retries)),
             ("seconds", seconds),
         ]
     }

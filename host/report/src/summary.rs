@@ -7,7 +7,9 @@ use super::per_worker::PerWorker;
 use super::reporters::Reporter;
 use super::words::{csv_field, inference};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, InferenceStats, ItemCounts, JobDir, MiniBatchId, NODE_ID};
+use crate::model::{
+    AttemptReport, InferenceStats, ItemCounts, JobDir, MiniBatchId, NODE_ID, to_f64,
+};
 use jiff::Timestamp;
 use std::fmt::Write;
 use std::io;
@@ -61,7 +63,7 @@ impl Sums {
         let ItemCounts { total, succeeded, failed } = self.items;
         let good = self.succeeded;
         let bad = self.attempts - good;
-        let mean = if self.attempts == 0 { 0.0 } else { self.elapsed / self.attempts as f64 };
+        let mean = if self.attempts == 0 { 0.0 } else { self.elapsed / to_f64(self.attempts) };
         // Writing to a string cannot fail.
         let _ = write!(
             line,

@@ -1,5 +1,6 @@
 //! Times in the files that have a line for each mini-batch, where each microsecond counts.
 
+use crate::model::whole;
 use jiff::Timestamp;
 use std::fmt::Write;
 
@@ -64,7 +65,7 @@ impl Times {
 
 /// Appends seconds with microseconds. What is no time span is zero.
 pub(super) fn span_micros(line: &mut String, seconds: f64) {
-    let micros = (seconds.max(0.0) * 1e6).round() as u64;
+    let micros = whole((seconds.max(0.0) * 1e6).round());
     number(line, micros / 1_000_000);
     line.push('.');
     digits(line, micros % 1_000_000, 6);
@@ -72,7 +73,7 @@ pub(super) fn span_micros(line: &mut String, seconds: f64) {
 
 /// Appends seconds with milliseconds.
 pub(super) fn span_millis(line: &mut String, seconds: f64) {
-    let millis = (seconds.max(0.0) * 1e3).round() as u64;
+    let millis = whole((seconds.max(0.0) * 1e3).round());
     number(line, millis / 1000);
     line.push('.');
     digits(line, millis % 1000, 3);

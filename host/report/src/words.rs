@@ -1,14 +1,14 @@
 //! Numbers and names as people read them.
 
 use super::times::{number, span_micros};
-use crate::model::{Device, InferenceStats, JobStatus, WorkerId, on_one_line, text_cell};
+use crate::model::{Device, InferenceStats, JobStatus, WorkerId, on_one_line, text_cell, whole};
 pub(super) use crate::model::{count, counted};
 use jiff::Timestamp;
 use std::fmt::Write;
 
 /// A time span: `0.04 s`, `3.2 s`, `1 min 05 s`, `2 h 10 min`.
 pub(super) fn seconds(seconds: f64) -> String {
-    let whole = seconds.max(0.0).round() as u64;
+    let whole = whole(seconds.max(0.0).round());
     match whole {
         _ if seconds < 0.0995 => format!("{:.2} s", seconds.max(0.0)),
         _ if seconds < 59.95 => format!("{seconds:.1} s"),
@@ -41,7 +41,7 @@ pub(super) fn inference(line: &mut String, stats: &InferenceStats) {
 
 /// A rate without a unit: `0.4`, `12`, `1,234`.
 pub(super) fn rate(per_second: f64) -> String {
-    if per_second < 9.95 { format!("{per_second:.1}") } else { count(per_second.round() as u64) }
+    if per_second < 9.95 { format!("{per_second:.1}") } else { count(whole(per_second.round())) }
 }
 
 /// The worker of a name that [`WorkerId`] printed.

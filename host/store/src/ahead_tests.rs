@@ -3,6 +3,7 @@
 use super::*;
 use crate::all::Lack;
 use crate::dataset::{Found, ManifestWriter};
+use crate::model::to_usize;
 use crate::protocol::store::Failed;
 use crate::slot::{OPEN, manifest_path};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -104,10 +105,12 @@ impl Bench {
         if failed.is_none() {
             let found = self.listed[name].found;
             let part = self.dir.path().join("part/fetched");
-            fs::write(&part, vec![b'x'; found.length as usize]).unwrap();
+            fs::write(&part, vec![b'x'; to_usize(found.length)]).unwrap();
             let file = fs::File::options().write(true).open(&part).unwrap();
-            file.set_modified(UNIX_EPOCH + Duration::new(found.seconds as u64, found.nanos))
-                .unwrap();
+            file.set_modified(
+                UNIX_EPOCH + Duration::new(found.seconds.cast_unsigned(), found.nanos),
+            )
+            .unwrap();
             fs::create_dir_all(self.file(name).parent().unwrap()).unwrap();
             fs::rename(part, self.file(name)).unwrap();
         }

@@ -15,6 +15,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Processes that may die one after the other and bring nothing: each of those that one was at may be the end of one.
+#[expect(clippy::cast_possible_truncation, reason = "some dozen are at once")]
 const DEATHS: u32 = AT_ONCE as u32 + 2;
 
 /// Objects that cannot be had, all for this reason.

@@ -14,9 +14,18 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
 /// What is not allowed.
-const REFUSED: Action = Action::Refuse(libc::EPERM as u16);
+const REFUSED: Action = refuse(libc::EPERM);
 /// What is to look as if the kernel did not have it.
-const HIDDEN: Action = Action::Refuse(libc::ENOSYS as u16);
+const HIDDEN: Action = refuse(libc::ENOSYS);
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the kernel's errors are positive, and below 4096"
+)]
+const fn refuse(error: i32) -> Action {
+    Action::Refuse(error as u16)
+}
 
 /// Installs the filter around this thread and those that it starts. Forbids to install more. `logs`: descriptors
 /// of files that may only grow.
@@ -293,7 +302,8 @@ mod tests {
                     (_, true) => SECCOMP_RET_KILL_PROCESS,
                     _ => EPERM,
                 };
-                let judged = tree::judged(&program, processor, call as u32, [0; 6]);
+                let judged =
+                    tree::judged(&program, processor, u32::try_from(call).unwrap(), [0; 6]);
                 assert_eq!(judged, expected, "{occupant:?}: {call}");
             }
             for call in 0..1000 {
@@ -453,7 +463,8 @@ mod tests {
         for occupant in [Occupant::Worker, Occupant::GpuWorker] {
             let program = filter(occupant, &[2, LOG]).unwrap();
             let judged = |call: c_long, file: RawFd, second: i32| {
-                let arguments = [file, second, 0, 0, 0, 0].map(|value| value as u64);
+                let arguments =
+                    [file, second, 0, 0, 0, 0].map(|value| i64::from(value).cast_unsigned());
                 let call = u32::try_from(call).unwrap();
                 tree::judged(&program, processor().unwrap(), call, arguments)
             };

@@ -3,6 +3,7 @@
 //! for each are worth the jumps.
 
 use libc::sock_filter;
+use sandmill_model::count_u32;
 use std::collections::BTreeMap;
 
 /// What becomes of a call.
@@ -107,7 +108,7 @@ fn tree(ranges: &[(u32, &Rule)]) -> Vec<sock_filter> {
     let mut program = match u8::try_from(below.len()) {
         Ok(length) => vec![branch(IF_AT_LEAST, *first, length, 0)],
         // Farther than a condition can jump.
-        Err(_) => vec![branch(IF_AT_LEAST, *first, 0, 1), step(JUMP, below.len() as u32)],
+        Err(_) => vec![branch(IF_AT_LEAST, *first, 0, 1), step(JUMP, count_u32(below.len()))],
     };
     program.extend(below);
     program.extend(tree(right));
@@ -164,6 +165,7 @@ fn step(code: u32, k: u32) -> sock_filter {
 }
 
 /// Skips `yes` steps if the condition holds, else `no`.
+#[expect(clippy::cast_possible_truncation, reason = "the kernel's codes have 16 bits")]
 fn branch(code: u32, k: u32, yes: u8, no: u8) -> sock_filter {
     sock_filter { code: code as u16, jt: yes, jf: no, k }
 }

@@ -51,12 +51,12 @@ fn fork_beside() -> io::Result<Option<Pid>> {
     if !place.is_null() {
         flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     }
+    let flags = libc::c_ulong::from(flags.cast_unsigned());
     let none = std::ptr::null_mut::<libc::c_void>();
     // Which of the last two is the place, and which is not looked at, is a matter of the processor.
     // SAFETY: without a stack of its own and without shared memory the copy goes on here with a copy of
     // everything, as after `fork`. As there is no other thread, no lock is held that nobody would release.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_ulong, none, none, place, place) };
+    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, place, place) };
     match i32::try_from(answer) {
         Ok(0) => Ok(None),
         Ok(id) if id > 0 => Ok(Pid::from_raw(id)),

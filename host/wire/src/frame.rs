@@ -36,12 +36,12 @@ pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameE
     out.extend_from_slice(&[0; 4]);
     let mut bytes = postcard::to_extend(message, std::mem::take(out))?;
     let length = bytes.len() - start - 4;
-    if length > MAX_FRAME {
+    let Some(head) = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME) else {
         bytes.truncate(start);
         *out = bytes;
         return Err(FrameError::TooLong(length));
-    }
-    bytes[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    };
+    bytes[start..start + 4].copy_from_slice(&head.to_le_bytes());
     *out = bytes;
     Ok(())
 }

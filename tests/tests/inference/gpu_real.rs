@@ -201,7 +201,8 @@ fn a_full_gpu_fails_the_attempt() {
     let model: PathBuf = folder.path().join(format!("{square}.onnx"));
     fs::write(&model, onnx_model(["N", "1"], nodes)).unwrap();
     let tensor = |count: usize| format!("x f32 {count}x1 {}\n", "0000803f".repeat(count));
-    let large = (megabytes * 1.5 * f64::from(1 << 20) / 4.0).sqrt() as usize;
+    let large = sandmill::model::whole((megabytes * 1.5 * f64::from(1 << 20) / 4.0).sqrt());
+    let large = usize::try_from(large).unwrap();
     let ran = computing("backend: tract, device: gpu", &[])
         .env("SANDMILL_MACHINE_DIRECTORY", folder.path().join("machine").to_str().unwrap())
         .yaml(&format!("  {square}: {{path: {}, backend: tract, device: gpu}}", model.display()))

@@ -41,6 +41,7 @@ fn reference(job: &Job) -> Rows {
 }
 
 /// Type and dimensions, and the numbers.
+#[expect(clippy::cast_precision_loss, reason = "whole numbers of these models are small")]
 fn tensor(text: &str) -> (&str, Vec<f64>) {
     let (head, digits) = text.rsplit_once(' ').unwrap_or_else(|| panic!("no tensor: {text}"));
     let bytes: Vec<u8> = (0..digits.len())

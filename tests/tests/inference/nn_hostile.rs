@@ -117,7 +117,7 @@ fn field(number: u8, length: u64) -> Vec<u8> {
         bytes.push((left & 127) as u8 | 128);
         left >>= 7;
     }
-    bytes.push(left as u8);
+    bytes.push(left.to_le_bytes()[0]);
     bytes
 }
 

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 /// LEB128.
 fn number(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.push(value.to_le_bytes()[0]);
 }
 
 fn section(id: u8, content: &[u8], out: &mut Vec<u8>) {

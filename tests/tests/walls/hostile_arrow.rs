@@ -53,7 +53,10 @@ fn messages(stream: &[u8]) -> Vec<&[u8]> {
         let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
         let body = match length {
             0 => 0,
-            _ => root_as_message(&rest[8..8 + length]).unwrap().bodyLength() as usize,
+            _ => {
+                let message = root_as_message(&rest[8..8 + length]).unwrap();
+                usize::try_from(message.bodyLength()).unwrap()
+            }
         };
         let (message, behind) = rest.split_at(8 + length + body);
         all.push(message);
@@ -117,7 +120,9 @@ fn table(act: &str) -> Vec<u8> {
     let keyed = || dictionary(10, 3);
     match act {
         "nothing" => Vec::new(),
-        "noise" => (0..5000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect(),
+        "noise" => {
+            (0..5000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]).collect()
+        }
         "cut-in-schema" => cut(texts(), 40),
         "cut-in-rows" => cut(texts(), texts().len() - 40),
         "no-end" => cut(texts(), texts().len() - 8),

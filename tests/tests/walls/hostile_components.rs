@@ -120,10 +120,10 @@ fn types_without_end() {
         let mut outside = b"\0asm\x0d\0\x01\0\x04".to_vec();
         let mut length = inside.len();
         while length >= 0x80 {
-            outside.push((length & 0x7f) as u8 | 0x80);
+            outside.push(length.to_le_bytes()[0] | 0x80);
             length >>= 7;
         }
-        outside.push(length as u8);
+        outside.push(length.to_le_bytes()[0]);
         outside.extend(inside);
         inside = outside;
     }
@@ -185,7 +185,9 @@ fn with_world(mut module: Vec<u8>, world: &str) -> Vec<u8> {
 fn custom_section(module: &mut Vec<u8>, name: &str, content: &[u8]) {
     let length = 1 + name.len() + content.len();
     assert!(length < 0x80 * 0x80 && name.len() < 0x80);
-    module.extend([0, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8, name.len() as u8]);
+    let high = length >> 7;
+    let numbers = [length, high, name.len()].map(|number| number.to_le_bytes()[0]);
+    module.extend([0, numbers[0] | 0x80, numbers[1], numbers[2]]);
     module.extend(name.as_bytes());
     module.extend(content);
 }

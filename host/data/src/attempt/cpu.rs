@@ -1,6 +1,7 @@
 //! How long this process has computed.
 
 /// CPU seconds of this process so far, user and system.
+#[expect(clippy::cast_precision_loss, reason = "seconds of some years are exact")]
 pub(super) fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that lives for the call.

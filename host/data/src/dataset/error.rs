@@ -54,7 +54,8 @@ pub(super) enum StoredError {
 /// The time so many nanoseconds after 1970, in words.
 fn time(nanos: i128) -> String {
     let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok();
-    let since = seconds.map(|it| SignedDuration::new(it, nanos.rem_euclid(1_000_000_000) as i32));
+    let rest = i32::try_from(nanos.rem_euclid(1_000_000_000)).ok();
+    let since = seconds.zip(rest).map(|(seconds, rest)| SignedDuration::new(seconds, rest));
     let time =
         since.and_then(|since| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since).ok());
     match time {

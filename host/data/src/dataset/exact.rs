@@ -62,14 +62,11 @@ impl<'a> Number<'a> {
     fn digits(&self) -> (&'a [u8], &'a [u8], i64) {
         let fraction = trimmed(self.fraction);
         let whole = if self.whole == b"0" { &[] } else { self.whole };
-        let power = self.power.saturating_sub(fraction.len() as i64);
+        let power = self.power.saturating_sub(signed(fraction.len()));
         if fraction.is_empty() {
             let shortened = trimmed(whole);
-            return (
-                shortened,
-                fraction,
-                power.saturating_add((whole.len() - shortened.len()) as i64),
-            );
+            let cut = signed(whole.len() - shortened.len());
+            return (shortened, fraction, power.saturating_add(cut));
         }
         let zeros = if whole.is_empty() {
             fraction.iter().take_while(|it| **it == b'0').count()
@@ -87,10 +84,13 @@ impl<'a> Number<'a> {
         if count == 0 {
             return Some(0);
         }
-        let power = usize::try_from(power).ok().filter(|power| count + power <= MOST_DIGITS)?;
+        let power = u32::try_from(power).ok()?;
+        if count + power as usize > MOST_DIGITS {
+            return None;
+        }
         let digits = whole.iter().chain(fraction);
         let size = digits.fold(0, |sum: i128, digit| sum * 10 + i128::from(digit - b'0'));
-        let size = size * 10_i128.pow(power as u32);
+        let size = size * 10_i128.pow(power);
         Some(if self.text.starts_with('-') { -size } else { size })
     }
 
@@ -106,6 +106,10 @@ impl<'a> Number<'a> {
     }
 
     /// Whether the nearest float loses nothing of it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a whole number of at most `MOST_DIGITS` is below the largest `i128`"
+    )]
     fn is_kept(&self, nearest: f64) -> bool {
         match self.is_plain {
             true if self.whole.len() <= KEPT_DIGITS => true,
@@ -133,8 +137,13 @@ impl<'a> Number<'a> {
         let Some((digits, exponent)) = written.split_once('e') else { return false };
         let same =
             digits.bytes().filter(|byte| *byte != b'.').eq(whole.iter().chain(fraction).copied());
-        same && exponent.parse() == Ok(power.saturating_add(count as i64 - 1))
+        same && exponent.parse() == Ok(power.saturating_add(signed(count) - 1))
     }
+}
+
+/// How long something in memory is, which is no more than 63 bits hold.
+fn signed(length: usize) -> i64 {
+    (length as u64).cast_signed()
 }
 
 /// The digits that a text begins with, and what follows them.

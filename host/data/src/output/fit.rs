@@ -12,10 +12,10 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
-    DecimalType, FieldRef, Fields, IntervalDayTimeType, IntervalUnit, IntervalYearMonthType,
-    Time32MillisecondType, Time32SecondType, TimeUnit, TimestampMillisecondType,
-    TimestampSecondType,
+    ArrowNativeType, DataType, Date32Type, Decimal32Type, Decimal64Type, Decimal128Type,
+    Decimal256Type, DecimalType, FieldRef, Fields, IntervalDayTimeType, IntervalUnit,
+    IntervalYearMonthType, Time32MillisecondType, Time32SecondType, TimeUnit,
+    TimestampMillisecondType, TimestampSecondType,
 };
 use arrow::error::ArrowError;
 use std::sync::Arc;
@@ -124,8 +124,7 @@ fn below(values: &ArrayRef, hidden: Option<&NullBuffer>) -> Result<ArrayRef, Arr
     );
     if !has_own_nulls {
         // Taken anew, with nulls in the place of these.
-        let places =
-            (0..values.len() as u64).map(|row| hidden.is_valid(row as usize).then_some(row));
+        let places = (0..values.len()).map(|row| hidden.is_valid(row).then_some(row as u64));
         return take(values, &places.collect::<UInt64Array>(), None);
     }
     let nulls = NullBuffer::union(values.nulls(), Some(hidden));
@@ -211,7 +210,7 @@ fn map(
     }
     let first = ends[0];
     let last = ends[map.len()];
-    let both = map.entries().slice(first as usize, (last - first) as usize);
+    let both = map.entries().slice(first.as_usize(), (last - first).as_usize());
     let both = structure(&both, fields, child)?;
     let ends: ScalarBuffer<i32> = ends.iter().map(|end| *end - first).collect();
     let ends = OffsetBuffer::new(ends);

@@ -3,7 +3,7 @@
 
 use arrow::array::{Array, ArrayRef, AsArray, RunArray, UnionArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type};
+use arrow::datatypes::{ArrowNativeType, DataType, Int16Type, Int32Type, Int64Type};
 use arrow::error::ArrowError;
 
 /// Which rows of a column have no value.
@@ -58,13 +58,13 @@ impl<'a> Runs<'a> {
     pub(super) fn end(self, place: usize) -> usize {
         let (ends, offset) = match self {
             Self::Short(runs) => {
-                (runs.run_ends().values().get(place).map(|end| *end as usize), runs.offset())
+                (runs.run_ends().values().get(place).map(|end| end.as_usize()), runs.offset())
             }
             Self::Medium(runs) => {
-                (runs.run_ends().values().get(place).map(|end| *end as usize), runs.offset())
+                (runs.run_ends().values().get(place).map(|end| end.as_usize()), runs.offset())
             }
             Self::Long(runs) => {
-                (runs.run_ends().values().get(place).map(|end| *end as usize), runs.offset())
+                (runs.run_ends().values().get(place).map(|end| end.as_usize()), runs.offset())
             }
         };
         ends.map_or(0, |end| end.saturating_sub(offset))
@@ -131,14 +131,14 @@ pub(super) enum Ends<'a> {
 impl Ends<'_> {
     pub(super) fn of(&self, row: usize) -> std::ops::Range<usize> {
         match self {
-            Self::Short(ends) => ends[row] as usize..ends[row + 1] as usize,
-            Self::Long(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Self::Short(ends) => ends[row].as_usize()..ends[row + 1].as_usize(),
+            Self::Long(ends) => ends[row].as_usize()..ends[row + 1].as_usize(),
             Self::Fixed(length) => row * length..(row + 1) * length,
             Self::View(begin, length) => {
-                begin[row] as usize..begin[row] as usize + length[row] as usize
+                begin[row].as_usize()..begin[row].as_usize() + length[row].as_usize()
             }
             Self::LongView(begin, length) => {
-                begin[row] as usize..begin[row] as usize + length[row] as usize
+                begin[row].as_usize()..begin[row].as_usize() + length[row].as_usize()
             }
         }
     }

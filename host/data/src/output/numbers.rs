@@ -69,12 +69,15 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
     // Where the point stands, counted in digits from the first that is not zero.
     let point = match unsigned.split_once('e') {
         Some((mantissa, exponent)) => {
-            let point = exponent.parse().map_or(0, |exponent: i64| exponent + 1);
-            if (1..=16).contains(&point) {
+            let point = exponent.parse().map_or(0, |exponent: isize| exponent + 1);
+            if let count @ 1..=16 = point {
                 // Single precision alone: no digits after the point.
                 let digits = mantissa.bytes().filter(|byte| *byte != b'.');
                 let zeros = std::iter::repeat(b'0');
-                digits.chain(zeros).take(point as usize).for_each(|digit| text.push(&[digit]));
+                digits
+                    .chain(zeros)
+                    .take(count.cast_unsigned())
+                    .for_each(|digit| text.push(&[digit]));
                 text.push(b".0");
                 return text.done();
             }
@@ -94,7 +97,7 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
                 text.push(b".");
                 text.push(rest.as_bytes());
             }
-            digits.len() as i64 - all as i64
+            digits.len().cast_signed() - all.cast_signed()
         }
     };
     let exponent = (point - 1).unsigned_abs();
@@ -134,6 +137,7 @@ pub(super) struct Cell {
 impl Cell {
     pub(super) const EMPTY: Self = Self { length: 0, text: [0; LONGEST] };
 
+    #[expect(clippy::cast_possible_truncation, reason = "no text is longer than `LONGEST`")]
     #[inline]
     fn set(&mut self, text: &str) {
         let text = text.as_bytes();

@@ -2,7 +2,7 @@
 
 use super::layouts::Runs;
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ArrowNativeType, DataType};
 
 /// Bytes that the values make if each of them is written out, however often one buffer serves several.
 /// A value counts for one byte at least.
@@ -15,32 +15,32 @@ pub(super) fn size(array: &dyn Array) -> u64 {
         DataType::List(_) => {
             let list = array.as_list::<i32>();
             let offsets = list.value_offsets();
-            part_size(list.values(), offsets[0] as usize, offsets[list.len()] as usize)
+            part_size(list.values(), offsets[0].as_usize(), offsets[list.len()].as_usize())
         }
         DataType::LargeList(_) => {
             let list = array.as_list::<i64>();
             let offsets = list.value_offsets();
-            part_size(list.values(), offsets[0] as usize, offsets[list.len()] as usize)
+            part_size(list.values(), offsets[0].as_usize(), offsets[list.len()].as_usize())
         }
         DataType::Map(..) => {
             let map = array.as_map();
             let offsets = map.value_offsets();
             let entries: &dyn Array = map.entries();
-            part_size(entries, offsets[0] as usize, offsets[map.len()] as usize)
+            part_size(entries, offsets[0].as_usize(), offsets[map.len()].as_usize())
         }
         DataType::RunEndEncoded(..) => runs_size(array),
         DataType::ListView(_) => {
             let list = array.as_list_view::<i32>();
             let lists = list.value_offsets().iter().zip(list.value_sizes());
             let sizes = lists
-                .map(|(from, count)| view_size(list.values(), *from as usize, *count as usize));
+                .map(|(from, count)| view_size(list.values(), from.as_usize(), count.as_usize()));
             sizes.fold(0, u64::saturating_add)
         }
         DataType::LargeListView(_) => {
             let list = array.as_list_view::<i64>();
             let lists = list.value_offsets().iter().zip(list.value_sizes());
             let sizes = lists
-                .map(|(from, count)| view_size(list.values(), *from as usize, *count as usize));
+                .map(|(from, count)| view_size(list.values(), from.as_usize(), count.as_usize()));
             sizes.fold(0, u64::saturating_add)
         }
         DataType::FixedSizeList(..) => size(array.as_fixed_size_list().values()),

@@ -7,7 +7,7 @@ use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{ByteSize, Names, PartitionFormat, Source, Work};
+use crate::model::{ByteSize, Names, PartitionFormat, Source, Work, count_u32};
 use crate::protocol::FromPlanner;
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ pub(super) fn plan_file_groups(
     let mut first = 0;
     for input in sources.chunk_by(|one, next| one.dataset == next.dataset) {
         plan_input(first, input, keys, sender)?;
-        first += input.len() as u32;
+        first += count_u32(input.len());
     }
     Ok(())
 }

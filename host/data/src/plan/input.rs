@@ -5,7 +5,7 @@ use super::sender::Sender;
 use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TableFile;
 use crate::dataset::{Listing, Root};
-use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput};
+use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, count_u32};
 use crate::protocol::{Asks, PlanRequest};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -180,7 +180,7 @@ pub(super) fn group<'a>(
         let is_hive = found.is_some();
         let begun = RefCell::new(begun);
         let path = named.or(found);
-        let index = first as u32;
+        let index = count_u32(first);
         inputs.push(Input {
             first: index,
             sources,

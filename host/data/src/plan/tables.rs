@@ -12,6 +12,7 @@ use crate::dataset::json::{field_of, infer_json};
 use crate::dataset::{Listing, Unpacker, schema_bytes};
 use crate::model::{
     ByteSize, Column, ColumnType, PartitionFormat, SliceSize, TableFormat, TableKind, Work,
+    count_u32,
 };
 use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
@@ -126,7 +127,7 @@ fn csv_format(
     let keys: Vec<_> = keys.collect();
     if let Some(mut picked) = pick(input, &names)? {
         picked.extend((names.len()..).take(keys.len()));
-        format.picked = Some(picked.into_iter().map(|index| index as u32).collect());
+        format.picked = Some(picked.into_iter().map(count_u32).collect());
     }
     format.columns.extend(keys);
     format.path = input.path.clone();

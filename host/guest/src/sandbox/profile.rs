@@ -122,7 +122,7 @@ struct Recording {
 
 impl Recording {
     fn new(name: &str, path: PathBuf) -> Self {
-        let interval = SamplingInterval::from_nanos(INTERVAL.as_nanos() as u64);
+        let interval = SamplingInterval::from(INTERVAL);
         let mut profile = Profile::new("sandmill", SystemTime::now().into(), interval);
         // Functions go in by name: there are no addresses for a viewer to look up.
         profile.set_symbolicated(true);

@@ -1,5 +1,6 @@
 //! Random numbers that follow from a mini-batch, for guests of deterministic jobs.
 
+use crate::model::to_usize;
 use sha2::{Digest, Sha256};
 use wasmtime::component::{HasData, Linker};
 use wasmtime::{Result, bail};
@@ -90,7 +91,7 @@ impl Stream {
             bail!("{count} random bytes were asked for at once, and {LARGEST} are allowed");
         }
         // At most 64 MiB.
-        let mut bytes = vec![0; count as usize];
+        let mut bytes = vec![0; to_usize(count)];
         self.fill(&mut bytes);
         Ok(bytes)
     }

@@ -250,7 +250,9 @@ fn lift_table(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Table> {
 
 fn lift_text(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Text> {
     if !is_utf8(cx) {
-        let element = [(at.0 as u32).to_le_bytes(), (at.1 as u32).to_le_bytes()].concat();
+        let place = u32::try_from(at.0)?;
+        let length = u32::try_from(at.1)?;
+        let element = [place.to_le_bytes(), length.to_le_bytes()].concat();
         return String::linear_lift_from_memory(cx, InterfaceType::String, &element).map(Text);
     }
     let bytes = list(cx, at, 1)?;

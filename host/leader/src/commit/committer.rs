@@ -272,11 +272,23 @@ mod read_back_tests;
 mod split_tests;
 
 #[cfg(any(test, feature = "testing"))]
-#[expect(clippy::unwrap_used, reason = "part of tests; a world that cannot be made fails them")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::unwrap_used,
+    reason = "part of tests; a world that cannot be made fails them, and its numbers are small"
+)]
 #[path = "crash_world.rs"]
 mod crash_world;
 
 #[cfg(any(test, feature = "testing"))]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a share of a journal of some KiB"
+)]
 #[path = "fuzzing.rs"]
 pub(super) mod fuzzing;
 

@@ -2,6 +2,7 @@
 
 use super::NodeMachine;
 use super::worker::{Activity, Worker};
+use crate::model::count_u32;
 use crate::protocol::{Ahead, Standing};
 
 impl NodeMachine {
@@ -41,7 +42,7 @@ impl NodeMachine {
         let depths = || self.workers.values().filter_map(Worker::takes_ahead);
         let depth = depths().min()?;
         let takers = depths().filter(|at| *at == depth).count();
-        Some(Ahead { depth: depth as u32, takers: takers as u32 })
+        Some(Ahead { depth: count_u32(depth), takers: count_u32(takers) })
     }
 
     /// Whether no worker runs out of work while the leader looks away for

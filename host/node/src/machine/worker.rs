@@ -1,6 +1,6 @@
 //! What a node remembers of a worker.
 
-use crate::model::{AttemptReport, Failure, MiniBatchId};
+use crate::model::{AttemptReport, Failure, MiniBatchId, count_u32};
 use crate::protocol::{Assignment, NodePolicy};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -164,7 +164,7 @@ impl Worker {
 
     /// For how long it has work ahead.
     fn supply(&self) -> Duration {
-        self.pace.unwrap_or_default() * self.held.len().saturating_sub(1) as u32
+        self.pace.unwrap_or_default().saturating_mul(count_u32(self.held.len().saturating_sub(1)))
     }
 
     pub(super) fn is_free(&self) -> bool {

@@ -1,6 +1,7 @@
 //! How full the disks are.
 
 use super::table::{line, megabytes, number};
+use crate::model::to_f64;
 use procfs::{Current, MountEntry};
 use rustix::fs::{StatVfs, statvfs};
 use std::collections::HashSet;
@@ -68,7 +69,7 @@ impl Disk {
     /// The share in use, of what users can have, as `df` counts.
     fn used_percent(&self) -> Option<f64> {
         let usable = self.used.saturating_add(self.free);
-        (usable > 0).then(|| self.used as f64 * 100.0 / usable as f64)
+        (usable > 0).then(|| to_f64(self.used) * 100.0 / to_f64(usable))
     }
 
     pub(super) fn line(&self, time: &str) -> String {

@@ -2,6 +2,7 @@
 
 use super::gpus::Usages;
 use super::table::{known, line, megabytes, number};
+use crate::model::to_f64;
 use procfs::net::dev_status;
 use procfs::{Current, CurrentSI, KernelStats, Meminfo};
 use std::fs;
@@ -109,7 +110,7 @@ impl Counters {
     /// None if no time has passed.
     fn cpu_percent(&self, before: &Self) -> Option<f64> {
         let all = self.cpu_all.checked_sub(before.cpu_all).filter(|all| *all > 0)?;
-        Some(self.cpu_busy.saturating_sub(before.cpu_busy) as f64 * 100.0 / all as f64)
+        Some(to_f64(self.cpu_busy.saturating_sub(before.cpu_busy)) * 100.0 / to_f64(all))
     }
 
     /// Reads, writes, megabytes read and written, megabytes sent and received since `first`.
@@ -153,7 +154,7 @@ fn memory() -> [String; 4] {
     // Kernels before 3.14 do not tell what is available.
     let available = memory.mem_available.unwrap_or(memory.mem_free + memory.cached);
     let used = total.saturating_sub(available);
-    let percent = (total > 0).then(|| used as f64 * 100.0 / total as f64);
+    let percent = (total > 0).then(|| to_f64(used) * 100.0 / to_f64(total));
     [megabytes(total), megabytes(available), megabytes(used), number(percent)]
 }
 

@@ -2,7 +2,7 @@
 
 use super::table::{known, line, megabytes, number};
 use super::watch::private_memory;
-use crate::model::{ProcessLists, WorkerId, on_one_line};
+use crate::model::{ProcessLists, WorkerId, on_one_line, to_f64, whole};
 use procfs::process::{Process, Stat, all_processes};
 use procfs::{Current, Uptime};
 use std::collections::{HashMap, HashSet};
@@ -74,7 +74,7 @@ impl Meter {
 }
 
 fn cpu_seconds(stat: &Stat) -> f64 {
-    (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64
+    to_f64(stat.utime + stat.stime) / to_f64(procfs::ticks_per_second())
 }
 
 /// One process of the machine.
@@ -160,7 +160,7 @@ impl Listed {
     /// None if the process is gone meanwhile.
     fn new(process: &Process, uptime: f64, users: &HashMap<u32, String>) -> Option<Self> {
         let stat = process.stat().ok()?;
-        let started = stat.starttime as f64 / procfs::ticks_per_second() as f64;
+        let started = to_f64(stat.starttime) / to_f64(procfs::ticks_per_second());
         let elapsed = (uptime - started).max(0.0);
         let cpu = if elapsed > 0.0 { cpu_seconds(&stat) * 100.0 / elapsed } else { 0.0 };
         let uid = process.uid().ok();
@@ -214,7 +214,7 @@ fn print<'a>(processes: impl Iterator<Item = &'a Listed>) -> String {
 
 /// `3-04:05:06`, days left out where there are none.
 fn elapsed(seconds: f64) -> String {
-    let seconds = seconds as u64;
+    let seconds = whole(seconds);
     let days = seconds / 86_400;
     let rest = seconds % 86_400;
     let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);

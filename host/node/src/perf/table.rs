@@ -1,6 +1,6 @@
 //! Files that grow by one sample at a time.
 
-use crate::model::{printable, text_cell};
+use crate::model::{printable, text_cell, to_f64};
 use jiff::Timestamp;
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -19,7 +19,7 @@ pub(super) fn hour(at: Timestamp) -> String {
 
 /// Bytes as megabytes (2^20 bytes), with two decimals.
 pub(super) fn megabytes(bytes: u64) -> String {
-    format!("{:.2}", bytes as f64 / f64::from(1 << 20))
+    format!("{:.2}", to_f64(bytes) / f64::from(1 << 20))
 }
 
 /// A number with two decimals; nothing for none.

@@ -4,7 +4,7 @@ use super::child::Child;
 use super::environment::gpu_environment;
 use super::pipes::{Pipes, Theirs};
 use crate::inference::NO_TELEMETRY;
-use crate::model::{self, JobDir, MiniBatchId, WorkerId};
+use crate::model::{self, JobDir, MiniBatchId, WorkerId, to_f64};
 use crate::opening::make_private;
 use crate::protocol::Setup;
 use crate::wall::{self, Leaf, MISSING_LAYER};
@@ -264,7 +264,7 @@ impl Process {
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut times = fields.split(' ').skip(11).map(str::parse::<u64>);
         let ticks = times.next()?.ok()?.checked_add(times.next()?.ok()?)?;
-        Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        Some(to_f64(ticks) / to_f64(rustix::param::clock_ticks_per_second()))
     }
 
     /// Ends the process and all that it started, at once.

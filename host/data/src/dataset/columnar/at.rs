@@ -2,6 +2,7 @@
 
 use crate::dataset::csv::open_file;
 use crate::dataset::{DatasetError, Found, fail};
+use crate::model::to_usize;
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
@@ -124,7 +125,7 @@ impl At {
             return self.bytes_with_tail(start, end);
         }
         // As the length of a file, it is at least one that a file system gives.
-        let mut bytes = Vec::with_capacity(length as usize);
+        let mut bytes = Vec::with_capacity(to_usize(length));
         while (bytes.len() as u64) < length {
             let at = start + bytes.len() as u64;
             match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
@@ -141,7 +142,7 @@ impl At {
             }
         }
         // An allocation may have more room than was asked for.
-        bytes.truncate(length as usize);
+        bytes.truncate(to_usize(length));
         change(&mut bytes, start, &self.changes);
         Ok(bytes)
     }
@@ -152,8 +153,8 @@ impl At {
             Some(before) => self.bytes(start, before)?,
             None => Vec::new(),
         };
-        let from = start.saturating_sub(self.length) as usize;
-        let to = (end - self.length) as usize;
+        let from = to_usize(start.saturating_sub(self.length));
+        let to = to_usize(end - self.length);
         bytes.extend_from_slice(self.tail.get(from..to).unwrap_or_default());
         Ok(bytes)
     }
@@ -246,6 +247,6 @@ fn change(bytes: &mut [u8], start: u64, changes: &[Change]) {
     let end = start + bytes.len() as u64;
     let from = changes.partition_point(|change| change.at < start);
     for change in changes[from..].iter().take_while(|change| change.at < end) {
-        bytes[(change.at - start) as usize] = change.byte;
+        bytes[to_usize(change.at - start)] = change.byte;
     }
 }

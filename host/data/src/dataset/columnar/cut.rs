@@ -126,7 +126,9 @@ impl Iterator for Cuts {
             values.each = values.each.max(part.values.each);
             let taken = left.min(part.rows - self.skip);
             let share = u128::from(part.bytes) * u128::from(taken) / u128::from(part.rows.max(1));
-            slice.bytes = slice.bytes.saturating_add(share as u64);
+            // It is no more than the part's bytes.
+            let share = u64::try_from(share).unwrap_or(u64::MAX);
+            slice.bytes = slice.bytes.saturating_add(share);
             self.skip += taken;
             left -= taken;
             if left > 0 {

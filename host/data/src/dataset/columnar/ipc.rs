@@ -6,6 +6,7 @@ use super::messages::{Head, Place, contents, head, message, prefix, record_batch
 use super::width::least;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
+use crate::model::to_usize;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -52,7 +53,7 @@ impl ArrowFile {
         let wanted = columns.iter().map(|&at| keys(self.schema.field(at))).sum::<u64>();
         let keys = fields.iter().map(|field| keys(field)).sum::<u64>().max(1);
         let part_of =
-            |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(keys)) as u64;
+            |bytes: u64| saturated(u128::from(bytes) * u128::from(wanted) / u128::from(keys));
         // Of each dictionary, and of all of them.
         let mut known = HashMap::new();
         let mut sum = Values::default();
@@ -71,7 +72,7 @@ impl ArrowFile {
                 Head::Batch { rows } => {
                     let share = u128::from(place.body) * columns.len() as u128 / all;
                     let fields = columns.iter().map(|&at| least(self.schema.field(at), rows));
-                    let bytes = fields.fold(0, u64::saturating_add).max(share as u64);
+                    let bytes = fields.fold(0, u64::saturating_add).max(saturated(share));
                     let values = Values { all: part_of(sum.all), each: part_of(sum.each) };
                     parts.push(Part { rows, bytes, values });
                 }
@@ -175,9 +176,13 @@ impl ArrowFile {
         let both = self.at.bytes(offset, metadata.saturating_add(body))?;
         let both = Buffer::from_vec(both);
         let start = prefix(&both);
-        let head = both.get(start..metadata as usize).unwrap_or_default().to_vec();
-        Ok((head, both.slice_with_length(metadata as usize, body as usize)))
+        let head = both.get(start..to_usize(metadata)).unwrap_or_default().to_vec();
+        Ok((head, both.slice_with_length(to_usize(metadata), to_usize(body))))
     }
+}
+
+fn saturated(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Refuses buffers that do not lie within the body, or that unpack to more than a worker can hold.

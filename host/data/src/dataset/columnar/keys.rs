@@ -136,6 +136,7 @@ fn unpack<const BITS: usize>(packed: &[u8; WINDOW]) -> [u32; AT_ONCE] {
     keys!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the mask leaves at most 32 bits")]
 #[inline(always)]
 fn key<const BITS: usize>(packed: &[u8; WINDOW], number: usize) -> u32 {
     let bit = number * BITS;

@@ -4,6 +4,7 @@
 use super::at::At;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
+use crate::model::to_usize;
 use arrow::datatypes::Schema;
 use arrow::ipc::convert::try_fb_to_schema;
 use arrow::ipc::{Block, Message, MessageHeader, root_as_footer, root_as_message};
@@ -214,7 +215,7 @@ fn stream(at: &At) -> Result<Contents, DatasetError> {
         if (head.len() as u64) < metadata {
             head = at.bytes(offset, metadata)?;
         }
-        let message = match message(head.get(start..metadata as usize).unwrap_or_default()) {
+        let message = match message(head.get(start..to_usize(metadata)).unwrap_or_default()) {
             Err(_) if !is_open => break,
             Ok(message) if !is_open && message.header_type() != MessageHeader::Schema => break,
             other => other?,

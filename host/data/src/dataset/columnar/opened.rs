@@ -6,6 +6,7 @@ use super::nesting::check_nesting;
 use super::repair::{is_no_dictionary, leaves_out_headers, repair};
 use super::stored;
 use crate::dataset::{DatasetError, fail};
+use crate::model::count_u32;
 use arrow::datatypes::{Schema, SchemaRef};
 use parquet::arrow::ARROW_SCHEMA_META_KEY;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
@@ -109,7 +110,7 @@ fn repaired(
         repair(&mut footer, end, as_stored);
         let mut tail = footer.write();
         // About as long as the old one, which is short.
-        tail.extend((tail.len() as u32).to_le_bytes());
+        tail.extend(count_u32(tail.len()).to_le_bytes());
         tail.extend(MAGIC);
         let at = at.with_tail(tail);
         load(&at).map(|footer| (at, footer))

@@ -213,10 +213,10 @@ impl<'a> Put<'a> {
 /// Writes a number of seven bits a byte, the lowest first.
 fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
-        out.push(number as u8 | 0x80);
+        out.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.push(number.to_le_bytes()[0]);
 }
 
 /// Writes a whole number.

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field};
 /// columns hold: those are known from elsewhere.
 pub(super) fn least(field: &Field, rows: u64) -> u64 {
     let bits = bits(field.data_type()).saturating_add(u64::from(field.is_nullable()));
-    (u128::from(rows) * u128::from(bits) / 8).min(u128::from(u64::MAX)) as u64
+    u64::try_from(u128::from(rows) * u128::from(bits) / 8).unwrap_or(u64::MAX)
 }
 
 fn bits(data_type: &DataType) -> u64 {

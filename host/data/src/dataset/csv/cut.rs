@@ -6,7 +6,7 @@ use super::records::Records;
 use super::scan::{LONGEST, Passed, Scan};
 use super::window::Window;
 use crate::dataset::{DatasetError, fail};
-use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice};
+use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice, to_usize};
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -356,7 +356,7 @@ impl CutFile<'_> {
         loop {
             let count = self.pending()?.len();
             // A stray quote may have brought the scan back.
-            self.header.truncate((self.offset - start) as usize);
+            self.header.truncate(to_usize(self.offset - start));
             if count == 0 {
                 break;
             }
@@ -365,7 +365,7 @@ impl CutFile<'_> {
             let end = match passed {
                 Passed::All => count,
                 Passed::Record(end) => end,
-                Passed::Back(place) => place.saturating_sub(self.offset) as usize,
+                Passed::Back(place) => to_usize(place.saturating_sub(self.offset)),
             };
             self.header.extend_from_slice(&bytes[..end]);
             if let Passed::Back(place) = passed {

@@ -110,6 +110,7 @@ impl<'a> FieldEnds<'a> {
         self.inside != 0
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "`new` takes no text of more than 31 bits")]
     #[inline(always)]
     fn pass(&mut self, block: &[u8; BLOCK], found: &mut Found) {
         let mut before = [self.before; BLOCK];

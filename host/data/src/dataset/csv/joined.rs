@@ -2,6 +2,7 @@
 
 use super::quotes::Span;
 use super::tally::is_terminator;
+use crate::model::to_usize;
 use memchr::{memchr_iter, memchr2};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -41,12 +42,12 @@ impl Joined {
     /// Looks at a field of the file, of which the bytes from the place `start` on are at hand.
     pub(super) fn look(&mut self, span: &Span, window: &[u8], start: u64, file: &File) {
         let from = span.opens.saturating_sub(AROUND as u64);
-        let opens = (span.opens - from) as usize;
+        let opens = to_usize(span.opens - from);
         let closes = usize::try_from(span.closes - from).unwrap_or(usize::MAX);
         let wanted = closes.saturating_add(AROUND).min(LOOKED);
         let mut buffer = Vec::new();
         let at_hand =
-            from.checked_sub(start).and_then(|at| window.get(at as usize..)?.get(..wanted));
+            from.checked_sub(start).and_then(|at| window.get(to_usize(at)..)?.get(..wanted));
         let text = at_hand.unwrap_or_else(|| {
             buffer.resize(wanted, 0);
             // A field that cannot be read any more is the reader's to tell.

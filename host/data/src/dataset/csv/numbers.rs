@@ -108,6 +108,7 @@ fn digits(word: u64, length: usize) -> Option<u64> {
     (others(values) == 0).then_some(values)
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "one byte of the word is looked at")]
 #[inline(always)]
 fn in_eight(word: u64, length: usize) -> Option<f64> {
     let values = values(word, length);
@@ -126,6 +127,7 @@ fn in_eight(word: u64, length: usize) -> Option<f64> {
 }
 
 /// The same for 9 to 16 bytes, of which `low` are the last ones.
+#[expect(clippy::cast_possible_truncation, reason = "a byte or a half of a word is looked at")]
 #[inline(always)]
 fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
     let word = u128::from(low) << 64 | u128::from(high);
@@ -149,6 +151,7 @@ fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
 }
 
 /// A number that is a float exactly, divided by a power of ten that is one: rounded once.
+#[expect(clippy::cast_precision_loss, reason = "no number above `EXACT` comes here")]
 #[inline(always)]
 fn divided(number: u64, places: usize) -> f64 {
     number.cast_signed() as f64 / POWERS[places]

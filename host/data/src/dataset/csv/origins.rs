@@ -13,10 +13,10 @@ const MAX_NAME: u64 = 1 << 20;
 /// Appends a number, seven bits a byte, lowest first.
 pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
-        out.push(number as u8 | 0x80);
+        out.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.push(number.to_le_bytes()[0]);
 }
 
 /// Takes a number from the front of `bytes`. None if there is none.

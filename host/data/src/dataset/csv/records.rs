@@ -3,7 +3,7 @@
 use super::quotes::Stray;
 use super::scan::Scan;
 use super::tally::is_terminator;
-use crate::model::CsvFormat;
+use crate::model::{CsvFormat, to_usize};
 use csv_core::ReadRecordResult;
 
 /// Stands at the end of a record of gathered rows that does not close a quote, so that no quote of a row after
@@ -65,7 +65,7 @@ impl<'a> Records<'a> {
         let start = self.at;
         // A record that does not close a quote must not take in more than its lines.
         let next = self.strays.as_slice().first().copied();
-        let end = next.map_or(self.text.len(), |stray| stray.end as usize);
+        let end = next.map_or(self.text.len(), |stray| to_usize(stray.end));
         let has_line_end = self.text[..end].last().is_some_and(|byte| is_terminator(*byte));
         let limit = if next.is_some() && has_line_end { end - 1 } else { end };
         let (bytes, count) = self.parse(limit)?;
@@ -73,13 +73,13 @@ impl<'a> Records<'a> {
         let ends = &self.ends[..count];
         let mut record = Record { start, end: self.at, stray: None, fields, ends };
         if let Some(stray) = next
-            && self.at > stray.quote as usize
+            && self.at > to_usize(stray.quote)
         {
             self.strays.next();
             begin(&mut self.parser);
             self.at = end;
             record.end = end;
-            let (before, field) = self.text[start..limit].split_at(stray.quote as usize - start);
+            let (before, field) = self.text[start..limit].split_at(to_usize(stray.quote) - start);
             record.stray = Some(StrayField::new(before, field, stray, self.delimiter));
         }
         Some(record)

@@ -8,6 +8,7 @@ use super::quotes::{Opened, Span, Stray};
 use super::tally::{
     BLOCK, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
 };
+use crate::model::to_usize;
 use memchr::{memchr, memchr2, memchr3};
 
 const QUOTE: u8 = b'"';
@@ -115,7 +116,7 @@ impl Scan {
         let mut scan = Self { strays: Some(Vec::new()), ..Self::new(delimiter, quoted_newlines) };
         let mut rest = text;
         while let Some(back) = scan.advance(rest).or_else(|| scan.finish()) {
-            rest = text.get(back as usize..).unwrap_or_default();
+            rest = text.get(to_usize(back)..).unwrap_or_default();
         }
         scan.strays.unwrap_or_default()
     }

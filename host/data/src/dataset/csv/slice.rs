@@ -2,7 +2,7 @@
 
 use super::cut::{MAX_SLICE, open_file};
 use crate::dataset::{DatasetError, fail};
-use crate::model::TextSlice;
+use crate::model::{TextSlice, to_usize};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub fn read_slice<'a>(
     if slice.length > 2 * MAX_SLICE - 1 {
         return fail!("{}: a part of {} bytes is too long", path.display(), slice.length);
     }
-    let length = slice.length as usize;
+    let length = to_usize(slice.length);
     let file = open_file(&path)?;
     if buffer.len() < length {
         buffer.resize(length, 0);

@@ -110,8 +110,12 @@ fn with_digits_at_point(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether the float is the whole number that the text holds.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a float beyond all `i128` becomes the largest, which is odd, and no float is that"
+)]
 fn holds_whole(text: &str, number: f64) -> bool {
-    text.parse::<i128>().is_ok_and(|whole| whole == number as i128)
+    text.parse::<i128>().is_ok_and(|whole| whole < i128::MAX && whole == number as i128)
 }
 
 /// Whether a column of floats holds the text's whole number.
@@ -218,6 +222,14 @@ fn starts_with_date(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exact_float_keeps_the_last_digit_of_the_largest_whole_number() {
+        // The float nearest to 2^127 - 1 is 2^127, which is no `i128`.
+        assert_eq!(float("170141183460469231731687303715884105727", true), None);
+        let smallest = "-170141183460469231731687303715884105728";
+        assert_eq!(float(smallest, true), Some(-(2_f64.powi(127))));
+    }
 
     #[test]
     fn texts_suggest_kinds() {

@@ -26,7 +26,7 @@ pub(super) fn floats(
     for (lane, &(start, end)) in bounds.iter().enumerate() {
         firsts[lane] = i64::from(u32::from_le_bytes(*bytes.get(start..)?.first_chunk()?));
         words[lane] = i64::from_le_bytes(*bytes.get(end.wrapping_sub(8)..end)?.first_chunk()?);
-        lengths[lane] = end.wrapping_sub(start) as i64;
+        lengths[lane] = end.wrapping_sub(start).cast_signed() as i64;
     }
     let firsts = vector(firsts);
     let byte = _mm256_set1_epi64x(0xff);
@@ -40,9 +40,10 @@ pub(super) fn floats(
     // The field's bytes are the highest ones of its lane; each is a digit or a point.
     let shift = _mm256_sub_epi64(_mm256_set1_epi64x(64), _mm256_slli_epi64::<3>(length));
     let kept = _mm256_sllv_epi64(_mm256_set1_epi8(-1), shift);
-    let values = _mm256_and_si256(_mm256_xor_si256(word, _mm256_set1_epi8(b'0' as i8)), kept);
+    let values =
+        _mm256_and_si256(_mm256_xor_si256(word, _mm256_set1_epi8(b'0'.cast_signed())), kept);
     let digits = _mm256_cmpeq_epi8(_mm256_min_epu8(values, _mm256_set1_epi8(9)), values);
-    let point = _mm256_cmpeq_epi8(values, _mm256_set1_epi8((b'.' ^ b'0') as i8));
+    let point = _mm256_cmpeq_epi8(values, _mm256_set1_epi8((b'.' ^ b'0').cast_signed()));
     let points = _mm256_sad_epu8(_mm256_and_si256(point, ones), zero);
     let others = _mm256_xor_si256(_mm256_or_si256(digits, point), _mm256_set1_epi8(-1));
 

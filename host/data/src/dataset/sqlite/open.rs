@@ -131,7 +131,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
         connection.set_db_config(config, value)?;
     }
     for (limit, value) in [
-        (Limit::SQLITE_LIMIT_LENGTH, VALUE as i32),
+        (Limit::SQLITE_LIMIT_LENGTH, i32::try_from(VALUE).unwrap_or(i32::MAX)),
         (Limit::SQLITE_LIMIT_ATTACHED, 0),
         (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
         (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 0),
@@ -143,7 +143,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "query_only", true)?;
     // In memory.
     connection.pragma_update(None, "temp_store", 2)?;
-    connection.pragma_update(None, "hard_heap_limit", MEMORY as i64)?;
+    connection.pragma_update(None, "hard_heap_limit", MEMORY.cast_signed())?;
     connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
         AuthAction::Select | AuthAction::Recursive | AuthAction::Read { .. } => {
             Authorization::Allow

@@ -245,6 +245,7 @@ impl Builder {
             (Values::Int64(values), _) => values.append_null(),
             (Values::Float64(values), ValueRef::Real(number)) => values.append_value(number),
             (Values::Float64(values), ValueRef::Integer(number)) => {
+                #[expect(clippy::cast_precision_loss, reason = "`Kind::holds` takes exact ones")]
                 values.append_value(number as f64);
             }
             (Values::Float64(values), _) => values.append_null(),

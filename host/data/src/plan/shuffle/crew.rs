@@ -70,7 +70,7 @@ pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<
 
 /// How many processes work at once.
 pub(super) fn at_once(request: &PlanRequest) -> u32 {
-    request.processes.clamp(1, BUCKETS as u32)
+    request.processes.clamp(1, BUCKETS)
 }
 
 /// Starts this very program.

@@ -46,7 +46,7 @@ pub(super) struct Groups {
 impl Groups {
     pub(super) fn open(setup: &Setup) -> Result<Self, DatasetError> {
         let mut groups = Self { files: Vec::new(), heads: BinaryHeap::new(), buffer: Vec::new() };
-        for bucket in 0..BUCKETS as u32 {
+        for bucket in 0..BUCKETS {
             let path = setup.index(bucket);
             let file = File::open(&path).map_err(|error| {
                 DatasetError(format!("cannot open {}: {error}", path.display()))

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Buckets that rows go to. Independent of everything, so that a plan is always the same.
-pub(super) const BUCKETS: usize = 32;
+pub(super) const BUCKETS: u32 = 32;
 
 /// What bounds memory, and the number of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -87,7 +87,7 @@ impl Shuffle<'_> {
         let mut pieces = 0;
         crew.run(|give| self.scatter(&setup, sender, &mut pieces, give))?;
         crew.run(|give| {
-            let mut buckets = 0..BUCKETS as u32;
+            let mut buckets = 0..BUCKETS;
             buckets.try_for_each(|bucket| give(Task::Gather { bucket, pieces }))
         })?;
         for number in 0..pieces {

@@ -5,7 +5,7 @@ use super::message::{BUCKETS, Setup, Slice};
 use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::{each_row, quote_field};
-use crate::model::ByteSize;
+use crate::model::{ByteSize, to_usize};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ impl<'a> Scatterer<'a> {
     pub(super) fn new(setup: &'a Setup) -> Self {
         Self {
             setup,
-            buckets: vec![Vec::new(); BUCKETS],
+            buckets: vec![Vec::new(); BUCKETS as usize],
             slice: Vec::new(),
             key: Vec::new(),
             text: Vec::new(),
@@ -82,7 +82,8 @@ impl<'a> Scatterer<'a> {
             }
             text.clear();
             row.write(&more, csv.delimiter, text);
-            Row { key, file: *file, line: row.line, text }.put(&mut buckets[bucket(key, BUCKETS)]);
+            Row { key, file: *file, line: row.line, text }
+                .put(&mut buckets[bucket(key, BUCKETS as usize)]);
             Ok(())
         })
     }
@@ -104,14 +105,12 @@ impl<'a> Scatterer<'a> {
 /// Appends the segment of a bucket to `out`. Returns its length.
 pub(super) fn read_segment(path: &Path, bucket: u32, out: &mut Vec<u8>) -> io::Result<usize> {
     let file = File::open(path)?;
-    let bounds_at = file.metadata()?.len().saturating_sub(8 * (BUCKETS as u64 + 1));
-    let mut bounds = [0; 16];
-    file.read_exact_at(&mut bounds, bounds_at + 8 * u64::from(bucket))?;
-    let bounds = u128::from_le_bytes(bounds);
-    let start = bounds as u64;
-    let end = (bounds >> 64) as u64;
+    let bounds_at = file.metadata()?.len().saturating_sub(8 * (u64::from(BUCKETS) + 1));
+    let mut bounds = [[0; 8]; 2];
+    file.read_exact_at(bounds.as_flattened_mut(), bounds_at + 8 * u64::from(bucket))?;
+    let [start, end] = bounds.map(u64::from_le_bytes);
     let length = end.checked_sub(start).filter(|_| end <= bounds_at);
-    let length = length.ok_or_else(super::codec::broken)? as usize;
+    let length = to_usize(length.ok_or_else(super::codec::broken)?);
     let old = out.len();
     out.resize(old + length, 0);
     file.read_exact_at(&mut out[old..], start)?;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::{
     Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceNote, InferenceSettings,
-    InferenceStats, InferenceWork, Limits, Model,
+    InferenceStats, InferenceWork, Limits, Model, count_u32,
 };
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -110,7 +110,7 @@ impl Models {
             return Ok(model.clone());
         }
         let model = self.models.get(name).ok_or_else(|| self.unknown(name))?;
-        let index = self.models.keys().position(|known| known == name).map(|index| index as u32);
+        let index = self.models.keys().position(|known| known == name).map(count_u32);
         let purpose = Purpose {
             backend: model.backend,
             device: model.device,

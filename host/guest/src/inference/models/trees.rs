@@ -84,7 +84,7 @@ pub(super) fn check(node: &NodeProto) -> Result<(), InferenceError> {
     for (tree, rows) in &trees {
         let numbers = rows.iter().map(|row| node_ids[*row]);
         let distinct: BTreeSet<i64> = numbers.collect();
-        let last = rows.len() as i64 - 1;
+        let last = (rows.len() as u64).cast_signed() - 1;
         if distinct.len() != rows.len()
             || distinct.first() != Some(&0)
             || distinct.last() != Some(&last)

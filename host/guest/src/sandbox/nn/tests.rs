@@ -113,7 +113,8 @@ impl Bench {
 
     /// A tensor of `f32`.
     fn floats(&mut self, rows: u32) -> Resource<Tensor> {
-        let bytes: Vec<u8> = (0..2 * rows).flat_map(|n| (n as f32).to_le_bytes()).collect();
+        let numbers = (0..2 * u16::try_from(rows).expect("few rows")).map(f32::from);
+        let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
         self.tensor(&[rows, 2], TensorType::Fp32, &bytes)
     }
 

@@ -5,7 +5,7 @@ use super::JobMachine;
 use super::node::Node;
 use crate::event::EventKind;
 use crate::machine::Policy;
-use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId};
+use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId, count_u32};
 use crate::protocol::NodePolicy;
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl JobMachine {
 
     fn init_fails_too_often_when_old(&self) -> bool {
         let most = self.policy.init_failures_when_old();
-        self.init_failures() > most.saturating_mul(self.nodes.len().max(1) as u32)
+        self.init_failures() > most.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
 
     /// When I2 begins to hold although no further `init` fails.

@@ -5,7 +5,7 @@ use super::performer::{Performer, Spent};
 use super::queue::Pending;
 use crate::event::EventKind;
 use crate::machine::Policy;
-use crate::model::{Failure, FailureKind, MiniBatchId, NodeId};
+use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, count_u32};
 use crate::protocol::{End, Order};
 
 impl JobMachine {
@@ -55,7 +55,7 @@ impl JobMachine {
 
     /// How many workers the job wants on all nodes together, while there is enough to do.
     pub(super) fn workers(&self) -> u32 {
-        self.policy.workers.saturating_mul(self.nodes.len().max(1) as u32)
+        self.policy.workers.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
 
     pub(super) fn is_one_past_init(&self) -> bool {
@@ -69,7 +69,7 @@ impl JobMachine {
             return;
         }
         self.tell_past_init();
-        let work = (self.queue.len() + self.granted.len()).min(self.workers() as usize) as u32;
+        let work = count_u32(self.queue.len() + self.granted.len()).min(self.workers());
         let live: u32 = self.nodes.values().map(|node| node.standing.live()).sum();
         let mut missing = work.max(u32::from(self.lacks_closer())).saturating_sub(live);
         let mut wants = Vec::new();

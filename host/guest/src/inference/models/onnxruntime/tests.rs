@@ -152,7 +152,7 @@ fn numbers_of_all_types_go_through() {
         let y = port("y", number, &["n"]);
         let mut same = load(&model(&node("Identity", &["x"]), &[], &x, &y)).unwrap();
         assert_eq!(same.facts().inputs[0].ty, ElementType::Standard(ty));
-        let bytes: Vec<u8> = (1..=3 * ty.size()).map(|n| n as u8).collect();
+        let bytes: Vec<u8> = (1..=3 * ty.size()).map(|n| n.to_le_bytes()[0]).collect();
         let outputs = same.run(&[view(ty, &[3], &bytes)]).unwrap();
         assert_eq!((outputs[0].ty, &outputs[0].bytes), (ty, &bytes));
     }

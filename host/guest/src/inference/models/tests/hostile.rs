@@ -74,7 +74,8 @@ fn changed_bytes_do_no_harm() {
             let mut changed = file.clone();
             for _ in 0..=random(3) {
                 let at = random(changed.len());
-                changed[at] = if random(2) == 0 { 1 << random(8) } else { random(256) as u8 };
+                changed[at] =
+                    if random(2) == 0 { 1 << random(8) } else { random(256).to_le_bytes()[0] };
             }
             let Ok(model) = models.load_bytes(&changed, false) else { continue };
             loaded += 1;
