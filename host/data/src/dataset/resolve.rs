@@ -58,6 +58,7 @@ pub fn resolve_with(
                 guest,
                 pattern,
                 partition_format,
+                take: input.take,
                 manifest: None,
             });
         }
@@ -241,7 +242,12 @@ mod tests {
     use insta::assert_snapshot;
 
     fn input(paths: &[String]) -> Vec<Input> {
-        vec![Input { name: "data".to_owned(), paths: paths.to_vec(), partition_format: None }]
+        vec![Input {
+            name: "data".to_owned(),
+            paths: paths.to_vec(),
+            partition_format: None,
+            take: None,
+        }]
     }
 
     struct Tree(tempfile::TempDir);

@@ -153,7 +153,12 @@ fn listed_files_are_grouped_like_all_others() {
     let files: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
     let tree = Tree::new(&files);
     let paths = names.iter().map(|name| tree.root().join(name).display().to_string());
-    let input = Input { name: "one".to_owned(), paths: paths.collect(), partition_format: None };
+    let input = Input {
+        name: "one".to_owned(),
+        paths: paths.collect(),
+        partition_format: None,
+        take: None,
+    };
     let sources = crate::dataset::resolve(&[input]).unwrap();
     assert_eq!(sources.len(), 1);
     let plan = planned(sources, Cut::Files { count: 50 }).unwrap();

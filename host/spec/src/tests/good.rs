@@ -20,6 +20,7 @@ fn least() -> JobSpec {
             name: "images".into(),
             paths: vec!["/dir/data".into()],
             partition_format: None,
+            take: None,
         }],
         input_kind: InputKind::Files { mini_batch_files: 10 },
         side_inputs: Vec::new(),
@@ -64,6 +65,7 @@ fn least() -> JobSpec {
         parent: None,
         latest: Vec::new(),
         notices: Vec::new(),
+        conversions: Vec::new(),
     }
 }
 
@@ -123,11 +125,13 @@ rank_mini_batch_count: -3
                 name: "images".into(),
                 paths: vec!["/dir/data/*.png".into()],
                 partition_format: None,
+                take: None,
             },
             Input {
                 name: "more".into(),
                 paths: vec!["/dir/data/a".into(), "/elsewhere/b".into()],
                 partition_format: None,
+                take: None,
             },
         ],
         input_kind: InputKind::Files { mini_batch_files: 20 },
@@ -176,6 +180,7 @@ rank_mini_batch_count: -3
         },
         progress_update_timeout: Duration::from_millis(3_067_500),
         notices: Vec::new(),
+        conversions: Vec::new(),
         ..least()
     };
     assert_eq!(job(&text), expected);
