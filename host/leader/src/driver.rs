@@ -130,7 +130,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             workers: job.spec.process_count,
             resumed,
         });
-        for message in in_force {
+        for message in job.spec.conversions.into_iter().chain(in_force) {
             driver.emit(EventKind::InForce { message });
         }
         for message in job.spec.notices.into_iter().chain(job.notices) {

@@ -61,6 +61,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         progress_update_timeout: _,
         // What is seen of the job while it runs.
         notices: _,
+        conversions: _,
         // The paths that they came to are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;
@@ -107,9 +108,13 @@ impl Settings {
     fn inputs(&mut self, inputs: &[Input], kind: &InputKind) {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         self.put("inputs", &names);
-        for Input { name, paths, partition_format } in inputs {
+        for Input { name, paths, partition_format, take } in inputs {
             self.put(&format!("inputs.{name}.path"), paths);
             self.put(&format!("inputs.{name}.partition_format"), partition_format);
+            // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+            if take.is_some() {
+                self.put(&format!("inputs.{name}.take"), take);
+            }
         }
         match kind {
             InputKind::Files { mini_batch_files } => {
@@ -138,6 +143,8 @@ impl Settings {
             csv,
             schema,
             columns,
+            dropped,
+            types,
             hive,
             query,
             // Whether the job begins at all.
@@ -157,6 +164,12 @@ impl Settings {
         self.put(&format!("inputs.{input}.columns"), columns);
         self.put(&format!("inputs.{input}.hive"), hive);
         // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+        if !dropped.is_empty() {
+            self.put(&format!("inputs.{input}.drop_columns"), dropped);
+        }
+        if !types.is_empty() {
+            self.put(&format!("inputs.{input}.types"), types);
+        }
         if query.is_some() {
             self.put(&format!("inputs.{input}.query"), query);
         }

@@ -13,6 +13,9 @@ pub struct Input {
     /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav`
     /// (prs-semantics M4); none unless given.
     pub partition_format: Option<String>,
+    /// How many of its rows, or of its files, the job has, from the first; none for all of them.
+    #[serde(default)]
+    pub take: Option<u64>,
 }
 
 impl Input {

@@ -315,6 +315,9 @@ pub struct Source {
     pub pattern: Option<String>,
     /// [`Input::partition_format`](super::Input::partition_format).
     pub partition_format: Option<String>,
+    /// [`Input::take`](super::Input::take): of all sources of the input together.
+    #[serde(default)]
+    pub take: Option<u64>,
     /// Where the list of the files below `root` is, if these are objects of a store. They need not be here yet.
     pub manifest: Option<PathBuf>,
 }
@@ -328,6 +331,7 @@ impl Source {
             guest: format!("{GUEST_INPUTS}/{dataset}"),
             pattern: None,
             partition_format: None,
+            take: None,
             manifest: None,
         }
     }

@@ -68,8 +68,8 @@ impl JobDir {
         self.work().join("reserve")
     }
 
-    /// The folders of models that are single files. It lies beside [`work`](Self::work), and not in it: these files are
-    /// links to the models themselves, and workers write there.
+    /// The folders of models and side inputs that are single files. It lies beside [`work`](Self::work), and not in it:
+    /// these are links to the files themselves, and workers write there.
     pub fn models(&self) -> PathBuf {
         self.0.join("models")
     }
@@ -77,6 +77,12 @@ impl JobDir {
     /// The folder that holds a model that is a single file, and nothing else.
     pub fn model(&self, name: &str) -> PathBuf {
         self.models().join(name)
+    }
+
+    /// The folder that holds the side input of this number, a single file, and nothing else. It lies among those of
+    /// models, whose names do not begin so.
+    pub fn side_input(&self, index: usize) -> PathBuf {
+        self.models().join(format!(".side_input_{index}"))
     }
 
     /// A worker's own folder.

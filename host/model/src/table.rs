@@ -188,6 +188,12 @@ pub struct TableInput {
     pub schema: Option<Vec<Column>>,
     /// Which columns of the files the guest gets, in that order; none for all of them.
     pub columns: Option<Vec<String>>,
+    /// Columns of text files that the guest does not get.
+    #[serde(default)]
+    pub dropped: Vec<String>,
+    /// Types of some columns of text files, where those of the others are to be inferred.
+    #[serde(default)]
+    pub types: Vec<Column>,
     /// Whether folders named `key=value` make columns; none for where the first file lies in such.
     pub hive: Option<bool>,
     /// What databases are asked: a select statement.

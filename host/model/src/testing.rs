@@ -10,7 +10,7 @@ use super::{
 impl Input {
     /// One without paths.
     pub fn sample() -> Self {
-        Self { name: "data".to_owned(), paths: Vec::new(), partition_format: None }
+        Self { name: "data".to_owned(), paths: Vec::new(), partition_format: None, take: None }
     }
 }
 

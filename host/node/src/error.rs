@@ -53,6 +53,14 @@ pub enum NodeError {
         /// The path.
         path: PathBuf,
     },
+    /// A side input that is a single file cannot be handed over.
+    #[error("the side input {} cannot be copied into the job directory: {source}", path.display())]
+    SideInput {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The entry script cannot be built, or is no entry script.
     #[error(transparent)]
     EntryScript(#[from] CompileError),

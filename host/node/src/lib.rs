@@ -44,6 +44,7 @@ mod real_paths;
 mod room;
 mod run;
 mod setup;
+mod single_file;
 mod staging;
 mod start;
 pub mod turns;

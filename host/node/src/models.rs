@@ -6,16 +6,14 @@
 
 use super::model_error::{ModelError, io_error};
 use super::model_folder;
+use super::single_file;
 use crate::cancel::Cancel;
 use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
 use crate::opening::regular_at_its_path;
-use crate::output::remove_tree;
 use crate::spec::ModelSpec;
-use rustix::fs::{AtFlags, CWD};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// A model that was looked at.
@@ -143,24 +141,9 @@ fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
 
 fn give_folder(model: &ModelSpec, seen: &Seen, folder: &Path) -> Result<(), ModelError> {
     let mut file = open_again(model, seen)?;
-    let made = remove_tree(folder).and_then(|()| fs::create_dir_all(folder));
-    made.map_err(|e| io_error(model, "cannot be made", folder, e))?;
-    let place = folder.join(model.file.file_name().unwrap_or_default());
-    // By this name the kernel finds the file that is open, whatever lies at its path by now.
-    let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let linked = rustix::fs::linkat(CWD, opened.as_str(), CWD, &place, AtFlags::SYMLINK_FOLLOW);
-    let given = match linked {
-        Ok(()) => Ok(()),
-        // Another file system, one without such links, or the file of another user.
-        Err(_) => {
-            File::create_new(&place).and_then(|mut to| io::copy(&mut file, &mut to).map(drop))
-        }
-    };
-    given.map_err(|error| {
-        // What there was room for is no model, and nobody else can write to a full disk.
-        let _ = fs::remove_file(&place);
-        io_error(model, "cannot be copied into the job directory", &model.file, error)
-    })
+    let name = Path::new(model.file.file_name().unwrap_or_default());
+    single_file::give(&mut file, name, folder)
+        .map_err(|e| io_error(model, "cannot be copied into the job directory", &model.file, e))
 }
 
 /// The models as workers find them; those that are single files have been [staged](stage) before.

@@ -2,6 +2,7 @@
 
 use super::job::NodeJob;
 use super::models::placed;
+use super::single_file;
 use crate::dataset::csv::MAX_SLICE;
 use crate::inference::inference_memory;
 use crate::model::MemoryBudget;
@@ -81,7 +82,7 @@ pub(super) fn template(job: &NodeJob) -> Setup {
     let models = placed(&staged.models, &job.seen, job_dir);
     let program = job.entry_script.file_name().unwrap_or_default().to_string_lossy();
     let arguments = std::iter::once(program.into_owned());
-    let mut mounts = real.side_inputs(&staged.side_inputs);
+    let mut mounts = single_file::placed(real.side_inputs(&staged.side_inputs), job_dir);
     mounts.extend(models.iter().map(Model::mount));
     if let Some(folder) = &real.source_directory {
         let guest = GUEST_SOURCE.to_owned();

@@ -9,6 +9,7 @@ use super::processor_time::ProcessorTime;
 use super::room::Room;
 use super::run::Running;
 use super::setup::{plan_request, template};
+use super::single_file;
 use super::staging::Staged;
 use crate::compile::WASMTIME_VERSION;
 use crate::finish::Finisher;
@@ -91,12 +92,14 @@ impl NodeJob {
         pool::settle(&self.job_dir, worker);
     }
 
-    /// Puts models that are single files where workers find them: what an earlier run left must not be in the way any
-    /// more.
+    /// Puts models and side inputs that are single files where workers find them: what an earlier run left must not be in
+    /// the way any more.
     ///
     /// # Errors
-    /// If a model changed since it was looked at, or there is no room for it.
+    /// If a model changed since it was looked at, if a side input cannot be read, or if there is no room.
     pub fn give_models(&self) -> Result<(), NodeError> {
+        let side_inputs = self.real.side_inputs(&self.staged.side_inputs);
+        single_file::give_side_inputs(&side_inputs, &self.job_dir)?;
         Ok(models::stage(&self.staged.models, &self.seen, &self.job_dir)?)
     }
 

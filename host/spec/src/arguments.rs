@@ -3,7 +3,8 @@
 use super::dialect::Dialect;
 use super::error::Report;
 use super::keys::{self, Prs};
-use super::options::THRESHOLDS;
+use super::mounts;
+use super::options::{THRESHOLDS, WORKERS};
 use super::raw::RawJob;
 use super::scope::{At, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
@@ -27,7 +28,7 @@ impl References {
         }
         let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
         for (side, mount) in sides.zip(side_inputs) {
-            known.push((format!("side_inputs.{}", side.name.value), mount.guest.clone()));
+            known.push((format!("side_inputs.{}", side.name.value), mounts::guest_of(mount)));
         }
         for model in raw.models.iter().flat_map(|models| &models.value) {
             let name = &model.name.value;
@@ -70,9 +71,12 @@ impl References {
         if report.blames(group) {
             return;
         }
-        let names: Vec<String> =
-            self.known.iter().map(|(known, _)| format!("${{{{{known}}}}}")).collect();
-        let hint = if name == "source" { "; for that one, set source_directory" } else { "" };
+        let word = |(known, _): &(String, String)| format!("${{{{{}}}}}", report.word(known));
+        let names: Vec<String> = self.known.iter().map(word).collect();
+        let hint = match name {
+            "source" => format!("; for that one, set {}", report.word("source_directory")),
+            _ => String::new(),
+        };
         let message = format!(
             "found the unknown reference ${{{{{name}}}}}; there are {}{hint}",
             names.join(", ")
@@ -109,22 +113,16 @@ pub(super) fn arguments(
 fn check_option(argument: &At<String>, dialect: Dialect, report: &Report) {
     let Some(option) = argument.value.strip_prefix("--") else { return };
     let name = option.split('=').next().unwrap_or_default();
-    let is_version_2 = dialect == Dialect::Version2;
-    if !is_reserved(name) || (is_version_2 && THRESHOLDS.contains(&name)) {
+    let is_option = THRESHOLDS.contains(&name) || name == WORKERS;
+    if !is_reserved(name) || (dialect.is_version_2() && is_option) {
         return;
     }
-    // What the key is called in the user's file.
-    let key = match name {
-        "output" if is_version_2 => "outputs",
-        "output_action" | "append_row_file_name" if is_version_2 => "task.append_row_to",
-        "process_count_per_node" if is_version_2 => "max_concurrency_per_instance",
-        "run_invocation_timeout" if is_version_2 => "retry_settings.timeout",
-        "run_max_try" if is_version_2 => "retry_settings.max_retries",
-        _ => name,
-    };
     argument.blame(
         report,
-        format!("--{name} is a setting of the job: write the key {key} in the job file instead"),
+        format!(
+            "--{name} is a setting of the job: write the key {} in the job file instead",
+            report.word(name)
+        ),
     );
 }
 

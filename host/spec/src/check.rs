@@ -38,7 +38,9 @@ pub(super) fn check(
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
-    defaults.tell("run_max_try", &raw.settings.run_max_try, settings.run_max_try);
+    // Version 2 counts what comes after the first attempt.
+    let tries = settings.run_max_try - u32::from(dialect.is_version_2());
+    defaults.tell("run_max_try", &raw.settings.run_max_try, tries);
     let progress_update_timeout = times::check(raw, &settings, defaults, report);
     limits::note_useless(raw, report);
     inputs::check_memory(raw, &input_kind, &limits, report);
@@ -70,18 +72,20 @@ pub(super) fn check(
         gpus,
         partition_keys,
         output_format: OutputFormat { join, ..rows.format },
-        parent: parent::check(raw, place, report),
+        parent: parent::check(raw, dialect, place, report),
         settings,
         worker,
         limits,
         job_limits,
         latest: Vec::new(),
         notices: Vec::new(),
+        conversions: Vec::new(),
     };
     if spec.settings.pass_settings {
         passed::append(&mut spec, raw);
     }
     spec.notices = report.take_notices();
+    spec.conversions = report.take_conversions();
     spec
 }
 

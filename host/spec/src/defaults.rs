@@ -59,7 +59,7 @@ impl<'r> Defaults<'r> {
         let raw = match dialect {
             Dialect::Own => &OWN,
             Dialect::Saved => &SAVED,
-            Dialect::Version2 => &VERSION_2,
+            Dialect::Version2 | Dialect::Deployment => &VERSION_2,
         };
         Self { raw, dialect, report }
     }
@@ -90,7 +90,7 @@ impl<'r> Defaults<'r> {
 
     /// Says of a file of Azure's that it leaves a setting out.
     pub(super) fn mention(&self, name: &str, value: &str) {
-        let version_2 = self.dialect == Dialect::Version2;
+        let version_2 = self.dialect.is_version_2();
         let whose = match name {
             "mini_batch_size" if version_2 => "as in version 1; Azure's pages say 10 or 1",
             "process_count_per_node" if version_2 => "Azure's pages say that, or 1",
@@ -108,10 +108,11 @@ impl<'r> Defaults<'r> {
         let file = match self.dialect {
             Dialect::Own => return,
             Dialect::Saved => "the saved file",
-            Dialect::Version2 => "the file",
+            Dialect::Version2 | Dialect::Deployment => "the file",
         };
         if !self.report.blames(name) {
-            self.report.notice(format!("{name} is not in {file}: {value}"));
+            let word = self.report.word(name);
+            self.report.conversion(format!("{word} is not in {file}: {value}"));
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What is wrong with a job file: every error at once, each with its place; and the reasons that their words
 //! are made of.
 
+use super::words::Words;
 use crate::model::{REGISTERED_NAME_EXPECTED, on_one_line};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -15,6 +17,8 @@ pub enum Origin {
     File,
     /// On this line of the job file, from 1.
     Line(usize),
+    /// In another file that the job file names, on this line, from 1.
+    In(Arc<str>, usize),
     /// On the command line, by `--set` with this key.
     Set(Arc<str>),
 }
@@ -51,6 +55,7 @@ impl fmt::Display for SpecErrors {
             match &error.origin {
                 Origin::File => write!(f, "{file}: ")?,
                 Origin::Line(line) => write!(f, "{file}:{line}: ")?,
+                Origin::In(other, line) => write!(f, "{}:{line}: ", on_one_line(other))?,
                 Origin::Set(key) => {
                     // The job of a pipeline is picked by an option of its own.
                     f.write_str(if &**key == "job" { "--" } else { "--set " })?;
@@ -78,6 +83,8 @@ const MOST_ERRORS: usize = 100;
 pub(super) struct Report {
     errors: RefCell<Vec<SpecError>>,
     notices: RefCell<Vec<String>>,
+    conversions: RefCell<Vec<String>>,
+    words: Words,
 }
 
 impl Report {
@@ -93,6 +100,22 @@ impl Report {
     pub(super) fn notice(&self, line: impl Into<String>) {
         let line = line.into();
         self.notices.borrow_mut().push(on_one_line(&line).into_owned());
+    }
+
+    /// Notes what was made of a setting of a file of Azure's that means here what it means there.
+    pub(super) fn conversion(&self, line: impl Into<String>) {
+        let line = line.into();
+        self.conversions.borrow_mut().push(on_one_line(&line).into_owned());
+    }
+
+    /// Says what the file calls a key of ours, and all keys below it. Errors are told by that word.
+    pub(super) fn call(&self, ours: &str, theirs: &str) {
+        self.words.call(ours, theirs);
+    }
+
+    /// What the file calls a key of ours.
+    pub(super) fn word<'k>(&self, key: &'k str) -> Cow<'k, str> {
+        self.words.of(key)
     }
 
     /// Whether the key, or something below it, is already known to be wrong.
@@ -118,9 +141,23 @@ impl Report {
         self.notices.take()
     }
 
-    /// The errors in the order in which they are read best.
+    pub(super) fn take_conversions(&self) -> Vec<String> {
+        self.conversions.take()
+    }
+
+    /// The errors in the order in which they are read best, in the words of the file.
     pub(super) fn into_errors(self, file: &str) -> SpecErrors {
         let mut errors = self.errors.into_inner();
+        for error in &mut errors {
+            // A key of ours on the command line is the user's word.
+            let is_typed = match &error.origin {
+                Origin::Set(key) => first_name(key) == first_name(&error.key),
+                _ => false,
+            };
+            if !is_typed {
+                error.key = self.words.of(&error.key).into_owned();
+            }
+        }
         errors.sort_by(|a, b| a.origin.cmp(&b.origin));
         if errors.len() >= MOST_ERRORS {
             let message = String::from("there may be more errors; these are the first");
@@ -128,6 +165,10 @@ impl Report {
         }
         SpecErrors { file: file.to_owned(), errors }
     }
+}
+
+fn first_name(key: &str) -> &str {
+    key.split(['.', '[']).next().unwrap_or_default()
 }
 
 /// What is wrong with a file of settings as a whole: what follows its name.
@@ -486,31 +527,12 @@ pub(super) enum CommandLineError {
     /// A double quote is left open.
     #[error("a \" is not closed")]
     DoubleQuote,
+    /// A group of optional arguments is left open.
+    #[error("a $[[ is not closed by ]]")]
+    Group,
     /// A backslash has nothing to escape.
     #[error("a \\ stands at the end")]
     Backslash,
-}
-
-/// Why an option of `read_delimited` is not taken.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DelimitedError {
-    /// An encoding that is not supported.
-    #[error("found {found}; only utf8 and ascii can be read")]
-    Encoding {
-        /// The value, for people.
-        found: String,
-    },
-    /// A way to write headers that is not supported.
-    #[error(
-        "found {found}; supported are all_files_same_headers, all_files_different_headers and no_header"
-    )]
-    Header {
-        /// The value, for people.
-        found: String,
-    },
-    /// Another option.
-    #[error("is not supported; supported are delimiter, encoding and header")]
-    Unknown,
 }
 
 /// Why a keyword of `DataFrame.to_csv` is not taken.

@@ -75,14 +75,17 @@ fn no_inputs(given: Option<&At<Vec<RawInput>>>, dialect: Dialect, report: &Repor
     match given {
         Some(given) => given.blame(report, "found none; name at least one (e.g. images: data)"),
         None => {
-            let place = if dialect == Dialect::Saved {
-                "a saved parallel_run_config holds none: name at least one beside it"
-            } else {
-                "name at least one in the file"
+            let place = match dialect {
+                Dialect::Saved => {
+                    "a saved parallel_run_config holds none: name at least one beside it (inputs: \
+                     {images: data}), or"
+                }
+                Dialect::Deployment => {
+                    "in Azure they come with each call of the endpoint: name them"
+                }
+                _ => "name at least one in the file (inputs: {images: data}), or",
             };
-            let message = format!(
-                "missing; {place} (inputs: {{images: data}}), or by --set inputs.images.path=data"
-            );
+            let message = format!("missing; {place} by --set inputs.images.path=data");
             report.error(&Origin::File, "inputs", message);
         }
     }
@@ -142,6 +145,7 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
     }
     check_columns(input, report);
     check_schema(input, report);
+    check_choices(input, report);
     query::check(input, report);
     if let (Some(hive), Some(_)) = (&input.hive, &input.partition_format)
         && hive.value
@@ -152,7 +156,8 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
     }
     let partition_format =
         input.partition_format.as_ref().and_then(|format| partition::template(format, report));
-    Input { name: input.name.value.clone(), paths, partition_format }
+    let take = input.take.as_ref().map(|at| at.value);
+    Input { name: input.name.value.clone(), paths, partition_format, take }
 }
 
 /// Refuses keys that mean nothing for the input's format.
@@ -175,6 +180,8 @@ fn check_keys(input: &RawInput, report: &Report) {
         (input.quoted_newlines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
         (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
+        (input.drop_columns.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
+        (input.types.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
         (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
         (input.files.as_ref().map(|at| (&at.origin, &at.key)), is_parquet, for_parquet),
         (input.table.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
@@ -197,13 +204,29 @@ fn check_keys(input: &RawInput, report: &Report) {
     }
 }
 
+/// Refuses two ways to say which columns there are, and of which type.
+fn check_choices(input: &RawInput, report: &Report) {
+    if let (Some(dropped), Some(_)) = (&input.drop_columns, &input.columns) {
+        dropped.blame(report, "found together with columns; choose one, and remove the other");
+    }
+    if let (Some(types), Some(_)) = (&input.types, &input.schema) {
+        types.blame(report, "found together with schema, which has all types; write them there");
+    }
+    if let Some(take) = &input.take
+        && format_of(input).table().is_some_and(TableKind::is_asked)
+    {
+        take.blame(report, "is not for inputs of format sqlite; write a limit into its query");
+    }
+}
+
 /// Refuses columns of JSON in other text, which would not be looked into.
 fn check_schema(input: &RawInput, report: &Report) {
-    let Some(schema) = &input.schema else { return };
     let is_json = |column: &&Column| column.kind == ColumnType::Json;
-    if let Some(column) = schema.value.iter().find(is_json)
-        && format_of(input).table() == Some(TableKind::Csv)
-    {
+    for schema in input.schema.iter().chain(&input.types) {
+        let Some(column) = schema.value.iter().find(is_json) else { continue };
+        if format_of(input).table() != Some(TableKind::Csv) {
+            continue;
+        }
         let message = format!(
             "column {:?} is json, which is for inputs of format jsonl only; write string, which gives the entry \
              script the field's text",
@@ -329,6 +352,10 @@ fn files_kind(
     let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
     if files.is_none() {
         let hint = match SliceSize::parse(&size.value) {
+            Some(_) if defaults.dialect.is_version_2() => {
+                "; sizes are for tables, and an input of type mltable is one with mode: direct, any other with a \
+                 format, as format: csv"
+            }
             Some(SliceSize::Bytes(_)) => "; sizes are for tables, as of format csv",
             Some(SliceSize::Rows(_)) => "; rows are for tables, as of format csv",
             None => "",
@@ -374,6 +401,8 @@ fn tables_kind(
                 csv,
                 schema: input.schema.as_ref().map(|at| at.value.clone()),
                 columns: input.columns.as_ref().map(names),
+                dropped: input.drop_columns.as_ref().map(names).unwrap_or_default(),
+                types: input.types.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
                 hive: input.hive.as_ref().map(|at| at.value),
                 query: query::of(input),
                 files: input.files.as_ref().is_some_and(|at| at.value),

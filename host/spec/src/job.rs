@@ -79,6 +79,8 @@ pub struct JobSpec {
     pub latest: Vec<Latest>,
     /// What the user should know about how the job file was read, one line each.
     pub notices: Vec<String>,
+    /// What was made of settings of a file of Azure's that mean here what they mean there, one line each.
+    pub conversions: Vec<String>,
 }
 
 /// A model that a job names.

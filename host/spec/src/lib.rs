@@ -8,6 +8,7 @@
 //! - `overrides`: `--set key=value`; `options`: settings that stand among the arguments;
 //! - `keys`: the one table of all keys, which drives suggestions, the JSON schema and the docs;
 //! - `scope`, `given`, `raw`: the tree to typed, optional settings; `measured`: those that are amounts;
+//! - `error`: all that is wrong; `words`: what the file calls our keys;
 //! - `place`: where the file lies; `reading`: its text; `dialect`: its form;
 //! - `defaults`: what holds where the file says nothing; `machine`: what that depends on;
 //! - `registered`: names of registered datasets and models to what they stand for;
@@ -54,6 +55,7 @@ mod small_file;
 mod testing;
 mod times;
 mod tree;
+mod words;
 mod workers;
 
 #[cfg(test)]

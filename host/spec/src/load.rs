@@ -1,5 +1,6 @@
 //! The way from a file's bytes to a checked job.
 
+use super::azure::{self, Kind};
 use super::dialect::Dialect;
 use super::error::{Origin, Report, SpecErrors};
 use super::job::JobSpec;
@@ -9,7 +10,7 @@ use super::policy::OperatorPolicy;
 use super::reading::read;
 use super::registered::Registrations;
 use super::tree::{self, Node};
-use super::{azure, check, limits, options, overrides, parent, raw, registered};
+use super::{check, limits, options, overrides, parent, raw, registered};
 use std::path::Path;
 
 /// The override that names the job of a pipeline; no key of a job file.
@@ -92,23 +93,29 @@ fn make(
     };
     let root = tree::parse(text, report)?;
     let wanted = overrides.iter().rev().find(|(key, _)| key == JOB).map(|(_, name)| name.as_str());
-    if !azure::is_known_type(&root, report) {
-        return None;
-    }
-    let (mut root, dialect, pipeline) = if azure::is_version_2(&root) {
-        let picked = azure::pick(root, wanted, &place.job_name(), report)?;
-        let mut job = picked.job;
-        apply(&mut job, overrides, report, is_data);
-        (azure::convert(job, &place, report)?, Dialect::Version2, picked.pipeline)
-    } else {
-        if let Some(wanted) = wanted {
-            azure::no_pipeline(wanted, report);
+    let kind = azure::kind_of(&root, sets(overrides, "entry_script"), report)?;
+    let (mut root, dialect, pipeline) = match kind {
+        Kind::Job => {
+            let picked = azure::pick(root, wanted, &place.job_name(), report)?;
+            let job = job_of_azure(picked.job, overrides, &place, report)?;
+            (azure::convert(job, &place, report)?, Dialect::Version2, picked.pipeline)
         }
-        let mut root = root;
-        let is_saved = azure::flatten(&mut root, report)?;
-        (root, if is_saved { Dialect::Saved } else { Dialect::Own }, None)
+        Kind::Deployment | Kind::Other => {
+            if let Some(wanted) = wanted {
+                azure::no_pipeline(wanted, report);
+            }
+            let mut root = root;
+            if kind == Kind::Deployment {
+                apply(&mut root, overrides, report, |key| azure::is_own_key(kind, key));
+                (azure::convert_deployment(root, &place, report)?, Dialect::Deployment, None)
+            } else {
+                let is_saved = azure::flatten(&mut root, report)?;
+                (root, if is_saved { Dialect::Saved } else { Dialect::Own }, None)
+            }
+        }
     };
-    let is_applied = |key: &str| dialect == Dialect::Version2 && is_data(key);
+    let is_applied =
+        |key: &str| azure::is_own_key(kind, key) || (kind == Kind::Job && key == azure::COMPONENT);
     apply(&mut root, overrides, report, |key| key != JOB && !is_applied(key));
     options::rename(&mut root, report);
     options::lift(&mut root, dialect, report);
@@ -121,13 +128,45 @@ fn make(
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
+    // In a file of ours nothing is converted but what is unusual.
+    match dialect {
+        Dialect::Own => spec.notices.splice(0..0, spec.conversions.drain(..)).for_each(drop),
+        _ => spec.notices.splice(0..0, converted(&spec.conversions)).for_each(drop),
+    }
     Some(spec)
 }
 
-/// Whether a key of `--set` means the inputs and outputs of a version 2 file as they stand there.
-fn is_data(key: &str) -> bool {
-    let first = key.split(['.', '[']).next().unwrap_or_default();
-    matches!(first, "inputs" | "outputs" | "input_data")
+/// One line for all that was converted, as it means here what it means there.
+fn converted(conversions: &[String]) -> Option<String> {
+    let what = match conversions.len() {
+        0 => return None,
+        1 => String::from("1 setting is"),
+        count => format!("{count} settings are"),
+    };
+    Some(format!(
+        "{what} converted from Azure's file; sandmill plan -v lists them, and so does the job's \
+         logs/sys/master_role.*.txt"
+    ))
+}
+
+/// A job of version 2 with what its component says, and what the command line gives it in the words of such files.
+fn job_of_azure(
+    mut job: Node,
+    overrides: &[(String, String)],
+    place: &Place,
+    report: &Report,
+) -> Option<Node> {
+    apply(&mut job, overrides, report, |key| key == azure::COMPONENT);
+    let mut job = azure::unfold(job, place, report)?;
+    let declared = azure::Declared::of(&job);
+    apply(&mut job, overrides, report, |key| azure::is_own_key(Kind::Job, key));
+    declared.restore(&mut job);
+    Some(job)
+}
+
+/// Whether the command line sets a key.
+fn sets(overrides: &[(String, String)], wanted: &str) -> bool {
+    overrides.iter().any(|(key, _)| key.trim() == wanted)
 }
 
 fn apply(

@@ -1,4 +1,4 @@
-//! Side inputs: which folder, and where the guest sees it.
+//! Side inputs: which folder or file, and where the guest sees it.
 
 use super::error::{Report, missing};
 use super::job::{Stored, StoredKind};
@@ -14,6 +14,16 @@ use std::path::PathBuf;
 
 /// The guest's own folders, which no side input may hide.
 const RESERVED: [&str; 4] = [GUEST_INPUTS, GUEST_OUTPUT, GUEST_LOGS, GUEST_SOURCE];
+
+/// What a reference to a side input becomes: its folder as the entry script sees it, or the file in there, where it is
+/// a single one.
+pub(super) fn guest_of(mount: &Mount) -> String {
+    let name = mount.host.file_name().and_then(|name| name.to_str());
+    match name.filter(|_| mount.host.is_file()) {
+        Some(name) => format!("{}/{name}", mount.guest),
+        None => mount.guest.clone(),
+    }
+}
 
 /// One mount for each side input, in the order of the job file.
 pub(super) fn check(
@@ -47,18 +57,18 @@ pub(super) fn check(
                 stored.push(Stored { key, kind, address, version: None });
                 host
             }
-            None => folder(&side.path, place, report),
+            None => place_here(&side.path, place, report),
         };
         mounts.push(Mount { host, guest, writable: false });
     }
     (mounts, stored)
 }
 
-fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
+fn place_here(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
     let text = path.value.trim();
     let host = place.resolve(text);
     if text.is_empty() {
-        path.blame(report, "found an empty text; expected a path to a folder");
+        path.blame(report, "found an empty text; expected a path to a folder or a file");
         return host;
     }
     if report.blames(&path.key) {
@@ -66,9 +76,9 @@ fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
     }
     if text.starts_with("azureml:") || text.contains("${{") {
         let message = format!(
-            "found {text:?}, which does not lie on this machine; fetch it first, and name the \
-             folder here by --set {}=...{}",
-            path.key,
+            "found {text:?}, which does not lie on this machine; fetch it first, and name it here by \
+             --set {}=...{}",
+            report.word(&path.key),
             or_register(RegisteredKind::Dataset, text)
         );
         path.blame(report, message);
@@ -76,16 +86,18 @@ fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
     }
     match host.metadata() {
         Ok(metadata) if metadata.is_dir() => {}
-        // The folder of the file would be seen whole, with all its other files.
+        Ok(metadata)
+            if metadata.is_file() && host.file_name().is_some_and(|it| it.to_str().is_some()) => {}
         Ok(_) => path.blame(
             report,
             format!(
-                "{} is a file; a side input is a folder: put the file into a folder of its own \
-                 and name that",
+                "{} is neither a folder nor a file whose name is text; name one of these",
                 host.display()
             ),
         ),
-        Err(error) => path.blame(report, format!("{}; name a folder", missing(&host, &error))),
+        Err(error) => {
+            path.blame(report, format!("{}; name a folder or a file", missing(&host, &error)));
+        }
     }
     host
 }

@@ -15,6 +15,9 @@ fn driver() -> impl Iterator<Item = &'static str> {
 pub(super) const THRESHOLDS: [&str; 3] =
     ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
 
+/// The same, which holds in the place of the key: ParallelRunStep's driver gets the key's value first.
+pub(super) const WORKERS: &str = "process_count_per_node";
+
 /// Gives keys with another name their own one, with a notice.
 pub(super) fn rename(root: &mut Node, report: &Report) {
     let Value::Map(entries) = &mut root.value else { return };
@@ -25,7 +28,7 @@ pub(super) fn rename(root: &mut Node, report: &Report) {
             report.error(&entries[index].node.origin, alias, message);
             entries.remove(index);
         } else {
-            report.notice(format!("{alias} is taken for {name}"));
+            report.conversion(format!("{alias} is taken for {name}"));
             (*name).clone_into(&mut entries[index].key);
         }
     }
@@ -48,25 +51,28 @@ pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
             continue;
         };
         if name != written {
-            report.notice(format!("arguments: --{written} is taken for --{name}"));
+            report.conversion(format!("arguments: --{written} is taken for --{name}"));
         }
         if lifted.iter().any(|entry| entry.key == name) {
             let message = format!("--{name} is given twice; remove one");
             report.error(&item.origin, &at, message);
-        } else if entries.iter().any(|entry| entry.key == name) {
+        } else if name != WORKERS && entries.iter().any(|entry| entry.key == name) {
             let message = format!(
-                "given twice: --{name} here, and the key {name} in the job file; remove one"
+                "given twice: --{name} here, and the key {} in the job file; remove one",
+                report.word(name)
             );
             report.error(&item.origin, &at, message);
         } else {
-            report.notice(format!(
-                "arguments: --{name} sets {name} to {value}; the entry script gets it too"
+            report.conversion(format!(
+                "{}: --{name} sets {name} to {value}; the entry script gets it too",
+                report.word("arguments")
             ));
             let value = Value::Scalar { text: value.to_owned(), is_text: true };
             let node = Node { origin: item.origin.clone(), value };
             lifted.push(Entry { key: name.to_owned(), node });
         }
     }
+    entries.retain(|entry| lifted.iter().all(|lifted| lifted.key != entry.key));
     entries.extend(lifted);
 }
 
@@ -81,8 +87,8 @@ fn option<'n>(
         Some((written, value)) => (written, Some(value)),
         None => (text, next.and_then(scalar).filter(|value| !value.starts_with("--"))),
     };
-    let thresholds = if dialect == Dialect::Version2 { &THRESHOLDS[..] } else { &[] };
-    let exact = driver().chain(thresholds.iter().copied()).find(|name| *name == written);
+    let of_version_2 = THRESHOLDS.into_iter().chain([WORKERS]).filter(|_| dialect.is_version_2());
+    let exact = driver().chain(of_version_2).find(|name| *name == written);
     let name = exact.or_else(|| driver().find(|name| abbreviates(written, name)))?;
     Some((name, written, value))
 }

@@ -1,16 +1,19 @@
 //! `--set key=value`: puts values into the tree, so that they are checked like those of the file.
 
 use super::error::{Origin, Report, StepError};
-use super::keys::MODEL;
+use super::keys::{INPUT, Kind, MODEL, SIDE_INPUT};
 use super::tree::{self, Entry, Node, Value};
 
 /// Puts a value where the key's path leads, and makes maps on the way where there is nothing.
 pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
     let key = key.trim();
     let origin = Origin::Set(key.into());
-    let mut value = match tree::parse_value(value) {
-        Ok(value) => value,
-        Err(error) => {
+    let mut value = match (tree::parse_value(value), is_text(key)) {
+        (Ok(value), false) => value,
+        (Ok(value), true) if matches!(value.value, Value::Scalar { .. } | Value::Null) => value,
+        // Text that starts as a map does, as a template of paths may: no map is meant.
+        (_, true) => tree::plain(value),
+        (Err(error), false) => {
             report.error(&origin, key, error.message);
             return;
         }
@@ -31,6 +34,19 @@ pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
     } else if let Err(error) = put(root, &steps, 0, value, &origin) {
         report.error(&origin, key, error.to_string());
     }
+}
+
+/// Whether the key is one of text.
+fn is_text(key: &str) -> bool {
+    let mut names = key.split('.');
+    let (first, last) = (names.next(), names.next_back());
+    let (keys, name) = match (first, last) {
+        (Some("inputs"), Some(name)) => (INPUT, name),
+        (Some("side_inputs"), Some(name)) => (SIDE_INPUT, name),
+        (Some("models"), Some(name)) => (MODEL, name),
+        _ => return false,
+    };
+    keys.iter().any(|key| key.name == name && matches!(key.kind, Kind::Text))
 }
 
 /// One step down: `.name`, or `[0]`, which only lists have.

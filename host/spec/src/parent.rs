@@ -1,5 +1,6 @@
 //! The job that a job is a part of.
 
+use super::dialect::Dialect;
 use super::error::Report;
 use super::job::Parent;
 use super::place::Place;
@@ -20,17 +21,29 @@ pub(super) fn of_pipeline(root: &mut Node, pipeline: &str, report: &Report) {
     }
     // No job directory has a dot in its name unless somebody names it so.
     let folder = format!("jobs/{pipeline}.pipeline");
-    report.notice(format!("parent is {folder} beside the file, for the pipeline"));
+    report.conversion(format!("parent is {folder} beside the file, for the pipeline"));
     let value = Value::Scalar { text: folder, is_text: true };
     entries.push(Entry { key: String::from("parent"), node: Node { origin, value } });
 }
 
 /// The parent, if it is to get something (prs-semantics A6, A8).
-pub(super) fn check(raw: &RawJob, place: &Place, report: &Report) -> Option<Parent> {
+pub(super) fn check(
+    raw: &RawJob,
+    dialect: Dialect,
+    place: &Place,
+    report: &Report,
+) -> Option<Parent> {
     let flags = [&raw.copy_logs_to_parent, &raw.push_metrics_to_parent];
     let wanted = flags.map(|flag| flag.as_ref().filter(|flag| flag.value));
     let Some(given) = &raw.parent else {
-        if !report.blames("parent") {
+        if dialect.is_azure() {
+            for flag in wanted.into_iter().flatten() {
+                report.conversion(format!(
+                    "{}: ignored, the job is part of no other job here",
+                    flag.key
+                ));
+            }
+        } else if !report.blames("parent") {
             for flag in wanted.into_iter().flatten() {
                 let message = "needs the folder of the parent job: add parent with its path, or \
                                remove this setting";

@@ -30,6 +30,9 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<S
         );
         given.blame(report, message);
     }
+    for take in inputs.iter().filter_map(|input| input.take.as_ref()) {
+        take.blame(report, "found together with partition_keys; choose one, and remove the other");
+    }
     if given.value.len() > MOST_KEYS {
         let message = format!("found {} keys; at most {MOST_KEYS} are taken", given.value.len());
         given.blame(report, message);
@@ -67,10 +70,11 @@ fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
         .map(|schema| schema.value.iter().map(|column| column.name.as_str()).collect::<Vec<_>>());
     let by_hive = input.hive.as_ref().is_some_and(|hive| hive.value);
     let (known, whose) = match (is_table(input), of_path, of_schema) {
+        (false, None, _) if report.blames(&input.key) => return,
         (false, None, _) => {
             let message = format!(
                 "input {name} has no partition_format, which names the keys in its files' paths: \
-                 add one (e.g. partition_format: \"{{{}}}/{{file}}\")",
+                 add one (e.g. partition_format: \"{{{}}}/{{file}}\"), or format: csv, if they are columns",
                 keys.first().map_or("key", |key| key.value.as_str())
             );
             let at = input.format.as_ref().map_or(&input.name.origin, |format| &format.origin);

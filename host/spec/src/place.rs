@@ -35,6 +35,7 @@ impl Place {
     pub(super) fn at(&self, origin: &Origin) -> String {
         match origin {
             Origin::Line(line) => format!("{}:{line}", self.shown),
+            Origin::In(file, line) => format!("{file}:{line}"),
             Origin::File => self.shown.clone(),
             Origin::Set(key) => format!("--set {key}"),
         }

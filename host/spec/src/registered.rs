@@ -224,7 +224,7 @@ impl Names<'_> {
         };
         self.report.notice(format!(
             "{}: {} {}{latest}, registered by {} at {}",
-            at.key,
+            self.report.word(&at.key),
             kind.word(),
             found.title(),
             found.by,

@@ -39,9 +39,10 @@ pub(super) fn check(
         Some(given) => given.value,
         None => {
             let default = default_progress_timeout(attempts, load, run);
+            let run_timeout = report.word("run_invocation_timeout");
             let words = format!(
-                "{} seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) \
-                 + 60 = {attempts} x ({} + {}) + 60, and at least 600",
+                "{} seconds, from attempts x (task_overhead_timeout + {run_timeout}) + 60 = {attempts} x ({} + \
+                 {}) + 60, and at least 600",
                 default.as_secs_f64(),
                 load.as_secs_f64(),
                 run.as_secs_f64(),
@@ -52,9 +53,9 @@ pub(super) fn check(
     };
     if progress < run {
         report.notice(format!(
-            "progress_update_timeout ({} seconds) is below run_invocation_timeout ({} seconds): one \
-             slow call of run can end the job",
+            "progress_update_timeout ({} seconds) is below {} ({} seconds): one slow call of run can end the job",
             progress.as_secs_f64(),
+            report.word("run_invocation_timeout"),
             run.as_secs_f64(),
         ));
     }

@@ -51,12 +51,17 @@ impl Node {
 
     /// Says of the node and all below it that they came from there.
     pub(super) fn set_origin(&mut self, origin: &Origin) {
-        self.origin = origin.clone();
+        self.map_origin(&|_| origin.clone());
+    }
+
+    /// Gives the node and all below it another origin.
+    pub(super) fn map_origin(&mut self, change: &impl Fn(&Origin) -> Origin) {
+        self.origin = change(&self.origin);
         match &mut self.value {
             Value::Null | Value::Scalar { .. } => {}
-            Value::List(items) => items.iter_mut().for_each(|item| item.set_origin(origin)),
+            Value::List(items) => items.iter_mut().for_each(|item| item.map_origin(change)),
             Value::Map(entries) => {
-                entries.iter_mut().for_each(|entry| entry.node.set_origin(origin));
+                entries.iter_mut().for_each(|entry| entry.node.map_origin(change));
             }
         }
     }
@@ -116,10 +121,6 @@ pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
 
 /// Reads the value of a `--set`. Fails with the first error; lines in it are those of the value.
 pub(super) fn parse_value(text: &str) -> Result<Node, SpecError> {
-    let plain = |text: &str| Node {
-        origin: Origin::File,
-        value: Value::Scalar { text: text.to_owned(), is_text: true },
-    };
     // These start something else in YAML, or are reserved there; on a command line a glob is meant.
     if text.starts_with(['*', '&', '!', '%', '@', '`']) {
         return Ok(plain(text));
@@ -135,6 +136,12 @@ pub(super) fn parse_value(text: &str) -> Result<Node, SpecError> {
         _ if errors.is_empty() => Ok(Node { origin: Origin::File, value: Value::Null }),
         _ => Err(errors.swap_remove(0)),
     }
+}
+
+/// A text of the command line as it is.
+pub(super) fn plain(text: &str) -> Node {
+    let value = Value::Scalar { text: text.to_owned(), is_text: true };
+    Node { origin: Origin::File, value }
 }
 
 fn syntax_error(error: &ScanError, text: &str, report: &Report) {

@@ -16,9 +16,9 @@ const MOST_GPUS: u32 = 1000;
 pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
     if let Some(count) = count.filter(|count| count.value != 1) {
         let message = format!(
-            "found {}, which is outside 1..1: the cluster is this machine, with \
-             process_count_per_node workers",
-            count.value
+            "found {}, which is outside 1..1: the cluster is this machine, with {} workers",
+            count.value,
+            report.word("process_count_per_node"),
         );
         count.blame(report, message);
     }
@@ -80,7 +80,8 @@ fn process_count(
             1 => String::from("which gets the GPU"),
             _ => format!("on one of {gpus} GPUs; for one worker per GPU set it to {gpus}"),
         };
-        report.notice(format!("process_count_per_node is not given: 1 worker, {how}"));
+        let key = report.word("process_count_per_node");
+        report.notice(format!("{key} is not given: 1 worker, {how}"));
         return 1;
     }
     let count = machine.cores.clamp(1, 1000);

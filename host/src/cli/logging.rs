@@ -87,6 +87,11 @@ impl LoggingArguments {
         })
     }
 
+    /// Whether more is to be told.
+    pub(super) fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
     /// How a job is shown on standard error.
     pub(super) fn shown(&self) -> Shown {
         if self.quiet {

@@ -155,7 +155,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
     match command {
         Command::Run(arguments) => run::run(&arguments, logging),
         Command::Resume(arguments) => resume::resume(&arguments, logging),
-        Command::Plan(arguments) => plan::plan(&arguments),
+        Command::Plan(arguments) => plan::plan(&arguments, logging),
         Command::Status { dir, json } => history::status(&dir, json),
         Command::Logs(arguments) => history::logs(&arguments),
         Command::Explain { dir } => history::explain(&dir),

@@ -2,6 +2,7 @@
 
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
+use super::logging::LoggingArguments;
 use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::{refused, say, signals, terminal};
 use crate::model::{InputKind, MiniBatch, Source, Work, on_one_line};
@@ -35,9 +36,10 @@ pub(super) struct Arguments {
 }
 
 /// Prints the mini-batches of a job on standard output, the totals on standard error.
-pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let (spec, policy) = arguments.job.load(&arguments.counts)?;
-    for notice in &spec.notices {
+    let conversions = if logging.is_verbose() { spec.conversions.as_slice() } else { &[] };
+    for notice in spec.notices.iter().chain(conversions) {
         say(&format!("note: {notice}"));
     }
     let mut options = Options::new(PathBuf::new(), this_program()?);

@@ -267,7 +267,8 @@ fn text(path: &Path) -> Result<String, Problem> {
 
 /// What is there now, listed as a job would.
 fn held(name: &str, paths: &[String]) -> Result<Held, Problem> {
-    let input = Input { name: name.to_owned(), paths: paths.to_vec(), partition_format: None };
+    let input =
+        Input { name: name.to_owned(), paths: paths.to_vec(), partition_format: None, take: None };
     let mut held = Held::default();
     for source in dataset::resolve(&[input]).map_err(Problem::usage)? {
         let mut files = Listing::new(&source).map_err(Problem::usage)?;

@@ -127,7 +127,7 @@ impl Stager<'_> {
     ) -> Result<PathBuf, StoreError> {
         let named = |error: StoreError| error.of(what);
         let paths = vec![address.to_string()];
-        let input = Input { name: what.to_owned(), paths, partition_format: None };
+        let input = Input { name: what.to_owned(), paths, partition_format: None, take: None };
         let mut found = Found::default();
         let to = (&mut *kept, &mut found);
         let paths = self.find(what, &input, Coming::AtOnce, to, watch).map_err(named)?;

@@ -58,6 +58,7 @@ pub fn resolve_with(
                 guest,
                 pattern,
                 partition_format,
+                take: input.take,
                 manifest: None,
             });
         }

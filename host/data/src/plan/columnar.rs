@@ -196,7 +196,13 @@ fn each_slice<'s>(
         };
         origin.get_or_insert_with(|| path.display().to_string());
         let mut rows = 0;
-        for slice in slices {
+        for mut slice in slices {
+            let left = input.left.get();
+            if left == 0 {
+                break;
+            }
+            slice.rows = slice.rows.min(left);
+            input.took(slice.rows);
             rows += slice.rows;
             take(sender, index, slice, found)?;
         }

@@ -18,11 +18,17 @@ pub(super) fn plan_files(
         return refuse!("mini_batch_size must be at least 1 file");
     }
     sender.send(FromPlanner::Tables(Vec::new()))?;
+    let mut left = Left::default();
     for (index, source) in (0..).zip(sources) {
+        left.begin(source);
         let mut listing = Listing::new(source)?;
         let mut group = Names::default();
         loop {
-            let file = next_file(&mut listing, index, sender)?;
+            let file = match left.count() {
+                0 => None,
+                _ => next_file(&mut listing, index, sender)?,
+            };
+            left.took(u64::from(file.is_some()));
             let ended = file.is_none();
             if let Some(file) = file {
                 group.push(&file);
@@ -37,6 +43,31 @@ pub(super) fn plan_files(
         }
     }
     Ok(())
+}
+
+/// How many files of an input are still to be taken.
+#[derive(Default)]
+struct Left {
+    input: Option<String>,
+    count: Option<u64>,
+}
+
+impl Left {
+    /// A source begins, of the same input as the one before or of another.
+    fn begin(&mut self, source: &Source) {
+        if self.input.as_ref() != Some(&source.dataset) {
+            self.input = Some(source.dataset.clone());
+            self.count = source.take;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.count.unwrap_or(u64::MAX)
+    }
+
+    fn took(&mut self, files: u64) {
+        self.count = self.count.map(|count| count.saturating_sub(files));
+    }
 }
 
 /// The listing's next file, after notices of what was left out on the way to it, and a mini-batch for each

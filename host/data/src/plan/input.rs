@@ -7,7 +7,7 @@ use crate::dataset::columnar::TableFile;
 use crate::dataset::{Listing, Root};
 use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, count_u32};
 use crate::protocol::{Asks, PlanRequest};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 
 /// Files that are named in advance, at most: as many as are fetched at once.
@@ -27,6 +27,8 @@ pub(super) struct Input<'a> {
     pub(super) full: bool,
     /// Gives the last columns, from the files' paths.
     pub(super) path: Option<PartitionFormat>,
+    /// How many of its rows are still to be taken.
+    pub(super) left: Cell<u64>,
     /// Whether that is of folders as Hive makes them, as found and not as written in the job file.
     pub(super) is_hive: bool,
     /// The first source's listing, where it was begun to find such folders.
@@ -41,6 +43,19 @@ impl Input<'_> {
     /// The input's name.
     pub(super) fn name(&self) -> &str {
         &self.sources[0].dataset
+    }
+
+    /// Notes rows that are taken.
+    pub(super) fn took(&self, rows: u64) {
+        let left = self.left.get();
+        if left < u64::MAX {
+            self.left.set(left.saturating_sub(rows));
+        }
+    }
+
+    /// Whether only some of its rows are taken.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.sources[0].take.is_some()
     }
 
     /// The files of one of its sources.
@@ -188,6 +203,7 @@ pub(super) fn group<'a>(
             request,
             full,
             path,
+            left: Cell::new(sources[0].take.unwrap_or(u64::MAX)),
             is_hive,
             begun,
             looked_at: RefCell::default(),
@@ -248,7 +264,7 @@ pub(super) fn check_keys(input: &Input<'_>, names: &[&str]) -> Result<(), PlanEr
 /// all of them, and where no file has told any. Fails if it asks for one that is not there.
 pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
     let wanted = input.table.columns.as_ref().filter(|_| !names.is_empty());
-    let Some(wanted) = wanted else { return Ok(None) };
+    let Some(wanted) = wanted else { return without_dropped(input, names) };
     let mut picked = Vec::with_capacity(wanted.len());
     for name in wanted {
         if let Some(index) = names.iter().position(|known| known == name) {
@@ -269,4 +285,22 @@ pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize
         );
     }
     Ok(Some(picked))
+}
+
+/// All columns but those that the job file drops; none for all. Fails if one of these is not there.
+fn without_dropped(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
+    let dropped = &input.table.dropped;
+    if dropped.is_empty() || names.is_empty() {
+        return Ok(None);
+    }
+    if let Some(unknown) = dropped.iter().find(|name| !names.contains(&name.as_str())) {
+        return refuse!(
+            "input '{}' has no column '{unknown}', which drop_columns names; {}",
+            input.name(),
+            columns::known(unknown, names),
+        );
+    }
+    let is_kept = |(_, name): &(usize, &&str)| !dropped.iter().any(|dropped| dropped == **name);
+    let kept = names.iter().enumerate().filter(is_kept);
+    Ok(Some(kept.map(|(index, _)| index).collect()))
 }

@@ -115,7 +115,12 @@ fn csv_format(
             };
             let sources = input.sources;
             let full = input.full;
-            let inferred = infer_format(sources, input.csv(), full, unpacker, &mut may_open)?;
+            let mut inferred = infer_format(sources, input.csv(), full, unpacker, &mut may_open)?;
+            let names: Vec<_> = inferred.format.columns.iter().map(|it| it.name.clone()).collect();
+            for (index, kind) in types(input, &names)? {
+                inferred.format.columns[index].kind = kind;
+                inferred.doubts[index] = None;
+            }
             notices.extend(columns::notices(input.name(), &inferred));
             inferred.format
         }
@@ -134,6 +139,24 @@ fn csv_format(
     Ok(format)
 }
 
+/// The types that the job file gives to some of the columns in the files, by their places. Fails if it names one that
+/// is not there.
+fn types(input: &Input<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>, PlanError> {
+    let mut types = Vec::new();
+    for Column { name, kind } in input.table.types.iter().filter(|_| !names.is_empty()) {
+        let Some(index) = names.iter().position(|known| known == name) else {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            return refuse!(
+                "input '{}' has no column '{name}', which types names; {}",
+                input.name(),
+                columns::known(name, &names),
+            );
+        };
+        types.push((index, *kind));
+    }
+    Ok(types)
+}
+
 /// The format of an input of JSON lines.
 fn json_format(
     input: &Input<'_>,
@@ -147,7 +170,14 @@ fn json_format(
             let mut may_open = |index: u32, file: &str, listing: &mut Listing| {
                 input.may_open(input.first + index, file, listing, sender)
             };
-            let inferred = infer_json(input.sources, input.full, unpacker, &mut may_open)?;
+            let mut inferred = infer_json(input.sources, input.full, unpacker, &mut may_open)?;
+            let mut fields: Vec<FieldRef> = inferred.schema.fields().iter().cloned().collect();
+            let names: Vec<_> = fields.iter().map(|field| field.name().clone()).collect();
+            for (index, kind) in types(input, &names)? {
+                let name = names[index].clone();
+                fields[index] = Arc::new(field_of(&Column { name, kind }));
+            }
+            inferred.schema = Schema::new(fields);
             notices.extend(columns::json_notices(input.name(), &inferred));
             inferred.schema
         }

@@ -37,9 +37,14 @@ pub(super) fn each_file<'s>(
     let bad = sender.bad();
     for (index, source) in (input.first..).zip(input.sources) {
         // That of the first source may have been begun.
+        if input.left.get() == 0 {
+            break;
+        }
         let begun = input.begun.take();
         let mut listing = begun.map_or_else(|| input.files(source), Ok)?;
-        while let Some(file) = next_file(&mut listing, index, sender)? {
+        while input.left.get() > 0
+            && let Some(file) = next_file(&mut listing, index, sender)?
+        {
             if let Some(reason) = input.deadly(index, &file) {
                 files += 1;
                 sender.add_bad(index, file, reason.to_owned(), Stamp::new())?;
@@ -138,9 +143,13 @@ pub(super) fn each_slice<'s>(
         }
         let mut rows = 0;
         loop {
+            if input.is_cut_short() {
+                cut.take_at_most(input.left.get());
+            }
             match cut.next_slice() {
                 Ok(Some(slice)) => {
                     rows += slice.rows;
+                    input.took(slice.rows);
                     take(sender, Found { source: index, slice, metadata: &metadata })?;
                 }
                 Ok(None) => {

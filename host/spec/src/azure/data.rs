@@ -1,27 +1,75 @@
 //! Version 2: inputs and outputs.
 
 use super::mltable;
-use super::nodes::{entry, is_small, scalar, take, text, text_at};
+use super::nodes::{entry, entry_of, is_small, scalar, take, text, text_at};
 use super::pipeline::{SOURCE, literal};
 use super::text::{is_remote, reference};
+use super::values::{Given, given, strip};
 use crate::error::{Origin, Report};
 use crate::place::{Place, fit_name};
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{Entry, Node, Value, join};
 
 /// What a version 2 job reads and writes, in our words.
-#[derive(Default)]
 pub(super) struct Data {
     /// Keys of our own: `inputs`, `side_inputs`, `output`, `append_row_file_name`.
     pub(super) entries: Vec<Entry>,
     /// What references to inputs and outputs become: `inputs.x` with a text.
-    pub(super) references: Vec<(String, String)>,
+    references: Vec<(String, String)>,
+    /// Optional inputs that have no value: `inputs.x`.
+    absent: Vec<String>,
+    /// Whether mini-batches have a size that only those of tables have.
+    is_table: bool,
 }
 
 impl Data {
-    /// The text of a reference's name.
-    pub(super) fn resolve(&self, name: &str) -> Option<String> {
+    pub(super) fn new(is_table: bool) -> Self {
+        Self { entries: Vec::new(), references: Vec::new(), absent: Vec::new(), is_table }
+    }
+
+    /// The text of a reference's name, which stands below this key. That of an optional input without a value is an
+    /// error.
+    pub(super) fn resolve(
+        &self,
+        name: &str,
+        key: &str,
+        origin: &Origin,
+        report: &Report,
+    ) -> Option<String> {
+        if self.is_absent(name) {
+            let message = format!(
+                "found ${{{{{name}}}}}, which is optional and has no value; give it one by --set {name}=..., or put \
+                 the argument into a group, as in $[[--x ${{{{{name}}}}}]]"
+            );
+            report.error(origin, key, message);
+            return Some(String::new());
+        }
         let found = self.references.iter().find(|(known, _)| known == name);
         found.map(|(_, text)| text.clone())
+    }
+
+    /// Whether a reference's name is that of an optional input without a value.
+    pub(super) fn is_absent(&self, name: &str) -> bool {
+        self.absent.iter().any(|absent| absent == name)
+    }
+
+    /// Whether an input is a table.
+    pub(super) fn has_tables(&self) -> bool {
+        let Some(Entry { node: Node { value: Value::Map(inputs), .. }, .. }) =
+            entry_of(&self.entries, "inputs")
+        else {
+            return false;
+        };
+        inputs.iter().any(|input| match &input.node.value {
+            Value::Map(input) => text_at(input, "format").is_some_and(|format| format != "files"),
+            _ => false,
+        })
+    }
+
+    /// Takes the inputs of a call of an endpoint, each of which is cut into mini-batches.
+    pub(super) fn add_called(&mut self, inputs: Option<Node>, place: &Place, report: &Report) {
+        for Entry { key, node } in input_map(inputs, report).unwrap_or_default() {
+            self.add_main(&key, node, place, report);
+        }
     }
 
     /// Sorts the inputs: the one that is cut into mini-batches, side inputs, and values.
@@ -33,56 +81,79 @@ impl Data {
         place: &Place,
         report: &Report,
     ) {
-        let given = match inputs {
-            None => Vec::new(),
-            Some(Node { value: Value::Map(entries), .. }) => entries,
-            Some(node) => {
-                let message = format!("found {node}; expected a map of names to inputs");
-                report.error(&node.origin, "inputs", message);
-                return;
-            }
-        };
+        let Some(all) = input_map(inputs, report) else { return };
         let main = match input_data {
             None if is_void => None,
             given_data => {
-                let Some(main) = main_input(&given, given_data, report) else { return };
+                let Some(main) = main_input(&all, given_data, report) else { return };
                 Some(main)
             }
         };
-        let mut inputs = Vec::new();
-        let mut sides = Vec::new();
-        for Entry { key: name, node } in given {
-            let fitted = fit_name(&name);
+        for Entry { key: name, node } in all {
             if main.as_ref() == Some(&name) {
-                if name != fitted {
-                    report.notice(format!("inputs.{name} is called {fitted} here"));
-                }
-                report.notice(format!("input_data: inputs.{name} is cut into mini-batches"));
-                self.references
-                    .push((format!("inputs.{name}"), format!("${{{{inputs.{fitted}}}}}")));
-                inputs.push(entry(&fitted, data_input(&name, node, place, report)));
-            } else if let Some(value) = value_of(&node) {
-                self.references.push((format!("inputs.{name}"), value));
-            } else {
-                report.notice(format!("inputs.{name} is taken for side_inputs.{fitted}"));
-                let reference = format!("${{{{side_inputs.{fitted}}}}}");
-                self.references.push((format!("inputs.{name}"), reference));
-                sides.push(entry(&fitted, side_input(node)));
+                report.conversion(format!("input_data: inputs.{name} is cut into mini-batches"));
+                self.add_main(&name, node, place, report);
+                continue;
             }
-        }
-        for (key, entries) in [("inputs", inputs), ("side_inputs", sides)] {
-            if !entries.is_empty() {
-                let node = Node { origin: Origin::File, value: Value::Map(entries) };
-                self.entries.push(entry(key, node));
+            match given(&name, &node, report) {
+                Given::Value(value) => self.references.push((join("inputs", &name), value)),
+                Given::Absent => {
+                    report.conversion(format!("inputs.{name}: optional, and not given"));
+                    self.absent.push(join("inputs", &name));
+                }
+                Given::Wrong => {}
+                Given::Data => match value_of(&node) {
+                    Some(value) => self.references.push((join("inputs", &name), value)),
+                    None => self.add_side(&name, node, report),
+                },
             }
         }
     }
 
-    /// Finds the output folder, and the output file's name in what `append_row_to` says.
+    fn add_main(&mut self, name: &str, node: Node, place: &Place, report: &Report) {
+        let fitted = fit_name(name);
+        if name != fitted {
+            report.conversion(format!("inputs.{name} is called {fitted} here"));
+            report.call(&join("inputs", &fitted), &join("inputs", name));
+        }
+        let reference = format!("${{{{inputs.{fitted}}}}}");
+        self.references.push((join("inputs", name), reference));
+        if let Some(input) = data_input(name, node, self.is_table, place, report) {
+            self.put("inputs", entry(&fitted, input));
+        }
+    }
+
+    fn add_side(&mut self, name: &str, mut node: Node, report: &Report) {
+        let fitted = fit_name(name);
+        report.conversion(format!("inputs.{name} is taken for side_inputs.{fitted}"));
+        report.call(&join("side_inputs", &fitted), &join("inputs", name));
+        let reference = format!("${{{{side_inputs.{fitted}}}}}");
+        self.references.push((join("inputs", name), reference));
+        if let Value::Map(entries) = &mut node.value {
+            strip(entries);
+        }
+        self.put("side_inputs", entry(&fitted, node));
+    }
+
+    /// Adds an entry to a group.
+    fn put(&mut self, group: &str, new: Entry) {
+        let found = self.entries.iter_mut().find(|entry| entry.key == group);
+        match found.map(|entry| &mut entry.node.value) {
+            Some(Value::Map(entries)) => entries.push(new),
+            _ => {
+                let node = Node { origin: Origin::File, value: Value::Map(vec![new]) };
+                self.entries.push(entry(group, node));
+            }
+        }
+    }
+
+    /// Finds the output folder, and the output file's name in what `append_row_to` says. `output_data` names the
+    /// output that Azure's own files go to.
     pub(super) fn add_outputs(
         &mut self,
         outputs: Option<Node>,
         append_row_to: Option<&Node>,
+        output_data: Option<&Node>,
         report: &Report,
     ) {
         let given = match outputs {
@@ -94,21 +165,38 @@ impl Data {
                 return;
             }
         };
-        let bound = append_row_to.and_then(text).and_then(reference);
-        let bound = bound.map(|name| name.strip_prefix("outputs.").unwrap_or(name));
-        if let (Some(name), Some(node)) = (bound, append_row_to)
-            && !given.iter().any(|output| output.key == name)
-        {
-            let message = format!("found the output {name:?}, which outputs does not have");
-            report.error(&node.origin, "task.append_row_to", message);
+        let name_of = |node: Option<&'_ Node>| {
+            let name = node.and_then(text).and_then(reference)?;
+            Some(name.strip_prefix("outputs.").unwrap_or(name).to_owned())
+        };
+        let bound = name_of(append_row_to);
+        let of_azure = name_of(output_data);
+        let named = [
+            ("task.append_row_to", &bound, append_row_to),
+            ("output_data", &of_azure, output_data),
+        ];
+        for (key, name, node) in named {
+            if let (Some(name), Some(node)) = (name, node)
+                && !given.iter().any(|output| output.key == *name)
+            {
+                let message = format!("found the output {name:?}, which outputs does not have");
+                report.error(&node.origin, key, message);
+            }
         }
-        let main = bound.or_else(|| given.first().map(|output| output.key.as_str()));
+        if let (Some(node), None) = (output_data, &of_azure) {
+            let message =
+                format!("found {node}; expected one of the outputs, as in ${{{{outputs.x}}}}");
+            report.error(&node.origin, "output_data", message);
+        }
+        let bound = bound.as_deref();
+        let first = || given.first().map(|output| output.key.as_str());
+        let main = bound.or(of_azure.as_deref()).or_else(first);
         for output in &given {
             let is_main = main == Some(output.key.as_str());
             let reference = if is_main {
                 self.add_main_output(output, bound.is_some(), report)
             } else {
-                report.notice(format!(
+                report.conversion(format!(
                     "outputs.{0} is the folder {0} in the output folder; the entry script makes it",
                     output.key
                 ));
@@ -119,7 +207,7 @@ impl Data {
         if let Some(node) = append_row_to
             && bound.is_none()
         {
-            report.notice("task.append_row_to is taken for append_row_file_name");
+            report.conversion("task.append_row_to is taken for append_row_file_name");
             self.entries.push(entry("append_row_file_name", node.clone()));
         }
     }
@@ -134,6 +222,7 @@ impl Data {
         let is_file = kind.is_some_and(|kind| kind.eq_ignore_ascii_case("uri_file"));
         let Some(path) = path else { return folder };
         let name = &output.key;
+        report.call("output", &join("outputs", name));
         if is_remote(path) {
             report.notice(format!(
                 "outputs.{name}: its path lies in Azure; results go to the job's own output folder"
@@ -145,14 +234,28 @@ impl Data {
             Some((parent, file)) => (if parent.is_empty() { "/" } else { parent }, Some(file)),
             None => (".", Some(path)),
         };
-        report.notice(format!("outputs.{name} is taken for output, the folder {parent}"));
+        report.conversion(format!("outputs.{name} is taken for output, the folder {parent}"));
         self.entries.push(entry("output", scalar(parent, &output.node.origin)));
         let Some(file) = file else { return folder };
         if is_bound {
-            report.notice(format!("task.append_row_to is taken for append_row_file_name {file}"));
+            report
+                .conversion(format!("task.append_row_to is taken for append_row_file_name {file}"));
             self.entries.push(entry("append_row_file_name", scalar(file, &output.node.origin)));
         }
         format!("{folder}/{file}")
+    }
+}
+
+/// The inputs of a file.
+fn input_map(inputs: Option<Node>, report: &Report) -> Option<Vec<Entry>> {
+    match inputs {
+        None => Some(Vec::new()),
+        Some(Node { value: Value::Map(entries), .. }) => Some(entries),
+        Some(node) => {
+            let message = format!("found {node}; expected a map of names to inputs");
+            report.error(&node.origin, "inputs", message);
+            None
+        }
     }
 }
 
@@ -207,37 +310,44 @@ fn refuse_sql(name: &str, source: &Node, report: &Report) {
     report.error(&source.origin, &format!("inputs.{name}.path"), message);
 }
 
-fn side_input(mut node: Node) -> Node {
-    if let Value::Map(entries) = &mut node.value {
-        for key in ["type", "mode", "description", "optional"] {
-            take(entries, key);
-        }
-    }
-    node
-}
-
-/// The input that is cut, without what means nothing here; a table file's settings become its own.
-fn data_input(name: &str, mut node: Node, place: &Place, report: &Report) -> Node {
-    let Value::Map(entries) = &mut node.value else { return node };
+/// The input that is cut, without what means nothing here; a table file's settings become its own. None, with an error,
+/// if it has no path.
+fn data_input(
+    name: &str,
+    mut node: Node,
+    is_table: bool,
+    place: &Place,
+    report: &Report,
+) -> Option<Node> {
+    let Value::Map(entries) = &mut node.value else { return Some(node) };
     let kind = take(entries, "type");
     let mode = take(entries, "mode");
+    if kind.is_some()
+        && !["path", "paths", "dataset"].iter().any(|key| entry_of(entries, key).is_some())
+    {
+        let key = join("inputs", name);
+        let message = format!("has no path; name its files or its folder by --set {key}.path=PATH");
+        report.error(&node.origin, &key, message);
+        return None;
+    }
     if let Some(source) = take(entries, SOURCE)
         && text_at(entries, "path").is_none_or(is_remote)
     {
         refuse_sql(name, &source, report);
-        return node;
+        return Some(node);
     }
-    for key in ["description", "optional"] {
-        take(entries, key);
-    }
-    let Some(kind_text) = kind.as_ref().and_then(text) else { return node };
+    strip(entries);
+    let Some(kind_text) = kind.as_ref().and_then(text) else { return Some(node) };
     match kind_text.to_ascii_lowercase().as_str() {
         "uri_folder" | "uri_file" => {}
         "mltable" => {
-            let is_direct = mode
-                .as_ref()
-                .and_then(text)
-                .is_some_and(|mode| mode.eq_ignore_ascii_case("direct"));
+            let mode = mode.as_ref().and_then(text);
+            let is_direct = mode.map_or(is_table, |mode| mode.eq_ignore_ascii_case("direct"));
+            if is_direct && mode.is_none() {
+                report.conversion(format!(
+                    "inputs.{name}: taken for mode direct, a table, as mini_batch_size is a number of bytes"
+                ));
+            }
             mltable::expand(name, entries, is_direct, place, report);
         }
         _ => {
@@ -249,5 +359,5 @@ fn data_input(name: &str, mut node: Node, place: &Place, report: &Report) -> Nod
             }
         }
     }
-    node
+    Some(node)
 }

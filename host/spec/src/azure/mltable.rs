@@ -1,8 +1,10 @@
 //! `MLTable` files beside data: where it lies, and how its text is read (prs-semantics C30).
 
-use super::nodes::{entry, scalar, take, text, text_at};
+use super::nodes::{entry, entry_of, scalar, take, text_at};
 use super::text::is_remote;
-use crate::error::{DelimitedError, Origin, Report};
+use super::transformations::{Table, path_of};
+use crate::error::{Origin, Report};
+use crate::model::Address;
 use crate::place::Place;
 use crate::small_file;
 use crate::tree::{self, Entry, Node, Value};
@@ -47,38 +49,80 @@ pub(super) fn expand(
         let message = format!("{}: {problem}", file.display());
         report.error(&origin, &key, message);
     }
-    let Some(table) = table else { return };
-    let kind = if is_direct { "a CSV input" } else { "a list of files" };
-    report.notice(format!("inputs.{name}: {} is read, as {kind}", file.display()));
+    let Some(File { paths, table }) = table else { return };
+    let format = table.format.filter(|_| is_direct);
+    let kind =
+        format.map_or_else(|| "a list of files".into(), |it| format!("a table of format {it}"));
+    report.conversion(format!("inputs.{name}: {} is read, as {kind}", file.display()));
     take(input, "path");
-    let paths = table.paths.iter().map(|path| scalar(path, &origin)).collect();
+    let paths = paths.iter().map(|path| scalar(path, &origin)).collect();
     input.push(entry("paths", Node { origin: origin.clone(), value: Value::List(paths) }));
     if is_direct {
-        set(input, "format", "csv", &origin);
-        for (key, value) in [("delimiter", table.delimiter), ("header", table.header)] {
-            if let Some(value) = value {
-                set(input, key, &value, &origin);
-            }
+        add_table(name, table, input, &origin, report);
+    } else if table.format.is_none()
+        && let Some(count) = table.take
+    {
+        set(input, "take", &count, &origin);
+    }
+}
+
+/// Adds what the steps make of a table.
+fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, report: &Report) {
+    let Table { format, delimiter, header, quoted_newlines, types, keep, drop, take, streams } =
+        table;
+    let texts = [
+        ("format", format.map(str::to_owned)),
+        ("delimiter", delimiter),
+        ("header", header.map(str::to_owned)),
+        ("quoted_newlines", quoted_newlines.then(|| "true".to_owned())),
+        ("take", take),
+    ];
+    for (key, value) in texts {
+        if let Some(value) = value {
+            set(input, key, &value, origin);
         }
+    }
+    let list = |names: Vec<String>| {
+        let items = names.iter().map(|name| scalar(name, origin)).collect();
+        Node { origin: origin.clone(), value: Value::List(items) }
+    };
+    match keep {
+        Some(mut keep) => {
+            keep.retain(|name| !drop.contains(name));
+            add(input, entry("columns", list(keep)));
+        }
+        None if !drop.is_empty() => add(input, entry("drop_columns", list(drop))),
+        None => {}
+    }
+    if !types.is_empty() {
+        let types = types.iter().map(|(name, kind)| entry(name, scalar(*kind, origin))).collect();
+        add(input, entry("types", Node { origin: origin.clone(), value: Value::Map(types) }));
+    }
+    for column in streams {
+        report.notice(format!(
+            "inputs.{name}: column {column} is of type stream_info; the entry script gets the text that names each stream"
+        ));
     }
 }
 
 /// Adds a setting, unless the user has it.
 fn set(input: &mut Vec<Entry>, key: &str, value: &str, origin: &Origin) {
-    if !input.iter().any(|entry| entry.key == key) {
-        input.push(entry(key, scalar(value, origin)));
+    add(input, entry(key, scalar(value, origin)));
+}
+
+fn add(input: &mut Vec<Entry>, new: Entry) {
+    if entry_of(input, &new.key).is_none() {
+        input.push(new);
     }
 }
 
 /// What such a file says.
-#[derive(Default)]
-struct Table {
+struct File {
     paths: Vec<String>,
-    delimiter: Option<String>,
-    header: Option<String>,
+    table: Table,
 }
 
-fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<Table> {
+fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<File> {
     let content = match small_file::read(file, MAX_BYTES) {
         Ok(bytes) if bytes.len() as u64 > MAX_BYTES => {
             problems.push(String::from("is larger than 1 MB, which no MLTable file needs"));
@@ -107,94 +151,50 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<Tabl
     let errors = report.into_errors(FILE).errors;
     problems.extend(errors.into_iter().map(|error| error.message));
     let Some(Node { value: Value::Map(mut entries), .. }) = root else { return None };
-    let mut table = Table::default();
+    let mut paths = Vec::new();
     let folder = file.parent().unwrap_or(Path::new("/"));
+    let mut is_one_file = false;
     match take(&mut entries, "paths") {
         Some(Node { value: Value::List(items), .. }) => {
+            is_one_file = matches!(&items[..], [Node { value: Value::Map(one), .. }]
+                if entry_of(one, "file").is_some());
             for item in &items {
-                match path_of(item, folder) {
-                    Some(path) => table.paths.push(path),
+                match path_of(item).and_then(|path| place_of(path, folder)) {
+                    Some(path) => paths.push(path),
                     None => problems.push(String::from(
                         "expected each of paths to have file, folder or pattern, with a path on \
-                         this machine",
+                         this machine or an address of a store",
                     )),
                 }
             }
         }
         _ => problems.push(String::from("has no list of paths")),
     }
+    let steps = match take(&mut entries, "transformations") {
+        Some(Node { value: Value::List(steps), .. }) => steps,
+        _ => Vec::new(),
+    };
+    let (table, wrong) = Table::of(&steps, is_one_file);
     if is_direct {
-        let steps = match take(&mut entries, "transformations") {
-            Some(Node { value: Value::List(steps), .. }) => steps,
-            _ => Vec::new(),
-        };
-        transform(&steps, &mut table, problems);
+        problems.extend(wrong.iter().map(ToString::to_string));
+        if table.format.is_none() {
+            problems.push(String::from(
+                "has no read_delimited, read_json_lines or read_parquet among its transformations, which a table \
+                 with mode direct needs",
+            ));
+        }
     }
-    Some(table)
+    Some(File { paths, table })
 }
 
-fn path_of(item: &Node, folder: &Path) -> Option<String> {
-    let Value::Map(entries) = &item.value else { return None };
-    let path = ["file", "folder", "pattern"].iter().find_map(|key| text_at(entries, key))?;
+/// The path as it is meant: below the table's folder, or where it lies in a store.
+fn place_of(path: &str, folder: &Path) -> Option<String> {
+    if Address::looks_like_one(path) {
+        return Some(path.to_owned());
+    }
     if is_remote(path) {
         return None;
     }
     let joined: PathBuf = std::path::absolute(folder.join(path)).ok()?;
     joined.to_str().map(str::to_owned)
-}
-
-/// Takes what `read_delimited` says; all other steps would change rows.
-fn transform(steps: &[Node], table: &mut Table, problems: &mut Vec<String>) {
-    let mut is_read = false;
-    for step in steps {
-        let (name, options) = match &step.value {
-            Value::Scalar { text, .. } => (text.as_str(), &[][..]),
-            Value::Map(entries) => match entries.as_slice() {
-                [Entry { key, node: Node { value: Value::Map(options), .. } }] => {
-                    (key.as_str(), options.as_slice())
-                }
-                [Entry { key, .. }] => (key.as_str(), &[][..]),
-                _ => ("", &[][..]),
-            },
-            _ => ("", &[][..]),
-        };
-        if name != "read_delimited" {
-            problems.push(format!(
-                "the transformation {name:?} is not supported, only read_delimited is"
-            ));
-            continue;
-        }
-        is_read = true;
-        for option in options {
-            if let Err(problem) = read_delimited(&option.key, &option.node, table) {
-                problems.push(format!("read_delimited.{}: {problem}", option.key));
-            }
-        }
-    }
-    if !is_read {
-        problems.push(String::from(
-            "has no read_delimited among its transformations, which a table with mode direct needs",
-        ));
-    }
-}
-
-fn read_delimited(option: &str, node: &Node, table: &mut Table) -> Result<(), DelimitedError> {
-    let value = text(node).unwrap_or_default();
-    let word = value.to_ascii_lowercase();
-    match option {
-        "delimiter" => table.delimiter = Some(value.to_owned()),
-        "encoding" if matches!(word.as_str(), "utf8" | "utf-8" | "ascii") => {}
-        "encoding" => return Err(DelimitedError::Encoding { found: node.to_string() }),
-        "header" => {
-            table.header = Some(String::from(match word.as_str() {
-                "all_files_same_headers" | "all_files_different_headers" | "true" => "true",
-                "no_header" | "false" => "false",
-                _ => return Err(DelimitedError::Header { found: node.to_string() }),
-            }));
-        }
-        // The types of columns are inferred in any case.
-        "infer_column_types" if word == "true" => {}
-        _ => return Err(DelimitedError::Unknown),
-    }
-    Ok(())
 }

@@ -14,9 +14,14 @@ pub(super) fn text(node: &Node) -> Option<&str> {
     }
 }
 
+/// An entry of a map.
+pub(super) fn entry_of<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Entry> {
+    entries.iter().find(|entry| entry.key == key)
+}
+
 /// A scalar in a map.
 pub(super) fn text_at<'n>(entries: &'n [Entry], key: &str) -> Option<&'n str> {
-    entries.iter().find(|entry| entry.key == key).and_then(|entry| text(&entry.node))
+    entry_of(entries, key).and_then(|entry| text(&entry.node))
 }
 
 /// Takes a value out of a map.

@@ -1,4 +1,4 @@
-//! Version 2: is it one, and which job of a pipeline is meant.
+//! Version 2: which job of a pipeline is meant, and what the pipeline gives it.
 
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
@@ -8,37 +8,6 @@ use crate::tree::{Entry, Node, Value};
 
 /// The key of a job that imports rows, and of an input that comes from one: where they lie.
 pub(super) const SOURCE: &str = "source";
-
-/// Whether the root is a parallel job or a pipeline of version 2.
-pub(crate) fn is_version_2(root: &Node) -> bool {
-    let Value::Map(entries) = &root.value else { return false };
-    let has_map = |key: &str| {
-        entries.iter().any(|entry| entry.key == key && matches!(entry.node.value, Value::Map(_)))
-    };
-    match text_at(entries, "type") {
-        Some(kind) => kind.eq_ignore_ascii_case("parallel") || is_pipeline(entries),
-        None => has_map("task") || has_map("jobs"),
-    }
-}
-
-/// Whether the file is of a kind that can run; reports an error if it is another kind of Azure's.
-pub(crate) fn is_known_type(root: &Node, report: &Report) -> bool {
-    let Value::Map(entries) = &root.value else { return true };
-    let Some(Entry { node, .. }) = entries.iter().find(|entry| entry.key == "type") else {
-        return true;
-    };
-    let is_known = text(node).is_none_or(|kind| {
-        ["parallel", "pipeline"].iter().any(|known| kind.eq_ignore_ascii_case(known))
-    });
-    if !is_known {
-        let message = format!(
-            "found {node}; of Azure's files parallel and pipeline run here; our own job files have \
-             no type"
-        );
-        report.error(&node.origin, "type", message);
-    }
-    is_known
-}
 
 fn is_pipeline(entries: &[Entry]) -> bool {
     match text_at(entries, "type") {
@@ -80,11 +49,15 @@ pub(crate) fn pick(
     };
     let name = choose(&jobs, wanted, report)?;
     for other in jobs.iter().filter(|other| other.key != name) {
-        report.notice(format!("jobs.{}: not run, only job {name} of the pipeline is", other.key));
+        report
+            .conversion(format!("jobs.{}: not run, only job {name} of the pipeline is", other.key));
     }
     let imports: Vec<(String, Node)> = jobs.iter().filter_map(sql_import).collect();
     let Entry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
     let pipeline = text_at(entries, "name").map_or_else(|| stem.to_owned(), fit_name);
+    for group in ["inputs", "outputs"] {
+        drop_descriptions(entries, group);
+    }
     bind(&mut job, entries);
     name_sources(&mut job, &imports);
     if let Value::Map(settings) = &mut job.value
@@ -93,6 +66,17 @@ pub(crate) fn pick(
         settings.push(entry("name", scalar(name, &job.origin)));
     }
     Some(Picked { job, pipeline: Some(pipeline) })
+}
+
+/// Takes the descriptions out of a group, which may be long.
+fn drop_descriptions(entries: &mut [Entry], group: &str) {
+    let found = entries.iter_mut().find(|entry| entry.key == group);
+    let Some(Value::Map(group)) = found.map(|entry| &mut entry.node.value) else { return };
+    for Entry { node, .. } in group {
+        if let Value::Map(entries) = &mut node.value {
+            take(entries, "description");
+        }
+    }
 }
 
 /// Says that a job cannot be picked by name.

@@ -1,7 +1,7 @@
 //! Files that the Azure SDK saved: the settings below `parallel_run_config` become ours.
 
-use super::job::are_more_nodes;
 use super::nodes::SCHEMA_KEY;
+use super::settings::are_more_nodes;
 use crate::error::Report;
 use crate::keys;
 use crate::model::nearest;
@@ -30,8 +30,9 @@ pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
         if setting.key == "models" {
             // Names of Azure's registry, and the same word as ours.
             if setting.node.value != Value::Null {
-                report
-                    .notice("models: ignored, deprecated in Azure: name files beside the section");
+                report.conversion(
+                    "models: ignored, deprecated in Azure: name files beside the section",
+                );
             }
         } else if let Some(beside) = entries.iter().find(|entry| entry.key == setting.key) {
             // Both could be meant.
@@ -50,7 +51,7 @@ fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
         return false;
     }
     if let Some((_, reason)) = keys::IGNORED.iter().find(|(name, _)| name == key) {
-        report.notice(format!("{key}: ignored, {reason}"));
+        report.conversion(format!("{key}: ignored, {reason}"));
         return false;
     }
     if key == "node_count" {
@@ -60,6 +61,6 @@ fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
     if nearest(key, keys::top_level()).is_some() {
         return true;
     }
-    report.notice(format!("{key}: ignored, Sandmill knows no such setting"));
+    report.conversion(format!("{key}: ignored, Sandmill knows no such setting"));
     false
 }

@@ -32,6 +32,36 @@ pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> Str
     replaced
 }
 
+/// The command line without the groups, `$[[...]]`, that refer to something absent, and with what stands in all others.
+///
+/// # Errors
+/// A group is not closed.
+pub(super) fn expand_groups(
+    line: &str,
+    is_absent: impl Fn(&str) -> bool,
+) -> Result<String, CommandLineError> {
+    let mut expanded = String::new();
+    let mut rest = line;
+    while let Some(start) = rest.find(GROUP) {
+        expanded.push_str(&rest[..start]);
+        let inner = &rest[start + GROUP.len()..];
+        let length = inner.find("]]").ok_or(CommandLineError::Group)?;
+        if !references(&inner[..length]).any(&is_absent) {
+            expanded.push_str(&inner[..length]);
+        }
+        rest = &inner[length + 2..];
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+const GROUP: &str = "$[[";
+
+/// The names in a text's references.
+fn references(text: &str) -> impl Iterator<Item = &str> {
+    text.split("${{").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0.trim()))
+}
+
 /// Splits a command line as a shell does: at white space, with quotes and backslashes. References
 /// stay whole.
 ///
@@ -108,6 +138,21 @@ mod tests {
         for line in ["'a", "\"a", "\"a\\", "a\\"] {
             assert!(split(line).is_err(), "{line}");
         }
+    }
+
+    /// Azure's optional arguments: a group whose input has no value is left out.
+    #[test]
+    fn groups_are_there_if_their_inputs_are() {
+        let is_absent = |name: &str| name == "inputs.no";
+        for (line, expanded) in [
+            ("--a 1", "--a 1"),
+            ("--a $[[--x ${{inputs.no}}]] --b", "--a  --b"),
+            ("$[[--x ${{ inputs.yes }}]]", "--x ${{ inputs.yes }}"),
+            ("$[[--x ${{inputs.yes}} --y ${{ inputs.no }}]]$[[--z]]", "--z"),
+        ] {
+            assert_eq!(expand_groups(line, is_absent).expect(line), expanded);
+        }
+        assert!(expand_groups("--a $[[--x ${{inputs.no}}", is_absent).is_err());
     }
 
     #[test]

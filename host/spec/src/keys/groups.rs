@@ -105,6 +105,30 @@ pub(crate) const INPUT: &[Key] = &[
     )
     .told("list of names", "all", "Which columns of a table the entry script gets, in this order."),
     key(
+        "drop_columns",
+        Kind::Texts,
+        "a list of names of columns (e.g. [comment])",
+        "[comment]",
+        "Which columns of a text table the entry script does not get. None unless given.",
+    )
+    .told("list of names", "none", "Which columns the entry script does not get, instead of `columns`. For text formats only."),
+    key(
+        "types",
+        Kind::Columns,
+        "a map of column names to types (e.g. zip: string)",
+        "{zip: string}",
+        "Types of some columns of a text table, where those of the others are inferred.",
+    )
+    .told("map of names to types", "inferred", "Types of some columns, instead of `schema`, which has all of them. For text formats only."),
+    key(
+        "take",
+        Kind::Integer { min: 1, max: i64::MAX },
+        "a whole number of rows, or of files, of at least 1 (e.g. 1000)",
+        "1000",
+        "Takes only so many rows of a table, or files, from the first. All unless given.",
+    )
+    .told("a number", "all", "Takes only so many rows of a table, or files, from the first: for a first try, say. Not with partition keys, and not for `sqlite`."),
+    key(
         "hive",
         Kind::Bool,
         BOOL_EXPECTED,

@@ -162,6 +162,18 @@ impl OperatorPolicy {
         settings.place(Place::Inputs, key, file, Some(origin), report)
     }
 
+    /// Whether a component's file may be read, which names the entry script; if not, the report says so.
+    pub(crate) fn allows_component(
+        &self,
+        key: &str,
+        file: &Path,
+        origin: &Origin,
+        report: &Report,
+    ) -> bool {
+        let Some(settings) = &self.0 else { return true };
+        settings.place(Place::EntryScripts, key, file, Some(origin), report)
+    }
+
     /// Whether a model may lie there; if not, the report says so.
     pub(crate) fn allows_model(
         &self,

@@ -95,7 +95,7 @@ impl Settings {
     pub(super) fn at(&self, origin: &Origin) -> String {
         match origin {
             Origin::Line(line) => format!("{}:{line}", self.file.display()),
-            Origin::File | Origin::Set(_) => self.file.display().to_string(),
+            Origin::File | Origin::In(..) | Origin::Set(_) => self.file.display().to_string(),
         }
     }
 }

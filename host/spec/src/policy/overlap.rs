@@ -29,7 +29,7 @@ pub(super) fn refuse(roots: &[Named], report: &Report) {
         };
         let line = match &other.given.origin {
             Origin::Line(line) => format!(" on line {line}"),
-            Origin::File | Origin::Set(_) => String::new(),
+            Origin::File | Origin::In(..) | Origin::Set(_) => String::new(),
         };
         let message = format!(
             "{} {how} {} of roots.{}{line}; job directories need a folder of their own that neither lies in another \

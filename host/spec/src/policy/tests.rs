@@ -190,7 +190,7 @@ fn files_beside_the_job_are_held_to_the_roots() {
     assert!(!errors.to_string().contains("\"secret\""), "{errors}");
     assert_snapshot!(errors, @"
     job.yaml:4: inputs.a.path: found in/MLTable, which is outside/secret; the operator's policy allows inputs only below in (policy.yaml:2)
-    job.yaml:8: entry_script: found src/parallel_run_step.settings.json, which is outside/secret; the operator's policy allows entry scripts and their source only below src (policy.yaml:4)
+    job.yaml:8: task.entry_script: found src/parallel_run_step.settings.json, which is outside/secret; the operator's policy allows entry scripts and their source only below src (policy.yaml:4)
     ");
 }
 

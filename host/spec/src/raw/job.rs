@@ -71,6 +71,9 @@ pub(crate) struct RawInput {
     pub(crate) null_values: Option<At<Vec<String>>>,
     pub(crate) schema: Option<At<Vec<Column>>>,
     pub(crate) columns: Option<At<Vec<At<String>>>>,
+    pub(crate) drop_columns: Option<At<Vec<At<String>>>>,
+    pub(crate) types: Option<At<Vec<Column>>>,
+    pub(crate) take: Option<At<u64>>,
     pub(crate) quoted_newlines: Option<At<bool>>,
     pub(crate) hive: Option<At<bool>>,
     pub(crate) files: Option<At<bool>>,
@@ -193,8 +196,11 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         null_values: input.scalars("null_values").map(|values| {
             values.map(|values| values.into_iter().map(|value| value.value).collect())
         }),
-        schema: columns(&mut input, report),
+        schema: columns("schema", &mut input, report),
         columns: input.texts("columns"),
+        drop_columns: input.texts("drop_columns"),
+        types: columns("types", &mut input, report),
+        take: input.parsed_by("take", |_, text| text.trim().parse().ok().filter(|it| *it > 0)),
         quoted_newlines: input.bool("quoted_newlines"),
         hive: input.bool("hive"),
         files: input.bool("files"),
@@ -232,10 +238,10 @@ fn paths(input: &mut Scope<'_>, report: &Report) -> Vec<At<String>> {
     one.into_iter().chain(many.into_iter().flat_map(|many| many.value)).collect()
 }
 
-fn columns(input: &mut Scope<'_>, report: &Report) -> Option<At<Vec<Column>>> {
-    let columns = input.variables("schema")?;
+fn columns(key: &str, input: &mut Scope<'_>, report: &Report) -> Option<At<Vec<Column>>> {
+    let columns = input.variables(key)?;
     if columns.value.is_empty() {
-        columns.blame(report, "found an empty map; name all columns, or leave the key out");
+        columns.blame(report, "found an empty map; name columns, or leave the key out");
     }
     Some(columns.map(|columns| {
         columns.into_iter().filter_map(|(name, text)| column(name, &text, report)).collect()
@@ -280,7 +286,11 @@ fn side_inputs(job: &mut Scope<'_>, report: &Report) -> Option<At<Vec<RawSideInp
 
 fn side_input(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawSideInput> {
     if !scope.has("path") {
-        report.error(&scope.origin, &scope.path, "has no path; write path: with a folder");
+        report.error(
+            &scope.origin,
+            &scope.path,
+            "has no path; write path: with a folder or a file",
+        );
     }
     let path = scope.text("path");
     let mount_path = scope.text("mount_path");

@@ -193,7 +193,7 @@ inputs:
     job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json
     job.yaml:6: inputs.b.schema: column 1 has an empty name
     job.yaml:7: inputs.c.format: found "json"; expected files, csv, tsv, jsonl, parquet, arrow or sqlite
-    job.yaml:7: inputs.c.schema: found an empty map; name all columns, or leave the key out
+    job.yaml:7: inputs.c.schema: found an empty map; name columns, or leave the key out
     "#);
 }
 
@@ -283,17 +283,16 @@ side_inputs:
   e2: {{mount_path: /e2}}
   h: {{path: weights, mount_path: /side_inputs/file/x}}
 "#)), @r#"
-job.yaml:5: side_inputs.file.path: [dir]/weights/digits.bin is a file; a side input is a folder: put the file into a folder of its own and name that
-job.yaml:6: side_inputs.gone.path: there is no [dir]/nowhere; name a folder
-job.yaml:7: side_inputs.a.mount_path: found "models"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
-job.yaml:8: side_inputs.b.mount_path: found "/a/../b"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
-job.yaml:9: side_inputs.c.mount_path: found "/inputs/images"; /inputs is one of the entry script's own folders: choose a path outside /inputs, /output, /logs, /source
-job.yaml:10: side_inputs.d.mount_path: found "/"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
-job.yaml:12: side_inputs.f.mount_path: /x and /x/y of side input e lie in each other; choose another path
-job.yaml:13: side_inputs.g.mode: unknown key; the known ones are name, path, mount_path
-job.yaml:14: side_inputs.e2: has no path; write path: with a folder
-job.yaml:15: side_inputs.h.mount_path: /side_inputs/file/x and /side_inputs/file of side input file lie in each other; choose another path
-"#);
+    job.yaml:6: side_inputs.gone.path: there is no [dir]/nowhere; name a folder or a file
+    job.yaml:7: side_inputs.a.mount_path: found "models"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
+    job.yaml:8: side_inputs.b.mount_path: found "/a/../b"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
+    job.yaml:9: side_inputs.c.mount_path: found "/inputs/images"; /inputs is one of the entry script's own folders: choose a path outside /inputs, /output, /logs, /source
+    job.yaml:10: side_inputs.d.mount_path: found "/"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
+    job.yaml:12: side_inputs.f.mount_path: /x and /x/y of side input e lie in each other; choose another path
+    job.yaml:13: side_inputs.g.mode: unknown key; the known ones are name, path, mount_path
+    job.yaml:14: side_inputs.e2: has no path; write path: with a folder or a file
+    job.yaml:15: side_inputs.h.mount_path: /side_inputs/file/x and /side_inputs/file of side input file lie in each other; choose another path
+    "#);
 }
 
 /// C18, C24: the first argument starts with "-"; reserved names are refused.

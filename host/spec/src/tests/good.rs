@@ -12,7 +12,7 @@ use std::time::Duration;
 
 fn input(name: &str, paths: &[&str]) -> Input {
     let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-    Input { name: name.to_owned(), paths, partition_format: None }
+    Input { name: name.to_owned(), paths, partition_format: None, take: None }
 }
 
 fn least() -> JobSpec {
@@ -65,6 +65,7 @@ fn least() -> JobSpec {
         parent: None,
         latest: Vec::new(),
         notices: Vec::new(),
+        conversions: Vec::new(),
     }
 }
 
@@ -169,6 +170,7 @@ rank_mini_batch_count: -3
         },
         progress_update_timeout: Duration::from_millis(3_067_500),
         notices: Vec::new(),
+        conversions: Vec::new(),
         ..least()
     };
     assert_eq!(job(&text), expected);

@@ -1,4 +1,4 @@
-use super::{errors, errors_with, job, job_with};
+use super::{errors, errors_with, job, job_with, told};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction, SliceSize};
 
 /// As version 1 of the Azure SDK saves a configuration, with an environment cut short.
@@ -63,13 +63,14 @@ fn a_saved_file_loads_unchanged() {
     assert_eq!(spec.settings.run_invocation_timeout.as_secs(), 600);
     assert_eq!(spec.worker.output_action, OutputAction::AppendRow);
     assert_eq!(spec.append_row_file_name, "predictions.txt");
-    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    insta::assert_snapshot!(told(&spec), @"
+    5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
+    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and brings all that it needs
-    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
-    progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
+    progress_update_timeout is not in the saved file: 3660 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
     ");
 }
 
@@ -94,7 +95,8 @@ fn defaults_that_were_taken_are_said() {
                 node_count: 1\n  telemetry: true\ninputs: {a: data}\n";
     let spec = job(text);
     let cores = format!("{}, the number", spec.process_count);
-    insta::assert_snapshot!(spec.notices.join("\n").replace(&cores, "[n], the number"), @"
+    insta::assert_snapshot!(told(&spec).replace(&cores, "[n], the number"), @"
+    12 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     telemetry: ignored, Sandmill knows no such setting
     output_action is not in the saved file: append_row (Azure has no default for it)
     append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)
@@ -104,7 +106,7 @@ fn defaults_that_were_taken_are_said() {
     run_invocation_timeout is not in the saved file: 60 seconds (as in Azure)
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
-    progress_update_timeout is not in the saved file: 2040 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
+    progress_update_timeout is not in the saved file: 2040 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
     error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
     logging_level is not in the saved file: INFO (as in Azure)
     ");
@@ -131,7 +133,7 @@ job.yaml:6: entry_script: found "digit_identification.py", a Python script; entr
         &[("inputs.a", "data"), ("entry_script", "inner.wasm"), ("node_count", "3")],
     ), @r#"
     job.yaml:39: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other
-    --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}")
+    --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if they are columns
     --set node_count: found 3, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
     "#);
 }
@@ -159,18 +161,19 @@ fn saved_files_have_thresholds_and_preview_names() {
     assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(5));
     assert_eq!(spec.settings.allowed_failed_percent.to_string(), "2.5");
     insta::assert_snapshot!(spec.arguments.join(" "), @"--logging_level DEBUG --mini_batch_size 5 --error_threshold 10 --allowed_failed_count 5 --allowed_failed_percent 2.5 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
-    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    insta::assert_snapshot!(told(&spec), @"
+    10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
+    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and brings all that it needs
     input_format: ignored, deprecated in Azure: each input says its own format
-    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     models: ignored, deprecated in Azure: name files beside the section
     tags: ignored, for display in Azure only
     properties: ignored, for display in Azure only
     add_parallel_run_step_dependencies: ignored, an entry script brings all that it needs
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
-    progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
+    progress_update_timeout is not in the saved file: 3660 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
     ");
 }
 

@@ -1,9 +1,12 @@
 //! Tests of the whole way from a file to a job, by what they are about.
 
+mod components;
+mod deployment;
 mod errors;
 mod good;
 mod hostile;
 mod imported;
+mod mltable;
 mod models;
 mod options;
 mod output;
@@ -91,6 +94,12 @@ fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
         *path = path.replace(dir.to_str().expect("a plain path"), "/dir");
     }
     spec
+}
+
+/// All that is told of how a file was read, one line each.
+fn told(spec: &JobSpec) -> String {
+    let lines: Vec<_> = spec.notices.iter().chain(&spec.conversions).cloned().collect();
+    lines.join("\n")
 }
 
 /// The least that a job file can say.

@@ -154,7 +154,7 @@ fn a_model_that_no_worker_may_load_is_refused() {
 #[test]
 fn a_fallback_without_a_gpu_is_told() {
     let spec = job(&format!("{LEAST}models: {{digits: {{path: digits.onnx, fallback: cpu}}}}\n"));
-    assert!(spec.notices.iter().any(|notice| notice.contains("has no effect")), "{spec:?}");
+    assert!(spec.notices.iter().any(|line| line.contains("has no effect")), "{spec:?}");
 }
 
 /// Azure's word for models of its registry is ours for files; only the section that Azure saves is
@@ -172,5 +172,5 @@ fn files_of_azure_take_models_in_our_words() {
                  output_action: append_row\n  models: [registered]\ninputs: {images: data}\n";
     let spec = job(&format!("{saved}{ours}"));
     assert_eq!(spec.models, [plain("digits")]);
-    assert!(spec.notices.iter().any(|notice| notice.starts_with("models: ignored")), "{spec:?}");
+    assert!(spec.conversions.iter().any(|line| line.starts_with("models: ignored")), "{spec:?}");
 }

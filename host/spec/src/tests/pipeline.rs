@@ -39,7 +39,7 @@ fn the_one_parallel_job_is_picked() {
     assert_eq!(spec.append_row_file_name, "rows.txt");
     assert_eq!(spec.output.as_deref().and_then(|path| path.to_str()), Some("/dir/out"));
     assert!(spec.arguments.windows(2).any(|two| two == ["--mini_batch_size", "7"]));
-    insta::assert_snapshot!(spec.notices[0], @"jobs.prepare: not run, only job score of the pipeline is");
+    insta::assert_snapshot!(spec.conversions[0], @"jobs.prepare: not run, only job score of the pipeline is");
     assert_eq!(
         job_with(&text, &[("inputs.job_data_path.path", "data/*.png")]).inputs[0].paths,
         ["/dir/data/*.png"]
@@ -49,7 +49,7 @@ fn the_one_parallel_job_is_picked() {
 /// Other kinds of Azure's files are told apart from misspelt job files.
 #[test]
 fn only_parallel_jobs_and_pipelines_run() {
-    insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; of Azure's files parallel and pipeline run here; our own job files have no type"#);
+    insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; of Azure's files parallel and pipeline run here, and deployments of batch endpoints; our own job files have no type"#);
 }
 
 /// As Azure's samples write it: the job says how its input is mounted, the pipeline where it is.

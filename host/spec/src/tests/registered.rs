@@ -1,6 +1,6 @@
 //! Registered datasets and models in a job file.
 
-use super::{Fixture, LEAST};
+use super::{Fixture, LEAST, told};
 use crate::model::{Held, Latest, Registered, RegisteredKind, RegisteredName};
 use crate::registered::{NotRegistered, Registrations};
 use crate::{JobSpec, OperatorPolicy, SpecErrors, Surroundings, load};
@@ -108,7 +108,7 @@ fn registered_names_stand_for_their_paths() {
             latest(RegisteredKind::Model, "digits", 4),
         ]
     );
-    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    insta::assert_snapshot!(told(&spec), @"
     inputs.one.dataset: dataset images@1, registered by ada at 1970-01-01 00:00:00Z
     inputs.two.dataset: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
     inputs.three.dataset: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
@@ -155,30 +155,25 @@ fn azures_names_are_looked_up() {
                 more: {type: uri_folder, path: azureml:images@latest}\n  model: {type: \
                 custom_model, path: azureml:digits:4}\ninput_data: ${{inputs.images}}\ntask: {type: \
                 run_function, entry_script: script.wasm, append_row_to: rows.txt}\n";
-    // A model that is a file is no side input.
-    insta::assert_snapshot!(wrong(text), @"job.yaml:5: side_inputs.model.path: [dir]/digits.onnx is a file; a side input is a folder: put the file into a folder of its own and name that");
+    // A model that is a file is a side input as well.
+    let spec = good(text);
+    assert!(spec.side_inputs[1].host.ends_with("digits.onnx"), "{:?}", spec.side_inputs);
     let spec = good(&text.replace("azureml:digits:4", "azureml:images:2"));
     assert_eq!(spec.inputs[0].paths, ["[dir]/weights"]);
     assert!(spec.side_inputs[0].host.ends_with("data"), "{:?}", spec.side_inputs);
     let told = spec.notices.iter().filter(|line| line.contains("registered by"));
     insta::assert_snapshot!(told.cloned().collect::<Vec<_>>().join("\n"), @"
     inputs.images.path: dataset images@1, registered by ada at 1970-01-01 00:00:00Z
-    side_inputs.more.path: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
-    side_inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
+    inputs.more.path: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
+    inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
     ");
-    insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"
-    job.yaml:3: inputs.images.path: found "azureml:images:9", which lies in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)
-    job.yaml:5: side_inputs.model.path: [dir]/digits.onnx is a file; a side input is a folder: put the file into a folder of its own and name that
-    "#);
-    insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @r#"
-    job.yaml:4: side_inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that by itself
-    job.yaml:5: side_inputs.model.path: [dir]/digits.onnx is a file; a side input is a folder: put the file into a folder of its own and name that
-    "#);
-    insta::assert_snapshot!(load_in(text, true).unwrap_err(), @r#"
+    insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"job.yaml:3: inputs.images.path: found "azureml:images:9", which lies in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)"#);
+    insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @"job.yaml:4: inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that by itself");
+    insta::assert_snapshot!(load_in(text, true).unwrap_err(), @"
     job.yaml:3: inputs.images.path: the registry is broken
-    job.yaml:4: side_inputs.more.path: the registry is broken
-    job.yaml:5: side_inputs.model.path: the registry is broken
-    "#);
+    job.yaml:4: inputs.more.path: the registry is broken
+    job.yaml:5: inputs.model.path: the registry is broken
+    ");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Single settings: what they take and what not.
 
-use super::{Fixture, LEAST, errors, job, job_with};
+use super::{Fixture, LEAST, errors, job, job_with, told};
 use crate::model::ErrorThreshold;
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn other_names_are_taken() {
     let spec = job(&format!("{LEAST}mini_batch_error_threshold: 3\nis_deterministic: false\n"));
     assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(3));
     assert!(!spec.settings.allow_reuse);
-    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    insta::assert_snapshot!(told(&spec), @"
     mini_batch_error_threshold is taken for allowed_failed_count
     is_deterministic is taken for allow_reuse
     ");

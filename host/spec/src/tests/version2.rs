@@ -1,6 +1,5 @@
-use super::{Fixture, errors, job, job_with};
+use super::{errors, job, job_with, told};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction};
-use std::fs;
 use std::time::Duration;
 
 /// A parallel job as the pages of version 2 show it, with a component for the script.
@@ -47,7 +46,7 @@ task:
 "#;
 
 /// The least of a version 2 job.
-const LEAST: &str = "type: parallel\ninput_data: ${{inputs.d}}\nmax_concurrency_per_instance: 1\n\
+pub(super) const LEAST: &str = "type: parallel\ninput_data: ${{inputs.d}}\nmax_concurrency_per_instance: 1\n\
     inputs: {d: {type: uri_folder, path: data}}\ntask: {type: run_function, entry_script: script.wasm}\n";
 
 /// A10, C1, C2, C5, C6, C7, C9, C10, C11, C15, C16, C17, C18, C21, C22, C24, C25, C29, E11, 1.12:
@@ -75,13 +74,14 @@ fn a_parallel_job_loads() {
         [("MODEL".to_owned(), "/side_inputs/score_model".to_owned())]
     );
     insta::assert_snapshot!(spec.arguments.join("|"), @"--model|/side_inputs/score_model/digits.bin|--threshold|0.5|--label|a b|--error_threshold|7|--allowed_failed_percent|30|--task_overhead_timeout|1200|--resource_monitor_interva|20|--logging_level|DEBUG|--mini_batch_size|4|--allowed_failed_count|5|--run_invocation_timeout|120|--run_max_try|3|--output_action|append_row|--append_row_file_name|parallel_run_step.txt|--process_count_per_node|2");
-    insta::assert_snapshot!(spec.notices.join("\n"), @r#"
+    insta::assert_snapshot!(told(&spec), @r#"
+    23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
+    resources.instance_count: the file asks for 2 nodes; the job runs on this one, with max_concurrency_per_instance workers in all
     input_data: inputs.job_data_path is cut into mini-batches
     inputs.score_model is taken for side_inputs.score_model
     task.code is taken for source_directory
     task.environment: ignored, an entry script is a component and brings all that it needs
     task.program_arguments is taken for arguments
-    resources.instance_count: the file asks for 2 nodes; the job runs on this one, with process_count_per_node workers in all
     resources.instance_type: ignored, the job runs on this machine
     resources.shm_size: ignored, there are no containers here; limits.memory bounds an entry script
     retry_settings.max_retries 2 is run_max_try 3: the first attempt counts, too
@@ -92,14 +92,14 @@ fn a_parallel_job_loads() {
     max_concurrency_per_instance is taken for process_count_per_node
     mini_batch_error_threshold is taken for allowed_failed_count
     is_deterministic is taken for allow_reuse
-    arguments: --error_threshold sets error_threshold to 7; the entry script gets it too
-    arguments: --allowed_failed_percent sets allowed_failed_percent to 30; the entry script gets it too
-    arguments: --task_overhead_timeout sets task_overhead_timeout to 1200; the entry script gets it too
+    task.program_arguments: --error_threshold sets error_threshold to 7; the entry script gets it too
+    task.program_arguments: --allowed_failed_percent sets allowed_failed_percent to 30; the entry script gets it too
+    task.program_arguments: --task_overhead_timeout sets task_overhead_timeout to 1200; the entry script gets it too
     arguments: --resource_monitor_interva is taken for --resource_monitor_interval
-    arguments: --resource_monitor_interval sets resource_monitor_interval to 20; the entry script gets it too
-    append_row_file_name is not in the file: parallel_run_step.txt (as in Azure)
+    task.program_arguments: --resource_monitor_interval sets resource_monitor_interval to 20; the entry script gets it too
+    task.append_row_to is not in the file: parallel_run_step.txt (as in Azure)
     first_task_creation_timeout is not in the file: 600 seconds (as in Azure)
-    progress_update_timeout is not in the file: 4020 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (1200 + 120) + 60, and at least 600
+    progress_update_timeout is not in the file: 4020 seconds, from attempts x (task_overhead_timeout + retry_settings.timeout) + 60 = 3 x (1200 + 120) + 60, and at least 600
     "#);
 }
 
@@ -115,16 +115,17 @@ fn defaults_of_version_2() {
         (3, 60)
     );
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 10 });
-    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    insta::assert_snapshot!(told(&spec), @"
+    11 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     input_data: inputs.d is cut into mini-batches
     task.append_row_to is not set: output_action is summary_only (as in Azure)
     max_concurrency_per_instance is taken for process_count_per_node
     mini_batch_size is not in the file: 10 files (as in version 1; Azure's pages say 10 or 1)
-    run_max_try is not in the file: 3 (as in Azure)
-    run_invocation_timeout is not in the file: 60 seconds (as in Azure)
+    retry_settings.max_retries is not in the file: 2 (as in Azure)
+    retry_settings.timeout is not in the file: 60 seconds (as in Azure)
     task_overhead_timeout is not in the file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the file: 600 seconds (as in Azure)
-    progress_update_timeout is not in the file: 2040 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
+    progress_update_timeout is not in the file: 2040 seconds, from attempts x (task_overhead_timeout + retry_settings.timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
     error_threshold is not in the file: -1 (as in Azure)
     logging_level is not in the file: INFO (as in Azure)
     ");
@@ -136,7 +137,7 @@ fn defaults_of_version_2() {
 fn what_version_2_files_may_lack_and_may_hold() {
     let spec = job(LEAST);
     assert_eq!(spec.name, "job", "the file's name");
-    insta::assert_snapshot!(errors("type: parallel\ninput_data: ${{inputs.d}}\ninputs: {d: {type: uri_folder, path: data}}\n"), @"job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder");
+    insta::assert_snapshot!(errors("type: parallel\ninput_data: ${{inputs.d}}\ninputs: {d: {type: uri_folder, path: data}}\n"), @"job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder");
     insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "[\"${{inputs.d}}\"]")), @"job.yaml:2: input_data: found a list; expected one of the inputs, as in ${{inputs.x}}: there are d");
     for kind in ["function", "model"] {
         job(&LEAST.replace("run_function", kind));
@@ -145,7 +146,8 @@ fn what_version_2_files_may_lack_and_may_hold() {
         "{}resources: {{docker_args: --x, shm_size: 2g, locations: [a], max_instance_count: 3, properties: {{a: b}}}}\nidentity: {{type: managed}}\n",
         LEAST.replace("script.wasm}", "script.wasm, model: m}")
     ));
-    let ignored = spec.notices.iter().filter(|line| line.contains("ignored")).cloned();
+    let told = told(&spec);
+    let ignored = told.lines().filter(|line| line.contains("ignored"));
     insta::assert_snapshot!(ignored.collect::<Vec<_>>().join("\n"), @"
     task.model: ignored, a model is a side input here
     resources.docker_args: ignored, there are no containers here; limits bound an entry script
@@ -174,8 +176,11 @@ fn outputs_of_version_2() {
     assert_eq!(spec.arguments[1], "/output");
     let spec =
         load("{o: {type: uri_file, path: \"azureml://datastores/a/paths/b\"}}", "${{outputs.o}}");
-    assert_eq!((spec.output, spec.append_row_file_name.as_str()), (None, "parallel_run_step.txt"));
-    insta::assert_snapshot!(spec.notices.iter().filter(|line| line.contains("output")).cloned().collect::<Vec<_>>().join("\n"), @"outputs.o: its path lies in Azure; results go to the job's own output folder");
+    assert_eq!(
+        (spec.output.clone(), spec.append_row_file_name.as_str()),
+        (None, "parallel_run_step.txt")
+    );
+    insta::assert_snapshot!(told(&spec).lines().filter(|line| line.contains("output")).collect::<Vec<_>>().join("\n"), @"outputs.o: its path lies in Azure; results go to the job's own output folder");
     let text = LEAST.replace("script.wasm}", "script.wasm, append_row_to: \"${{outputs.x}}\"}");
     insta::assert_snapshot!(errors(&text), @r#"job.yaml:5: task.append_row_to: found the output "x", which outputs does not have"#);
 }
@@ -189,8 +194,8 @@ fn what_lies_in_azure_is_named_on_this_machine() {
         .replace("inner.wasm", "score.py");
     insta::assert_snapshot!(errors(&text), @r#"
     job.yaml:8: inputs.job_data_path.path: found "azureml:images@latest", which lies in Azure; fetch it first, and name the files here by --set inputs.job_data_path.path=...; or register it here as images@latest (sandmill dataset register)
-    job.yaml:9: side_inputs.score_model.path: found "azureml://datastores/models/paths/x", which does not lie on this machine; fetch it first, and name the folder here by --set side_inputs.score_model.path=...
-    job.yaml:31: entry_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=...
+    job.yaml:9: inputs.score_model.path: found "azureml://datastores/models/paths/x", which does not lie on this machine; fetch it first, and name it here by --set inputs.score_model.path=...
+    job.yaml:31: task.entry_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=...
     "#);
     let set = [
         ("inputs.job_data_path.path", "data"),
@@ -221,28 +226,28 @@ fn version_2_values_that_do_not_fit() {
     job.yaml:19: resources.shm: unknown key; the known ones are instance_count, instance_type, docker_args, shm_size, locations, max_instance_count, properties
     job.yaml:22: logging_level: found "loud"; expected WARNING, INFO or DEBUG
     job.yaml:24: retry_settings.max_retries: found -1; expected a whole number of retries from 0 up, after the first attempt
-    job.yaml:25: run_invocation_timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
+    job.yaml:25: retry_settings.timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
     job.yaml:26: retry_settings.wait: unknown key; the known ones are max_retries, timeout
     job.yaml:31: task.type: found "command"; expected run_function, function or model
     job.yaml:34: task.colour: unknown key; the known ones are type, code, entry_script, program_arguments, append_row_to, environment, model
-    job.yaml:35: arguments[6]: --run_max_try is a setting of the job: write the key retry_settings.max_retries in the job file instead
+    job.yaml:35: task.program_arguments[6]: --run_max_try is a setting of the job: write the key retry_settings.max_retries in the job file instead
     "#);
     insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "data")), @r#"job.yaml:2: input_data: found "data"; expected one of the inputs, as in ${{inputs.x}}: there are d"#);
     insta::assert_snapshot!(errors("type: parallel\ntask: 5\n"), @"
     job.yaml: input_data: missing; name the one input that is cut into mini-batches, as in ${{inputs.x}}
-    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
     job.yaml:2: task: found 5; expected a map
     ");
     insta::assert_snapshot!(errors(&LEAST.replace("script.wasm}", "script.wasm, program_arguments: \"--a 'b\"}")), @"job.yaml:5: task.program_arguments: a ' is not closed");
     insta::assert_snapshot!(errors(&format!("{LEAST}process_count_per_node: 3\n")), @"job.yaml:6: process_count_per_node: given twice, the other time by Azure's name for it; remove one");
-    insta::assert_snapshot!(errors(&format!("{LEAST}component: file:./x.yml\n")), @"job.yaml:6: component: names a component of Azure's, which cannot be read here; write its task and its settings into the job itself");
+    insta::assert_snapshot!(errors(&format!("{LEAST}component: file:./x.yml\n")), @"job.yaml:6: component: [dir]/x.yml: there is no such file");
 }
 
 /// A10, C24: thresholds may be options in version 2, but not options and keys.
 #[test]
 fn thresholds_are_given_once() {
-    insta::assert_snapshot!(errors(&format!("{JOB}error_threshold: 3\n")), @"job.yaml:33: arguments[6]: given twice: --error_threshold here, and the key error_threshold in the job file; remove one");
-    insta::assert_snapshot!(errors(&JOB.replace("--error_threshold 7", "--allowed_failed_count 7")), @"job.yaml:33: arguments[6]: given twice: --allowed_failed_count here, and the key allowed_failed_count in the job file; remove one");
+    insta::assert_snapshot!(errors(&format!("{JOB}error_threshold: 3\n")), @"job.yaml:33: task.program_arguments[6]: given twice: --error_threshold here, and the key error_threshold in the job file; remove one");
+    insta::assert_snapshot!(errors(&JOB.replace("--error_threshold 7", "--allowed_failed_count 7")), @"job.yaml:33: task.program_arguments[6]: given twice: --allowed_failed_count here, and the key mini_batch_error_threshold in the job file; remove one");
 }
 
 /// C8: keys as a list or as JSON text; not together with a size (1.12).
@@ -256,65 +261,10 @@ fn version_2_partition_keys() {
         );
     }
     insta::assert_snapshot!(errors(&format!("{table}partition_keys: '[store'\n")), @r#"job.yaml:6: partition_keys: found "[store"; expected a list of texts, or a JSON text of one, as in '["store", "brand"]'"#);
-    insta::assert_snapshot!(errors(&format!("{table}partition_keys: [a]\nmini_batch_size: 1kb\n")), @"job.yaml:6: partition_keys: found together with mini_batch_size (1kb); mini-batches are made by keys or by size: choose one, and remove the other");
-}
-
-fn with_table(table: &str, mode: &str) -> (Fixture, String) {
-    let fixture = Fixture::new();
-    fs::write(fixture.0.path().join("data/MLTable"), table).expect("a table file");
-    let text = LEAST.replace(
-        "type: uri_folder, path: data",
-        &format!("type: mltable, mode: {mode}, path: data"),
-    );
-    (fixture, text)
-}
-
-/// C30: a table with mode direct is a CSV input; with any other mode it is a list of files.
-#[test]
-fn table_files_say_how_text_is_read() {
-    let table = "type: mltable\npaths:\n  - file: ./a.csv\n  - pattern: ./more/*.csv\ntransformations:\n\
-                 \x20 - read_delimited: {delimiter: ';', encoding: utf8, header: no_header}\n";
-    let (fixture, text) = with_table(table, "direct");
-    let spec = fixture.load(&text, &[]).expect("a job");
-    let InputKind::Tables { inputs, .. } = &spec.input_kind else {
-        panic!("{:?}", spec.input_kind)
-    };
-    assert_eq!((inputs[0].csv.delimiter, inputs[0].csv.header), (b';', false));
-    insta::assert_snapshot!(fixture.redact(&spec.inputs[0].paths.join("\n")), @"
-    [dir]/data/a.csv
-    [dir]/data/more/*.csv
-    ");
-    let (fixture, text) = with_table(table, "ro_mount");
-    let spec = fixture.load(&text, &[]).expect("a job");
-    assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 10 });
-    assert_eq!(spec.inputs[0].paths.len(), 2);
-    // The files themselves, instead of the table file.
-    let spec = fixture.load(text.replace("ro_mount", "direct"), &[("inputs.d.path", "data/*.csv")]);
-    assert!(matches!(spec.expect("a job").input_kind, InputKind::Tables { .. }));
-}
-
-/// C30: what a table file must have, and what it must not.
-#[test]
-fn table_files_that_do_not_fit() {
-    let error = |table: &str| {
-        let (fixture, text) = with_table(table, "direct");
-        fixture.load(&text, &[]).expect_err("it has errors")
-    };
-    insta::assert_snapshot!(error("paths: [{file: a.csv}]\ntransformations: [{read_parquet: {}}]\n"), @r#"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "read_parquet" is not supported, only read_delimited is
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: has no read_delimited among its transformations, which a table with mode direct needs
-    "#);
-    insta::assert_snapshot!(error("paths: [{file: a.csv}]\n"), @"job.yaml:4: inputs.d.path: [dir]/data/MLTable: has no read_delimited among its transformations, which a table with mode direct needs");
-    insta::assert_snapshot!(error("paths: [{file: 'azureml://x'}]\ntransformations:\n  - read_delimited: {encoding: latin1, header: from_first_file, skip: 3}\n"), @r#"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: expected each of paths to have file, folder or pattern, with a path on this machine
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.encoding: found "latin1"; only utf8 and ascii can be read
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.header: found "from_first_file"; supported are all_files_same_headers, all_files_different_headers and no_header
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.skip: is not supported; supported are delimiter, encoding and header
-    job.yaml:4: inputs.d.paths: found an empty list; name at least one file, folder or glob
-    "#);
-    let (fixture, text) = with_table("", "direct");
-    fs::remove_file(fixture.0.path().join("data/MLTable")).expect("the file");
-    insta::assert_snapshot!(fixture.load(&text, &[]).expect_err("it has errors"), @"job.yaml:4: inputs.d.path: [dir]/data/MLTable: there is no such file; name the folder of an MLTable file, or the data files themselves");
+    // 1.12: of a size and keys, Azure takes the keys.
+    let spec = job(&format!("{table}partition_keys: [a]\nmini_batch_size: 1kb\n"));
+    assert_eq!(spec.partition_keys, ["a"]);
+    insta::assert_snapshot!(spec.notices[1], @"mini_batch_size (1kb) is ignored, as in Azure: partition_keys make the mini-batches");
 }
 
 /// C26: a job that only runs so many times needs no data.

@@ -48,6 +48,8 @@ pub struct CutFile<'a> {
     offset: u64,
     header: Vec<u8>,
     joined: Option<Joined>,
+    /// The most records that are still to be passed, where there is a limit.
+    most: Option<u64>,
 }
 
 impl Cutter {
@@ -109,6 +111,7 @@ impl Cutter {
             offset: 0,
             header: Vec::new(),
             joined: None,
+            most: None,
         };
         opened.skip_bom()?;
         opened.scan.at = opened.offset;
@@ -167,6 +170,11 @@ impl CutFile<'_> {
         self.joined.as_ref().map_or((&[], 0), Joined::found)
     }
 
+    /// Makes slices of at most so many more records together; none of none.
+    pub fn take_at_most(&mut self, records: u64) {
+        self.most = Some(records);
+    }
+
     /// The file's path on the host.
     pub fn path(&self) -> &Path {
         &self.path
@@ -203,9 +211,13 @@ impl CutFile<'_> {
         let offset = self.offset;
         let first_line = self.scan.lines + 1;
         let records = self.scan.records;
-        match self.cutter.size {
-            SliceSize::Bytes(bytes) => self.pass_size(bytes, first_line)?,
-            SliceSize::Rows(rows) => self.pass_rows(rows.max(1), first_line)?,
+        match (self.cutter.size, self.most) {
+            (_, Some(0)) => return Ok(None),
+            (SliceSize::Bytes(bytes), None) => self.pass_size(bytes, first_line)?,
+            (SliceSize::Bytes(bytes), Some(most)) => self.pass_few(bytes, most)?,
+            (SliceSize::Rows(rows), most) => {
+                self.pass_rows(rows.min(most.unwrap_or(rows)).max(1), first_line)?;
+            }
         }
         let rows = self.scan.records - records;
         if rows == 0 {
@@ -236,6 +248,21 @@ impl CutFile<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Passes records of about so many bytes, but at most so many of them, or all that are left.
+    fn pass_few(&mut self, bytes: u64, most: u64) -> Result<(), DatasetError> {
+        let first = self.scan.records;
+        let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
+        while self.scan.records - first < most && self.offset < end {
+            let before = self.scan.records;
+            let next = self.scan.lines + 1;
+            while !self.pass_record_end(next)? {}
+            if self.scan.records == before {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Passes so many records, or all that are left. Fails if no worker could hold them. `line` is

@@ -1,0 +1,85 @@
+//! Single files that an entry script may see: each gets a folder of its own in the job directory, so that its neighbours
+//! do not come along.
+
+use super::error::NodeError;
+use crate::model::{JobDir, Mount};
+use crate::opening::regular_at_its_path;
+use crate::output::remove_tree;
+use rustix::fs::{AtFlags, CWD};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// Puts an open file into a folder of its own, which is made anew: as another name of the same file where the file system
+/// can do that, else as a copy.
+///
+/// # Errors
+/// If there is no room for it, or the folder cannot be made.
+pub(super) fn give(file: &mut File, name: &Path, folder: &Path) -> io::Result<()> {
+    remove_tree(folder)?;
+    fs::create_dir_all(folder)?;
+    let place = folder.join(name);
+    // By this name the kernel finds the file that is open, whatever lies at its path by now.
+    let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+    if rustix::fs::linkat(CWD, opened.as_str(), CWD, &place, AtFlags::SYMLINK_FOLLOW).is_ok() {
+        return Ok(());
+    }
+    // Another file system, one without such links, or the file of another user.
+    let copied = File::create_new(&place).and_then(|mut to| io::copy(file, &mut to).map(drop));
+    copied.inspect_err(|_| {
+        // What there was room for is not the file, and nobody else can write to a full disk.
+        let _ = fs::remove_file(&place);
+    })
+}
+
+/// Gives the side inputs that are single files their folders. Their paths are without links.
+///
+/// # Errors
+/// If one cannot be read, or there is no room for it.
+pub(super) fn give_side_inputs(mounts: &[Mount], job_dir: &JobDir) -> Result<(), NodeError> {
+    for (index, mount) in mounts.iter().enumerate().filter(|(_, mount)| mount.host.is_file()) {
+        let name = mount.host.file_name().unwrap_or_default();
+        let given = regular_at_its_path(&mount.host)
+            .and_then(|(mut file, _)| give(&mut file, name.as_ref(), &job_dir.side_input(index)));
+        given.map_err(|source| NodeError::SideInput { path: mount.host.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// The side inputs as workers find them: of a single file, its folder.
+pub(super) fn placed(mut mounts: Vec<Mount>, job_dir: &JobDir) -> Vec<Mount> {
+    for (index, mount) in mounts.iter_mut().enumerate() {
+        if mount.host.is_file() {
+            mount.host = job_dir.side_input(index);
+        }
+    }
+    mounts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_a_folder_without_its_neighbours() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir(path("in")).unwrap();
+        fs::write(path("in/labels.txt"), "a\nb").unwrap();
+        fs::write(path("in/secret.txt"), "").unwrap();
+        let job_dir = JobDir::new(&path("job"));
+        let mount = |host: &str| Mount { host: path(host), guest: String::new(), writable: false };
+        let mounts = vec![mount("in"), mount("in/labels.txt")];
+        // What an earlier run left is replaced.
+        for _ in 0..2 {
+            give_side_inputs(&mounts, &job_dir).unwrap();
+        }
+        let seen = placed(mounts.clone(), &job_dir);
+        assert_eq!(seen[0].host, path("in"));
+        let names: Vec<_> =
+            fs::read_dir(&seen[1].host).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(names, ["labels.txt"]);
+        assert_eq!(fs::read_to_string(seen[1].host.join("labels.txt")).unwrap(), "a\nb");
+    }
+}

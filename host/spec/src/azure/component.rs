@@ -1,0 +1,173 @@
+//! Components: what a job says by `component: ./file.yml` stands in that file.
+
+use super::nodes::{entry, entry_of, scalar, take, text, text_at};
+use super::text::is_remote;
+use super::values::Declared;
+use crate::error::{Origin, Report};
+use crate::place::Place;
+use crate::reading;
+use crate::tree::{self, Entry, Node, Value, join};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The key that names a component.
+pub(crate) const KEY: &str = "component";
+
+/// Of these the job's entries and the component's hold together; of all others the job's value holds.
+const MERGED: [&str; 4] = ["environment_variables", "resources", "retry_settings", "task"];
+
+/// Puts what the job's component says below what the job says itself. None, with an error, if there is no such
+/// component here.
+pub(crate) fn unfold(mut job: Node, place: &Place, report: &Report) -> Option<Node> {
+    let Value::Map(entries) = &mut job.value else { return Some(job) };
+    let Some(named) = take(entries, KEY) else { return Some(job) };
+    let origin = named.origin.clone();
+    let component = read(named, place, report)?;
+    let Some(kind) = text_at(&component, "type") else {
+        let message = "names no parallel component: type is missing there";
+        report.error(&origin, KEY, message);
+        return None;
+    };
+    if !kind.eq_ignore_ascii_case("parallel") {
+        let message = format!("names a component of type {kind:?}; one of type parallel runs here");
+        report.error(&origin, KEY, message);
+        return None;
+    }
+    refuse_unknown(entries, &component, report);
+    for theirs in component {
+        merge(entries, theirs);
+    }
+    Some(job)
+}
+
+/// The component's settings, of its file or written in its place.
+fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
+    let path = match named.value {
+        Value::Map(inline) => return Some(inline),
+        Value::Scalar { ref text, .. } => text.clone(),
+        _ => {
+            report.error(&named.origin, KEY, format!("found {named}; expected a component's file"));
+            return None;
+        }
+    };
+    let path = path.trim();
+    let path = path.strip_prefix("file:").unwrap_or(path);
+    if is_remote(path) {
+        let message = "names a component of Azure's, which cannot be read here; name its file by --set \
+                       component=FILE, or write its task and its settings into the job itself";
+        report.error(&named.origin, KEY, message);
+        return None;
+    }
+    let file = place.resolve(path);
+    if !place.policy.allows_component(KEY, &file, &named.origin, report) {
+        return None;
+    }
+    let shown = file.display().to_string();
+    let root = match reading::read(&file, "component file") {
+        Ok(text) => parse(&text, &shown, report)?,
+        Err(error) => {
+            report.error(&named.origin, KEY, format!("{shown}: {error}"));
+            return None;
+        }
+    };
+    let Value::Map(mut entries) = root.value else {
+        report.error(&named.origin, KEY, format!("{shown} holds {root}; expected a component"));
+        return None;
+    };
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    rebase(&mut entries, folder);
+    Some(entries)
+}
+
+/// Reads the text; what is wrong is told with the component's own lines.
+fn parse(text: &str, shown: &str, report: &Report) -> Option<Node> {
+    let own = Report::default();
+    let root = tree::parse(text, &own);
+    let file: Arc<str> = shown.into();
+    for error in own.into_errors(shown).errors {
+        report.error(&in_file(&error.origin, &file), &error.key, error.message);
+    }
+    let mut root = root?;
+    root.map_origin(&|origin| in_file(origin, &file));
+    Some(root)
+}
+
+fn in_file(origin: &Origin, file: &Arc<str>) -> Origin {
+    match origin {
+        Origin::Line(line) => Origin::In(Arc::clone(file), *line),
+        Origin::File => Origin::In(Arc::clone(file), 1),
+        other => other.clone(),
+    }
+}
+
+/// Paths of a component mean its own folder.
+fn rebase(entries: &mut [Entry], folder: &Path) {
+    let task = entries.iter_mut().find(|entry| entry.key == "task");
+    let Some(Value::Map(task)) = task.map(|entry| &mut entry.node.value) else { return };
+    let code = task.iter_mut().find(|entry| entry.key == "code");
+    let Some(Value::Scalar { text, .. }) = code.map(|entry| &mut entry.node.value) else { return };
+    if !is_remote(text)
+        && let Some(path) = std::path::absolute(folder.join(text.trim())).ok()
+        && let Some(path) = path.to_str()
+    {
+        *text = path.to_owned();
+    }
+}
+
+/// Refuses inputs that the component does not have.
+fn refuse_unknown(job: &[Entry], component: &[Entry], report: &Report) {
+    let names = |of: &[Entry]| match entry_of(of, "inputs").map(|entry| &entry.node.value) {
+        Some(Value::Map(inputs)) => {
+            inputs.iter().map(|input| (input.key.clone(), input.node.origin.clone())).collect()
+        }
+        _ => Vec::new(),
+    };
+    let known: Vec<String> = names(component).into_iter().map(|(name, _)| name).collect();
+    for (name, origin) in names(job) {
+        if !known.contains(&name) {
+            let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("the component has no such input; it has {there}");
+            report.error(&origin, &join("inputs", &name), message);
+        }
+    }
+}
+
+/// Puts an entry of the component into the job.
+fn merge(job: &mut Vec<Entry>, theirs: Entry) {
+    let Some(own) = job.iter_mut().find(|entry| entry.key == theirs.key) else {
+        job.push(theirs);
+        return;
+    };
+    match (theirs.key.as_str(), &mut own.node.value, theirs.node.value) {
+        ("inputs", Value::Map(own), Value::Map(theirs)) => Declared::new(theirs).fill(own),
+        ("outputs", Value::Map(own), Value::Map(theirs)) => {
+            for theirs in theirs {
+                match own.iter_mut().find(|entry| entry.key == theirs.key) {
+                    Some(own) => add_type(&mut own.node, &theirs.node),
+                    None => own.push(theirs),
+                }
+            }
+        }
+        (key, Value::Map(own), Value::Map(theirs)) if MERGED.contains(&key) => {
+            let is_new = |theirs: &Entry| own.iter().all(|entry| entry.key != theirs.key);
+            let new: Vec<Entry> = theirs.into_iter().filter(is_new).collect();
+            own.extend(new);
+        }
+        _ => {}
+    }
+}
+
+/// An output is of the type that the component gives it.
+fn add_type(own: &mut Node, theirs: &Node) {
+    let Value::Map(theirs) = &theirs.value else { return };
+    let Some(kind) = entry_of(theirs, "type") else { return };
+    if let Some(path) = text(own) {
+        let path = scalar(path, &own.origin);
+        own.value = Value::Map(vec![entry("path", path)]);
+    }
+    if let Value::Map(own) = &mut own.value
+        && entry_of(own, "type").is_none()
+    {
+        own.push(kind.clone());
+    }
+}

@@ -1,0 +1,186 @@
+//! A batch endpoint's deployment of a model becomes keys of our own. Its settings stand below `settings`, and in older
+//! files at the top level.
+
+use super::data::Data;
+use super::kind::Kind;
+use super::names;
+use super::nodes::{SCHEMA_KEY, entry, entry_of, scalar, take, text, text_at};
+use super::settings::{Settings, group, unknown};
+use super::text::is_remote;
+use crate::error::{Origin, Report};
+use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
+use crate::place::Place;
+use crate::tree::{Entry, Node, Value, join};
+
+/// What Azure takes where a deployment says nothing: our key, its value, and the deployment's word.
+const DEFAULTS: [(&str, &str, &str); 7] = [
+    ("mini_batch_size", "10", "mini_batch_size"),
+    ("process_count_per_node", "1", "max_concurrency_per_instance"),
+    ("error_threshold", "-1", "error_threshold"),
+    ("run_max_try", "4", "retry_settings.max_retries"),
+    ("run_invocation_timeout", "30", "retry_settings.timeout"),
+    ("output_action", "append_row", "output_action"),
+    ("append_row_file_name", "predictions.csv", "output_file_name"),
+];
+
+/// The name that the model has here.
+const MODEL: &str = "model";
+/// Where scripts look for their model (prs-semantics 1.8).
+const MODEL_VARIABLE: &str = "AZUREML_MODEL_DIR";
+
+/// Turns a deployment into a tree of our keys. What is wrong goes to the report.
+pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node> {
+    let origin = root.origin.clone();
+    let Value::Map(mut entries) = root.value else { return None };
+    // Null stands for what was not set.
+    entries.retain(|entry| entry.node.value != Value::Null);
+    for key in ["type", SCHEMA_KEY] {
+        take(&mut entries, key);
+    }
+    if take(&mut entries, "endpoint_name").is_some() {
+        report.conversion("endpoint_name: ignored, there are no endpoints on this machine");
+    }
+    let is_grouped = entry_of(&entries, "settings").is_some();
+    let below = if is_grouped { "settings" } else { "" };
+    names::say(Kind::Deployment, below, report);
+    let mut of_settings = group(&mut entries, "settings", report).unwrap_or_default();
+    let mut data = Data::new(false);
+    data.add_called(take(&mut entries, "inputs"), place, report);
+    let has_tables = data.has_tables();
+    let mut settings = Settings::new(std::mem::take(&mut data.entries), "", report);
+    add_code(&mut entries, &mut settings, report);
+    let model = take(&mut entries, "model").and_then(|model| add_model(model, place, report));
+    if take(&mut entries, "environment").is_some() {
+        report.conversion(
+            "environment: ignored, an entry script is a component and brings all that it needs",
+        );
+    }
+    settings.resources(&mut entries);
+    if !is_grouped {
+        of_settings = entries;
+    } else {
+        entries.into_iter().for_each(|setting| settings.add(setting));
+    }
+    let mut settings = Settings::new(settings.ours, below, report);
+    settings.resources(&mut of_settings);
+    settings.retries(&mut of_settings);
+    if let Some(name) = take(&mut of_settings, "output_file_name") {
+        settings.rename(&join(below, "output_file_name"), "append_row_file_name", name);
+    }
+    of_settings.into_iter().for_each(|setting| settings.add(setting));
+    if let Some(model) = model {
+        model.put(&mut settings.ours);
+    }
+    add_defaults(&mut settings.ours, below, has_tables, &origin, report);
+    Some(Node { origin, value: Value::Map(settings.finish()) })
+}
+
+fn add_code(entries: &mut Vec<Entry>, settings: &mut Settings<'_>, report: &Report) {
+    const GROUP: &str = "code_configuration";
+    for Entry { key, node } in group(entries, GROUP, report).unwrap_or_default() {
+        match key.as_str() {
+            "code" => settings.rename("code_configuration.code", "source_directory", node),
+            "scoring_script" => {
+                settings.rename("code_configuration.scoring_script", "entry_script", node);
+            }
+            _ => unknown(GROUP, &Entry { key, node }, "code, scoring_script", report),
+        }
+    }
+}
+
+/// The deployment's model, as a group of ours.
+struct Model {
+    /// `models` for an ONNX model, which the sandbox computes with; `side_inputs` for any other.
+    group: &'static str,
+    path: Node,
+    folder: String,
+}
+
+fn add_model(model: Node, place: &Place, report: &Report) -> Option<Model> {
+    let origin = model.origin.clone();
+    let (path, key) = match model.value {
+        Value::Scalar { ref text, .. } => (scalar(text.trim(), &origin), "model"),
+        Value::Map(ref inner) => match (entry_of(inner, "path"), text_at(inner, "name")) {
+            (Some(path), _) => (path.node.clone(), "model.path"),
+            (None, Some(name)) => {
+                let version = text_at(inner, "version");
+                let version = version.map_or_else(|| "@latest".into(), |it| format!(":{it}"));
+                (scalar(format!("azureml:{name}{version}"), &origin), "model")
+            }
+            (None, None) => {
+                report.error(&origin, "model", "has no path; name the model's file or folder");
+                return None;
+            }
+        },
+        _ => {
+            report.error(&origin, "model", format!("found {model}; expected a path or a map"));
+            return None;
+        }
+    };
+    let is_onnx = text(&path).is_some_and(|path| !is_remote(path) && is_onnx(place, path));
+    let (group, folder) = match is_onnx {
+        true => ("models", GUEST_MODELS),
+        false => ("side_inputs", GUEST_SIDE_INPUTS),
+    };
+    let folder = format!("{folder}/{MODEL}");
+    report.call(&format!("{group}.{MODEL}.path"), key);
+    report.conversion(format!(
+        "{key} is taken for {group}.{MODEL}, and {MODEL_VARIABLE} is its folder, {folder}"
+    ));
+    Some(Model { group, path, folder })
+}
+
+/// Whether the path is of an ONNX file, or of a folder that holds one.
+fn is_onnx(place: &Place, path: &str) -> bool {
+    let is_named = |path: &std::path::Path| {
+        path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
+    };
+    let path = place.resolve(path);
+    is_named(&path)
+        || path.read_dir().is_ok_and(|all| all.flatten().any(|entry| is_named(&entry.path())))
+}
+
+impl Model {
+    /// Adds the model, and the variable that says where it is unless there is one.
+    fn put(self, ours: &mut Vec<Entry>) {
+        let Self { group, path, folder } = self;
+        let origin = path.origin.clone();
+        let map = |entries| Node { origin: origin.clone(), value: Value::Map(entries) };
+        add_below(ours, group, entry(MODEL, map(vec![entry("path", path)])), &origin);
+        let variable = entry(MODEL_VARIABLE, scalar(folder, &origin));
+        add_below(ours, "environment_variables", variable, &origin);
+    }
+}
+
+/// Adds an entry to a group, unless it has one of that name.
+fn add_below(ours: &mut Vec<Entry>, group: &str, new: Entry, origin: &Origin) {
+    let Some(found) = ours.iter_mut().find(|entry| entry.key == group) else {
+        let value = Value::Map(vec![new]);
+        ours.push(entry(group, Node { origin: origin.clone(), value }));
+        return;
+    };
+    if let Value::Map(entries) = &mut found.node.value
+        && entry_of(entries, &new.key).is_none()
+    {
+        entries.push(new);
+    }
+}
+
+fn add_defaults(
+    ours: &mut Vec<Entry>,
+    below: &str,
+    has_tables: bool,
+    origin: &Origin,
+    report: &Report,
+) {
+    for (key, value, theirs) in DEFAULTS {
+        // The number is one of files.
+        let is_meant = key != "mini_batch_size" || !has_tables;
+        if is_meant && entry_of(ours, key).is_none() {
+            let theirs = join(below, theirs);
+            let shown = if key == "run_max_try" { "3" } else { value };
+            report.conversion(format!("{theirs} is not in the file: {shown} (as in Azure)"));
+            ours.push(entry(key, scalar(value, origin)));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a file of Azure's describes, and whether that can run here.
+
+use super::nodes::{SCHEMA_KEY, entry_of, text, text_at};
+use crate::error::{Origin, Report};
+use crate::tree::{Entry, Node, Value};
+
+/// What a file describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing of version 2: a job in our own keys, or what version 1 saved.
+    Other,
+    /// A parallel job of version 2, its component, or a pipeline with such jobs.
+    Job,
+    /// A batch endpoint's deployment of a model.
+    Deployment,
+}
+
+/// What the file describes. None, with an error, if nothing of the kind runs here. `has_script`: the command line
+/// names an entry script.
+pub(crate) fn kind_of(root: &Node, has_script: bool, report: &Report) -> Option<Kind> {
+    let Value::Map(entries) = &root.value else { return Some(Kind::Other) };
+    let schema = text_at(entries, SCHEMA_KEY).unwrap_or_default().to_ascii_lowercase();
+    let of_type = entry_of(entries, "type");
+    let word = of_type.and_then(|entry| text(&entry.node)).unwrap_or_default().to_ascii_lowercase();
+    let is_deployment = schema.contains("deployment")
+        || (!matches!(word.as_str(), "parallel" | "pipeline")
+            && ["code_configuration", "endpoint_name"].iter().any(|key| has(entries, key)));
+    if is_deployment {
+        let of_kind = if schema.contains("onlinedeployment") { "online" } else { word.as_str() };
+        return deployment(entries, of_kind, has_script, report).then_some(Kind::Deployment);
+    }
+    match (word.as_str(), of_type) {
+        ("parallel" | "pipeline", _) => Some(Kind::Job),
+        (_, Some(Entry { node, .. })) if !word.is_empty() => {
+            let message = format!(
+                "found {node}; of Azure's files parallel and pipeline run here, and deployments of batch endpoints; \
+                 our own job files have no type"
+            );
+            report.error(&node.origin, "type", message);
+            None
+        }
+        _ => {
+            let is_map = |key| {
+                entry_of(entries, key).is_some_and(|it| matches!(it.node.value, Value::Map(_)))
+            };
+            Some(if is_map("task") || is_map("jobs") { Kind::Job } else { Kind::Other })
+        }
+    }
+}
+
+fn has(entries: &[Entry], key: &str) -> bool {
+    entry_of(entries, key).is_some_and(|entry| entry.node.value != Value::Null)
+}
+
+/// Whether a deployment can run here; an error if not.
+fn deployment(entries: &[Entry], kind: &str, has_script: bool, report: &Report) -> bool {
+    let origin = |key| entry_of(entries, key).map_or(Origin::File, |it| it.node.origin.clone());
+    match kind {
+        "online" => {
+            let message = "is the deployment of an online endpoint, which answers single requests; of deployments \
+                           those of batch endpoints run here";
+            report.error(&origin(SCHEMA_KEY), "", message);
+        }
+        "pipeline" => {
+            let message = "deploys a pipeline to a batch endpoint; run the pipeline's own file, whose parallel jobs \
+                           run here one by one (--job NAME)";
+            report.error(&origin("type"), "type", message);
+        }
+        "" | "model" if has(entries, "code_configuration") || has_script => return true,
+        "" | "model" => {
+            let message = "has no code_configuration: for such a model, of MLflow or of a registry, Azure makes the \
+                           scoring script, which is Python; write an entry script that loads the model, and name it by \
+                           --set entry_script=FILE";
+            report.error(&Origin::File, "", message);
+        }
+        _ => {
+            let message =
+                format!("found {kind:?}; of batch endpoints' deployments model runs here");
+            report.error(&origin("type"), "type", message);
+        }
+    }
+    false
+}

@@ -1,0 +1,81 @@
+//! What files of version 2 call our keys.
+
+use super::kind::Kind;
+use crate::error::Report;
+use crate::tree::join;
+
+/// Our keys with those of a parallel job.
+const JOB: [(&str, &str); 13] = [
+    ("source_directory", "task.code"),
+    ("entry_script", "task.entry_script"),
+    ("arguments", "task.program_arguments"),
+    ("append_row_file_name", "task.append_row_to"),
+    ("output_action", "task.append_row_to"),
+    ("node_count", "resources.instance_count"),
+    ("process_count_per_node", "max_concurrency_per_instance"),
+    ("run_max_try", "retry_settings.max_retries"),
+    ("run_invocation_timeout", "retry_settings.timeout"),
+    ("allowed_failed_count", "mini_batch_error_threshold"),
+    ("allow_reuse", "is_deterministic"),
+    ("side_inputs", "inputs"),
+    ("output", "outputs"),
+];
+
+/// Our keys with those of a deployment.
+const DEPLOYMENT: [(&str, &str); 3] = [
+    ("source_directory", "code_configuration.code"),
+    ("entry_script", "code_configuration.scoring_script"),
+    ("node_count", "resources.instance_count"),
+];
+
+/// Our keys with those of a deployment's settings.
+const SETTINGS: [(&str, &str); 9] = [
+    ("mini_batch_size", "mini_batch_size"),
+    ("process_count_per_node", "max_concurrency_per_instance"),
+    ("error_threshold", "error_threshold"),
+    ("logging_level", "logging_level"),
+    ("output_action", "output_action"),
+    ("append_row_file_name", "output_file_name"),
+    ("run_max_try", "retry_settings.max_retries"),
+    ("run_invocation_timeout", "retry_settings.timeout"),
+    ("environment_variables", "environment_variables"),
+];
+
+/// The first names of keys that such files have, and job files of our own do not.
+const OF_JOB: [&str; 8] = [
+    "task",
+    "resources",
+    "retry_settings",
+    "max_concurrency_per_instance",
+    "outputs",
+    "input_data",
+    "output_data",
+    "instance_count",
+];
+const OF_DEPLOYMENT: [&str; 6] =
+    ["model", "code_configuration", "resources", "retry_settings", "settings", "output_file_name"];
+
+/// Says what a file of the kind calls our keys. `below`: where the settings of a deployment stand.
+pub(super) fn say(kind: Kind, below: &str, report: &Report) {
+    match kind {
+        Kind::Other => {}
+        Kind::Job => JOB.iter().for_each(|(ours, theirs)| report.call(ours, theirs)),
+        Kind::Deployment => {
+            DEPLOYMENT.iter().for_each(|(ours, theirs)| report.call(ours, theirs));
+            for (ours, theirs) in SETTINGS {
+                report.call(ours, &join(below, theirs));
+            }
+        }
+    }
+}
+
+/// Whether a key of `--set` means such a file as it stands, before its keys become ours.
+pub(crate) fn is_own_key(kind: Kind, key: &str) -> bool {
+    let first = key.split(['.', '[']).next().unwrap_or_default();
+    let known = match kind {
+        Kind::Other => return false,
+        Kind::Job => &OF_JOB[..],
+        Kind::Deployment => &OF_DEPLOYMENT[..],
+    };
+    first == "inputs" || known.contains(&first)
+}

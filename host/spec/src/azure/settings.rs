@@ -1,0 +1,224 @@
+//! Version 2: settings that parallel jobs and deployments share become keys of our own.
+
+use super::nodes::{entry, scalar, take, text};
+use crate::error::Report;
+use crate::keys;
+use crate::place::fit_name;
+use crate::tree::{Entry, Node, Value, join};
+use std::collections::HashSet;
+
+/// Keys that have another name here. The first name is where it stands in the file.
+const RENAMED: [(&str, &str); 3] = [
+    ("max_concurrency_per_instance", "process_count_per_node"),
+    ("mini_batch_error_threshold", "allowed_failed_count"),
+    ("is_deterministic", "allow_reuse"),
+];
+
+/// What says nothing of a job on this machine, and is no key of ours either.
+const IGNORED: [(&str, &str); 5] = [
+    ("experiment_name", "for display in Azure only"),
+    ("identity", "the job runs as you"),
+    ("queue_settings", "the job runs on this machine"),
+    ("services", "there are none on this machine"),
+    ("version", "for Azure's registry only"),
+];
+
+/// Of `resources`.
+const IGNORED_RESOURCES: [(&str, &str); 6] = [
+    ("instance_type", "the job runs on this machine"),
+    ("docker_args", "there are no containers here; limits bound an entry script"),
+    ("shm_size", "there are no containers here; limits.memory bounds an entry script"),
+    ("locations", "the job runs on this machine"),
+    ("max_instance_count", "the job runs on this machine"),
+    ("properties", "for Azure's machines only"),
+];
+
+/// Takes a map out, without what is not set in it.
+pub(super) fn group(entries: &mut Vec<Entry>, key: &str, report: &Report) -> Option<Vec<Entry>> {
+    let node = take(entries, key)?;
+    match node.value {
+        Value::Map(mut inner) => {
+            inner.retain(|entry| entry.node.value != Value::Null);
+            Some(inner)
+        }
+        _ => {
+            report.error(&node.origin, key, format!("found {node}; expected a map"));
+            None
+        }
+    }
+}
+
+/// Reports what a group has and should not have.
+pub(super) fn unknown(group: &str, found: &Entry, known: &str, report: &Report) {
+    let message = format!("unknown key; the known ones are {known}");
+    report.error(&found.node.origin, &join(group, &found.key), message);
+}
+
+/// Whether the file asks for another number of nodes than the one that there is (-1 is for all of a cluster): the job
+/// runs on that then, which is told. What is no such number goes on to be judged as our own.
+pub(super) fn are_more_nodes(key: &str, node: &Node, report: &Report) -> bool {
+    let count = text(node).and_then(|text| text.trim().parse::<i64>().ok());
+    let Some(count) = count.filter(|count| *count > 1 || *count == -1) else { return false };
+    let asked = match count {
+        -1 => String::from("all nodes of a cluster"),
+        _ => format!("{count} nodes"),
+    };
+    let workers = report.word("process_count_per_node");
+    report.notice(format!(
+        "{key}: the file asks for {asked}; the job runs on this one, with {workers} workers in all"
+    ));
+    true
+}
+
+/// Keys of our own, as they are made of the file's.
+pub(super) struct Settings<'r> {
+    /// The keys.
+    pub(super) ours: Vec<Entry>,
+    /// The key below which the file has its settings; empty for the top level.
+    below: &'static str,
+    report: &'r Report,
+}
+
+impl<'r> Settings<'r> {
+    pub(super) fn new(ours: Vec<Entry>, below: &'static str, report: &'r Report) -> Self {
+        Self { ours, below, report }
+    }
+
+    /// Adds a setting that the file calls by another name.
+    pub(super) fn rename(&mut self, theirs: &str, ours: &str, node: Node) {
+        self.report.conversion(format!("{theirs} is taken for {ours}"));
+        self.report.call(ours, theirs);
+        self.ours.push(entry(ours, node));
+    }
+
+    /// `resources`, and `instance_count` in its place.
+    pub(super) fn resources(&mut self, entries: &mut Vec<Entry>) {
+        let alone = take(entries, "instance_count");
+        let has_resources = entries.iter().any(|entry| entry.key == "resources");
+        let resources = group(entries, "resources", self.report).unwrap_or_default();
+        if let Some(alone) = alone {
+            if has_resources {
+                let message = "given together with resources; write resources.instance_count alone";
+                self.report.error(&alone.origin, "instance_count", message);
+            } else {
+                self.nodes("instance_count", alone);
+            }
+        }
+        for resource in resources {
+            let ignored = IGNORED_RESOURCES.iter().find(|(name, _)| *name == resource.key);
+            if resource.key == "instance_count" {
+                self.nodes("resources.instance_count", resource.node);
+            } else if let Some((name, reason)) = ignored {
+                self.report.conversion(format!("resources.{name}: ignored, {reason}"));
+            } else {
+                let known = "instance_count, instance_type, docker_args, shm_size, locations, \
+                             max_instance_count, properties";
+                unknown("resources", &resource, known, self.report);
+            }
+        }
+    }
+
+    fn nodes(&mut self, key: &str, node: Node) {
+        if !are_more_nodes(key, &node, self.report) {
+            self.report.call("node_count", key);
+            self.ours.push(entry("node_count", node));
+        }
+    }
+
+    /// `retry_settings`.
+    pub(super) fn retries(&mut self, entries: &mut Vec<Entry>) {
+        let group_key = join(self.below, "retry_settings");
+        for setting in group(entries, "retry_settings", self.report).unwrap_or_default() {
+            match setting.key.as_str() {
+                "timeout" => {
+                    let key = join(&group_key, "timeout");
+                    self.rename(&key, "run_invocation_timeout", setting.node);
+                }
+                "max_retries" => self.tries(&join(&group_key, "max_retries"), &setting.node),
+                _ => unknown(&group_key, &setting, "max_retries, timeout", self.report),
+            }
+        }
+    }
+
+    fn tries(&mut self, key: &str, node: &Node) {
+        let retries = text(node).and_then(|text| text.trim().parse::<u32>().ok());
+        let Some(tries) = retries.and_then(|retries| retries.checked_add(1)) else {
+            let message = format!(
+                "found {node}; expected a whole number of retries from 0 up, after the first attempt"
+            );
+            self.report.error(&node.origin, key, message);
+            return;
+        };
+        self.report.conversion(format!(
+            "{key} {} is run_max_try {tries}: the first attempt counts, too",
+            tries - 1
+        ));
+        self.ours.push(entry("run_max_try", scalar(tries.to_string(), &node.origin)));
+    }
+
+    /// Any other setting.
+    pub(super) fn add(&mut self, setting: Entry) {
+        let Entry { key, mut node } = setting;
+        let written = join(self.below, &key);
+        let ignored = IGNORED.iter().chain(keys::IGNORED).find(|(name, _)| *name == key);
+        if let Some((name, reason)) = ignored {
+            self.report.conversion(format!("{name}: ignored, {reason}"));
+            return;
+        }
+        if let Some((_, name)) = RENAMED.iter().find(|(theirs, _)| *theirs == key) {
+            self.rename(&written, name, node);
+            return;
+        }
+        match key.as_str() {
+            "name" => {
+                if let Some(name) = text(&node) {
+                    let fitted = fit_name(name);
+                    if fitted != name {
+                        self.report.conversion(format!("name {name:?} is {fitted} here"));
+                    }
+                    node = scalar(fitted, &node.origin);
+                }
+            }
+            "partition_keys" => node = key_list(node, self.report),
+            _ => {}
+        }
+        // The file may have our own word.
+        self.report.call(&key, &written);
+        self.ours.push(Entry { key, node });
+    }
+
+    /// The keys. A file may say a setting in Azure's words and in ours, but not in both.
+    pub(super) fn finish(self) -> Vec<Entry> {
+        let Self { mut ours, report, .. } = self;
+        let mut seen = HashSet::new();
+        ours.retain(|entry| {
+            let is_new = seen.insert(entry.key.clone());
+            if !is_new {
+                let message = "given twice, the other time by Azure's name for it; remove one";
+                report.error(&entry.node.origin, &entry.key, message);
+            }
+            is_new
+        });
+        ours
+    }
+}
+
+/// The keys of a JSON text, which is how a pipeline's input gives them (prs-semantics C8).
+fn key_list(node: Node, report: &Report) -> Node {
+    let Some(text) = text(&node) else { return node };
+    match serde_json::from_str::<Vec<String>>(text) {
+        Ok(keys) => {
+            let items = keys.into_iter().map(|key| scalar(key, &node.origin)).collect();
+            Node { origin: node.origin.clone(), value: Value::List(items) }
+        }
+        Err(_) => {
+            let message = format!(
+                "found {node}; expected a list of texts, or a JSON text of one, as in \
+                 '[\"store\", \"brand\"]'"
+            );
+            report.error(&node.origin, "partition_keys", message);
+            // The error is said; an empty list would only be said once more.
+            Node { origin: node.origin.clone(), value: Value::List(Vec::new()) }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Why a step of a table file is not carried out, in words.
+
+/// Why a step of a table file is not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StepProblem {
+    /// An option of a step that reads.
+    #[error("{step}.{option}: {problem}")]
+    Option {
+        /// The step.
+        step: String,
+        /// The option.
+        option: String,
+        /// What is wrong with it.
+        problem: Box<StepProblem>,
+    },
+    /// Several steps that read.
+    #[error("has several steps that read; leave one of them")]
+    ReadTwice,
+    /// An encoding that is not supported.
+    #[error("found {found}; only utf8 and ascii can be read")]
+    Encoding {
+        /// The value, for people.
+        found: String,
+    },
+    /// A way to write headers that is not supported.
+    #[error(
+        "found {found}; supported are all_files_same_headers, all_files_different_headers and no_header"
+    )]
+    Header {
+        /// The value, for people.
+        found: String,
+    },
+    /// A header in the first of several files alone.
+    #[error(
+        "found from_first_file, which is taken for tables of one file alone; give each file its header, or none"
+    )]
+    FirstHeader,
+    /// A value that would change rows.
+    #[error(
+        "found {found}, which is not carried out here; remove it, or make the rows so beforehand"
+    )]
+    Value {
+        /// The value, for people.
+        found: String,
+    },
+    /// Another option than those that are known.
+    #[error("is not known here; remove it")]
+    UnknownOption,
+    /// A number of rows that is none.
+    #[error("take: found {found}; expected a whole number of rows of at least 1")]
+    Take {
+        /// The value, for people.
+        found: String,
+    },
+    /// Columns that are not named.
+    #[error("{step}: found {found}; expected the name of a column, or a list of names")]
+    Names {
+        /// The step.
+        step: String,
+        /// The value, for people.
+        found: String,
+    },
+    /// A conversion without columns or type.
+    #[error("convert_column_types: found {found}; expected columns and column_type")]
+    Conversion {
+        /// The value, for people.
+        found: String,
+    },
+    /// A type that no column has here.
+    #[error(
+        "convert_column_types: found {found}; supported are int, float, string, boolean, datetime and stream_info"
+    )]
+    Type {
+        /// The value, for people.
+        found: String,
+    },
+    /// Formats or words of a type.
+    #[error(
+        "convert_column_types: {kind} has options, which are not carried out here; write {kind} alone where the values \
+         are those of ISO 8601, or true and false, else string"
+    )]
+    TypeOptions {
+        /// The type.
+        kind: String,
+    },
+    /// A step that only tables of text take.
+    #[error(
+        "{step} is for tables of text, and read_parquet has types of its own; use keep_columns, or make the rows so beforehand"
+    )]
+    OfParquet {
+        /// The step.
+        step: &'static str,
+    },
+    /// Another step than those that are known.
+    #[error(
+        "the transformation {name:?} is not carried out here; supported are read_delimited, read_json_lines, \
+         read_parquet, take, keep_columns, drop_columns and convert_column_types: make the rows so beforehand"
+    )]
+    Unknown {
+        /// The step.
+        name: String,
+    },
+}

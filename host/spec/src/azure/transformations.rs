@@ -1,0 +1,206 @@
+//! The transformations of an `MLTable` file, in our words. Those that would change rows and cannot be carried out are
+//! refused.
+
+use super::nodes::{entry_of, text, text_at};
+use super::step_problem::StepProblem;
+use crate::tree::{Entry, Node, Value};
+
+/// What the steps make of the files: keys of an input.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Table {
+    /// `csv`, `jsonl` or `parquet`; none where no step reads rows.
+    pub(super) format: Option<&'static str>,
+    pub(super) delimiter: Option<String>,
+    pub(super) header: Option<&'static str>,
+    pub(super) quoted_newlines: bool,
+    /// Names of columns with our types.
+    pub(super) types: Vec<(String, &'static str)>,
+    pub(super) keep: Option<Vec<String>>,
+    pub(super) drop: Vec<String>,
+    pub(super) take: Option<String>,
+    /// Columns whose streams are only named.
+    pub(super) streams: Vec<String>,
+}
+
+/// What a value of read_* may be so that it changes nothing.
+const SILENT: [&str; 2] = ["path_column", "partition_size"];
+
+impl Table {
+    /// Reads the steps. `is_one_file`: the table is of one file.
+    pub(super) fn of(steps: &[Node], is_one_file: bool) -> (Self, Vec<StepProblem>) {
+        let mut table = Self::default();
+        let mut problems = Vec::new();
+        for step in steps {
+            table.step(step, is_one_file, &mut problems);
+        }
+        if table.format == Some("parquet") {
+            let refused = [
+                ("drop_columns", !table.drop.is_empty() && table.keep.is_none()),
+                ("convert_column_types", !table.types.is_empty()),
+            ];
+            let refused = refused.into_iter().filter(|(_, is_there)| *is_there);
+            problems.extend(refused.map(|(step, _)| StepProblem::OfParquet { step }));
+        }
+        (table, problems)
+    }
+
+    fn step(&mut self, step: &Node, is_one_file: bool, problems: &mut Vec<StepProblem>) {
+        let nothing = Node { origin: step.origin.clone(), value: Value::Null };
+        let (name, value) = match &step.value {
+            Value::Scalar { text, .. } => (text.as_str(), &nothing),
+            Value::Map(entries) if entries.len() == 1 => {
+                (entries[0].key.as_str(), &entries[0].node)
+            }
+            _ => ("", &nothing),
+        };
+        let format = match name {
+            "read_delimited" => "csv",
+            "read_json_lines" => "jsonl",
+            "read_parquet" => "parquet",
+            _ => {
+                problems.extend(self.change(name, value).err());
+                return;
+            }
+        };
+        if self.format.replace(format).is_some() {
+            problems.push(StepProblem::ReadTwice);
+        }
+        let Value::Map(options) = &value.value else { return };
+        for Entry { key, node } in options {
+            if let Err(problem) = self.option(format, key, node, is_one_file) {
+                problems.push(StepProblem::Option {
+                    step: name.to_owned(),
+                    option: key.clone(),
+                    problem: Box::new(problem),
+                });
+            }
+        }
+    }
+
+    /// An option of a step that reads.
+    fn option(
+        &mut self,
+        format: &str,
+        option: &str,
+        node: &Node,
+        is_one_file: bool,
+    ) -> Result<(), StepProblem> {
+        let value = text(node).unwrap_or_default();
+        let word = value.to_ascii_lowercase();
+        let is_text = format != "parquet";
+        let found = || node.to_string();
+        match option {
+            _ if SILENT.contains(&option) || node.value == Value::Null => {}
+            "include_path_column" if word == "false" => {}
+            "encoding" if is_text && matches!(word.as_str(), "utf8" | "utf-8" | "ascii") => {}
+            "encoding" if is_text => return Err(StepProblem::Encoding { found: found() }),
+            "invalid_lines" if format == "jsonl" && word == "error" => {}
+            "delimiter" if format == "csv" => self.delimiter = Some(value.to_owned()),
+            "empty_as_string" if format == "csv" && word == "false" => {}
+            // The types of columns are inferred in any case.
+            "infer_column_types" if format == "csv" && word == "true" => {}
+            "support_multi_line"
+                if format == "csv" && matches!(word.as_str(), "true" | "false") =>
+            {
+                self.quoted_newlines |= word == "true";
+            }
+            "header" if format == "csv" => {
+                self.header = Some(match word.as_str() {
+                    "all_files_same_headers" | "all_files_different_headers" | "true" => "true",
+                    "from_first_file" if is_one_file => "true",
+                    "from_first_file" => return Err(StepProblem::FirstHeader),
+                    "no_header" | "false" => "false",
+                    _ => return Err(StepProblem::Header { found: found() }),
+                });
+            }
+            "include_path_column"
+            | "invalid_lines"
+            | "empty_as_string"
+            | "infer_column_types"
+            | "support_multi_line" => return Err(StepProblem::Value { found: found() }),
+            _ => return Err(StepProblem::UnknownOption),
+        }
+        Ok(())
+    }
+
+    /// A step that changes what was read.
+    fn change(&mut self, name: &str, value: &Node) -> Result<(), StepProblem> {
+        match name {
+            "take" => {
+                let count =
+                    text(value).filter(|count| count.trim().parse().is_ok_and(|it: u64| it > 0));
+                let count = count.ok_or_else(|| StepProblem::Take { found: value.to_string() })?;
+                // Of several, the least holds.
+                let least = |known: &String| known.parse::<u64>().ok() < count.trim().parse().ok();
+                if !self.take.as_ref().is_some_and(least) {
+                    self.take = Some(count.trim().to_owned());
+                }
+            }
+            "keep_columns" => self.keep = Some(names(name, value)?),
+            "drop_columns" => self.drop.extend(names(name, value)?),
+            "convert_column_types" => {
+                let all = match &value.value {
+                    Value::List(items) => items.as_slice(),
+                    _ => std::slice::from_ref(value),
+                };
+                all.iter().try_for_each(|one| self.convert(one))?;
+            }
+            _ => return Err(StepProblem::Unknown { name: name.to_owned() }),
+        }
+        Ok(())
+    }
+
+    fn convert(&mut self, one: &Node) -> Result<(), StepProblem> {
+        let Value::Map(entries) = &one.value else {
+            return Err(StepProblem::Conversion { found: one.to_string() });
+        };
+        let (Some(columns), Some(kind)) =
+            (entry_of(entries, "columns"), entry_of(entries, "column_type"))
+        else {
+            return Err(StepProblem::Conversion { found: one.to_string() });
+        };
+        let columns = names("convert_column_types", &columns.node)?;
+        let word = match &kind.node.value {
+            Value::Scalar { text, .. } => text.trim().to_ascii_lowercase(),
+            // `datetime: {formats: ..}`, `boolean: {true_values: ..}`.
+            Value::Map(of) if of.len() == 1 => {
+                return Err(StepProblem::TypeOptions { kind: of[0].key.clone() });
+            }
+            _ => String::new(),
+        };
+        let ours = match word.as_str() {
+            "int" => "int64",
+            "float" => "float64",
+            "string" => "string",
+            "boolean" => "boolean",
+            "datetime" => "timestamp",
+            // What it names is opened by who reads the table; here that is the entry script.
+            "stream_info" => {
+                self.streams.extend(columns.iter().cloned());
+                "string"
+            }
+            _ => return Err(StepProblem::Type { found: kind.node.to_string() }),
+        };
+        for column in columns {
+            self.types.retain(|(known, _)| *known != column);
+            self.types.push((column, ours));
+        }
+        Ok(())
+    }
+}
+
+/// Names of columns: one, or a list of them.
+fn names(step: &str, value: &Node) -> Result<Vec<String>, StepProblem> {
+    let names = match &value.value {
+        Value::Scalar { text, .. } => Some(vec![text.clone()]),
+        Value::List(items) => items.iter().map(|it| text(it).map(str::to_owned)).collect(),
+        _ => None,
+    };
+    names.ok_or_else(|| StepProblem::Names { step: step.to_owned(), found: value.to_string() })
+}
+
+/// The path that an item of `paths` names.
+pub(super) fn path_of(item: &Node) -> Option<&str> {
+    let Value::Map(entries) = &item.value else { return None };
+    ["file", "folder", "pattern"].iter().find_map(|key| text_at(entries, key))
+}

@@ -1,0 +1,53 @@
+//! What settings are called in the file at hand, for messages: a file of Azure's has other words than ours.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+/// Our keys with what the file calls them.
+#[derive(Debug, Default)]
+pub(super) struct Words(RefCell<Vec<(String, String)>>);
+
+impl Words {
+    /// Says what the file calls a key of ours, and with it all keys below. What is said last holds.
+    pub(super) fn call(&self, ours: &str, theirs: &str) {
+        self.0.borrow_mut().push((ours.to_owned(), theirs.to_owned()));
+    }
+
+    /// The file's word for a key, which is our own one where nothing else was said.
+    pub(super) fn of<'k>(&self, key: &'k str) -> Cow<'k, str> {
+        let words = self.0.borrow();
+        let found = words.iter().filter_map(|(ours, theirs)| {
+            let rest = key.strip_prefix(ours.as_str())?;
+            (rest.is_empty() || rest.starts_with(['.', '['])).then_some((ours.len(), theirs, rest))
+        });
+        // The longest is about this key; of several, the last.
+        match found.max_by_key(|(length, ..)| *length) {
+            Some((_, theirs, rest)) => Cow::Owned(format!("{theirs}{rest}")),
+            None => Cow::Borrowed(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_that_was_said_last_holds() {
+        let words = Words::default();
+        words.call("side_inputs", "inputs");
+        words.call("side_inputs.model", "model");
+        words.call("node_count", "instance_count");
+        words.call("node_count", "resources.instance_count");
+        for (ours, theirs) in [
+            ("side_inputs.labels.path", "inputs.labels.path"),
+            ("side_inputs.model.path", "model.path"),
+            ("side_inputs[0]", "inputs[0]"),
+            ("side_inputs_of", "side_inputs_of"),
+            ("node_count", "resources.instance_count"),
+            ("inputs.x", "inputs.x"),
+        ] {
+            assert_eq!(words.of(ours), theirs);
+        }
+    }
+}
