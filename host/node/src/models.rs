@@ -12,8 +12,7 @@ use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
 use crate::opening::regular_at_its_path;
 use crate::spec::ModelSpec;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A model that was looked at.
@@ -175,6 +174,7 @@ pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// A model in a file of this text, and where it lies.
     fn model(text: &str) -> (tempfile::TempDir, ModelSpec) {

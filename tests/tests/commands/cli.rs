@@ -1,7 +1,7 @@
 //! The command line: its commands, its settings, its exit codes.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest, python_guest, root};
+use sandmill_tests::{Job, Ran, guest, python_guest, root};
 use std::process::Command;
 
 fn two_files() -> Job {
@@ -274,18 +274,30 @@ fn a_file_that_the_azure_sdk_saved_runs() {
     assert_eq!(ran.text("job/output/predictions.txt"), "a.txt: 1\nb.txt: 0\n");
     assert_snapshot!(ran.redacted(), @r"
     job imported: 2 workers
-    note: compute_target: ignored, the job runs on this machine
-    note: environment: ignored, an entry script is a component and brings all that it needs
+    note: 5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     note: node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
-    note: task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
-    note: first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
-    note: progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
     Job imported completed in [TIME].
       mini-batches  1
       items         2
       rows          2
       output        job/output/predictions.txt
     ");
+    let log = master_role(&ran);
+    for line in [
+        "compute_target: ignored, the job runs on this machine",
+        "first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)",
+        "= 3 x (600 + 600) + 60, and at least 600",
+    ] {
+        assert!(log.contains(line), "{log}");
+    }
+}
+
+/// What the leader noted in the log tree.
+fn master_role(ran: &Ran) -> String {
+    let names = std::fs::read_dir(ran.dir().join("job/logs/sys")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let name = names.filter(|name| name.starts_with("master_role.")).max().unwrap();
+    ran.text(&format!("job/logs/sys/{name}"))
 }
 
 #[test]
@@ -297,6 +309,16 @@ fn what_a_saved_file_leaves_out_gets_the_defaults_of_azure() {
     let plan = job.command(&["plan", "job.yaml", "--set", "inputs.texts.path=in"]);
     plan.exits_with(0);
     assert_snapshot!(plan.redacted(), @r"
+    note: 10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
+    1 mini-batch, 1 item
+    ");
+    let plan =
+        plan.into_job().command(&["plan", "job.yaml", "--set", "inputs.texts.path=in", "-v"]);
+    plan.exits_with(0);
+    let told = plan.redacted();
+    let lines: Vec<_> =
+        told.lines().filter(|line| line.contains(" is not in the saved file")).collect();
+    assert_snapshot!(lines.join("\n"), @r"
     note: output_action is not in the saved file: append_row (Azure has no default for it)
     note: append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)
     note: mini_batch_size is not in the saved file: 10 files (as in Azure)
@@ -304,10 +326,9 @@ fn what_a_saved_file_leaves_out_gets_the_defaults_of_azure() {
     note: run_invocation_timeout is not in the saved file: 60 seconds (as in Azure)
     note: task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     note: first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
-    note: progress_update_timeout is not in the saved file: 2040 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
+    note: progress_update_timeout is not in the saved file: 2040 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
     note: error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
     note: logging_level is not in the saved file: INFO (as in Azure)
-    1 mini-batch, 1 item
     ");
 }
 
@@ -335,7 +356,13 @@ fn a_job_of_a_pipeline_is_picked_by_name() {
     let ran = pipeline().run(&["--job", "second"]);
     ran.exits_with(0)
         .says("Job second completed")
-        .says("retry_settings.max_retries 1 is run_max_try 2: the first attempt counts, too");
+        .says("13 settings are converted from Azure's file");
+    let log = master_role(&ran);
+    assert!(
+        log.contains(
+            "retry_settings.max_retries 1 is run_max_try 2: the first attempt counts, too"
+        )
+    );
     assert_eq!(ran.text("job/output/parallel_run_step.txt"), "a.txt: 1\n");
     let ran = pipeline().run(&[]);
     ran.exits_with(2).says("pick one by --job NAME: first, second");
