@@ -294,9 +294,9 @@ fn a_file_that_the_azure_sdk_saved_runs() {
 
 /// What the leader noted in the log tree.
 fn master_role(ran: &Ran) -> String {
-    let names = std::fs::read_dir(ran.dir().join("job/logs/sys")).unwrap();
-    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let name = names.filter(|name| name.starts_with("master_role.")).max().unwrap();
+    let folder = std::fs::read_dir(ran.dir().join("job/logs/sys")).expect("a log tree");
+    let names = folder.map(|entry| entry.expect("an entry").file_name().display().to_string());
+    let name = names.filter(|name| name.starts_with("master_role.")).max().expect("a leader's log");
     ran.text(&format!("job/logs/sys/{name}"))
 }
 

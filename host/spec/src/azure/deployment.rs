@@ -49,7 +49,7 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
     let has_tables = data.has_tables();
     let mut settings = Settings::new(std::mem::take(&mut data.entries), "", report);
     add_code(&mut entries, &mut settings, report);
-    let model = take(&mut entries, "model").and_then(|model| add_model(model, place, report));
+    let model = take(&mut entries, "model").and_then(|model| add_model(&model, place, report));
     if take(&mut entries, "environment").is_some() {
         report.conversion(
             "environment: ignored, an entry script is a component and brings all that it needs",
@@ -96,11 +96,11 @@ struct Model {
     folder: String,
 }
 
-fn add_model(model: Node, place: &Place, report: &Report) -> Option<Model> {
+fn add_model(model: &Node, place: &Place, report: &Report) -> Option<Model> {
     let origin = model.origin.clone();
-    let (path, key) = match model.value {
-        Value::Scalar { ref text, .. } => (scalar(text.trim(), &origin), "model"),
-        Value::Map(ref inner) => match (entry_of(inner, "path"), text_at(inner, "name")) {
+    let (path, key) = match &model.value {
+        Value::Scalar { text, .. } => (scalar(text.trim(), &origin), "model"),
+        Value::Map(inner) => match (entry_of(inner, "path"), text_at(inner, "name")) {
             (Some(path), _) => (path.node.clone(), "model.path"),
             (None, Some(name)) => {
                 let version = text_at(inner, "version");
