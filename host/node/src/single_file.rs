@@ -68,14 +68,14 @@ mod tests {
         fs::create_dir(path("in")).unwrap();
         fs::write(path("in/labels.txt"), "a\nb").unwrap();
         fs::write(path("in/secret.txt"), "").unwrap();
-        let job_dir = JobDir::new(&path("job"));
+        let job_dir = JobDir::new(path("job"));
         let mount = |host: &str| Mount { host: path(host), guest: String::new(), writable: false };
         let mounts = vec![mount("in"), mount("in/labels.txt")];
         // What an earlier run left is replaced.
         for _ in 0..2 {
             give_side_inputs(&mounts, &job_dir).unwrap();
         }
-        let seen = placed(mounts.clone(), &job_dir);
+        let seen = placed(mounts, &job_dir);
         assert_eq!(seen[0].host, path("in"));
         let names: Vec<_> =
             fs::read_dir(&seen[1].host).unwrap().map(|it| it.unwrap().file_name()).collect();
