@@ -111,7 +111,7 @@ impl Settings {
         for Input { name, paths, partition_format, take } in inputs {
             self.put(&format!("inputs.{name}.path"), paths);
             self.put(&format!("inputs.{name}.partition_format"), partition_format);
-            // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+            // Jobs of earlier versions, which knew no such setting, resume as before.
             if take.is_some() {
                 self.put(&format!("inputs.{name}.take"), take);
             }

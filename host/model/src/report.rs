@@ -242,6 +242,34 @@ pub struct AttemptReport {
 impl AttemptReport {
     /// How many failed items a report names at most, to bound the frame.
     pub const MAX_FAILED_ITEMS: usize = 1000;
+
+    /// An attempt that took no time and left nothing but this.
+    pub fn new(
+        id: MiniBatchId,
+        attempt: u32,
+        stamp: u64,
+        items: ItemCounts,
+        outcome: Result<Segment, Failure>,
+    ) -> Self {
+        Self {
+            id,
+            attempt,
+            stamp,
+            items,
+            outcome,
+            failed_items: Vec::new(),
+            is_short: false,
+            surplus_rows: 0,
+            null_numbers: 0,
+            unknown_keys: None,
+            header: None,
+            has_files: false,
+            elapsed_seconds: 0.0,
+            process_seconds: 0.0,
+            run: CallStats::default(),
+            inference: InferenceStats::default(),
+        }
+    }
 }
 
 /// How a job ended.

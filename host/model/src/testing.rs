@@ -2,8 +2,8 @@
 //! `Segment { length: 9, ..Segment::sample() }`.
 
 use super::{
-    AttemptReport, Backend, CallStats, DeviceChoice, FailedItem, FailureKind, InferenceStats,
-    Input, ItemCounts, JobResult, JobStatus, MiniBatchId, Model, Segment, SpilledRows, TextSlice,
+    AttemptReport, Backend, DeviceChoice, FailedItem, FailureKind, InferenceStats, Input,
+    ItemCounts, JobResult, JobStatus, MiniBatchId, Model, Segment, SpilledRows, TextSlice,
     WallState,
 };
 
@@ -54,24 +54,8 @@ impl FailedItem {
 impl AttemptReport {
     /// The first attempt at mini-batch 0 succeeded: one item, one row. It took no time.
     pub fn sample() -> Self {
-        Self {
-            id: MiniBatchId(0),
-            attempt: 1,
-            stamp: 0,
-            items: ItemCounts::from_returned(1, 1),
-            outcome: Ok(Segment::sample()),
-            failed_items: Vec::new(),
-            is_short: false,
-            surplus_rows: 0,
-            null_numbers: 0,
-            unknown_keys: None,
-            header: None,
-            has_files: false,
-            elapsed_seconds: 0.0,
-            process_seconds: 0.0,
-            run: CallStats::default(),
-            inference: InferenceStats::default(),
-        }
+        let items = ItemCounts::from_returned(1, 1);
+        Self::new(MiniBatchId(0), 1, 0, items, Ok(Segment::sample()))
     }
 }
 

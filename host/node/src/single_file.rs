@@ -28,7 +28,7 @@ pub(super) fn give(file: &mut File, name: &Path, folder: &Path) -> io::Result<()
     // Another file system, one without such links, or the file of another user.
     let copied = File::create_new(&place).and_then(|mut to| io::copy(file, &mut to).map(drop));
     copied.inspect_err(|_| {
-        // What there was room for is not the file, and nobody else can write to a full disk.
+        // A part of the file is of no use, and it fills the disk for other programs.
         let _ = fs::remove_file(&place);
     })
 }

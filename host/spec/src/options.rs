@@ -15,7 +15,7 @@ fn driver() -> impl Iterator<Item = &'static str> {
 pub(super) const THRESHOLDS: [&str; 3] =
     ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
 
-/// The same, which holds in the place of the key: ParallelRunStep's driver gets the key's value first.
+/// The same. It overrides the key: ParallelRunStep's driver gets the key's value first, then this argument.
 pub(super) const WORKERS: &str = "process_count_per_node";
 
 /// Gives keys with another name their own one, with a notice.

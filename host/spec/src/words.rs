@@ -8,7 +8,7 @@ use std::cell::RefCell;
 pub(super) struct Words(RefCell<Vec<(String, String)>>);
 
 impl Words {
-    /// Says what the file calls a key of ours, and with it all keys below. What is said last holds.
+    /// Sets the file's word for a key of ours and for all keys below it. The last call for a key wins.
     pub(super) fn call(&self, ours: &str, theirs: &str) {
         self.0.borrow_mut().push((ours.to_owned(), theirs.to_owned()));
     }

@@ -57,42 +57,38 @@ pub fn report(
     finished: Finished,
 ) -> AttemptReport {
     let (elapsed_seconds, cpu) = stopped;
-    let mut report = AttemptReport {
-        id: assignment.mini_batch.id,
-        attempt: assignment.attempt,
-        stamp: finished.stamp,
-        items: ItemCounts::from_returned(assignment.mini_batch.planned_items(), 0),
-        outcome: Err(Failure::new(FailureKind::HostFault, "")),
-        failed_items: Vec::new(),
-        is_short: false,
-        surplus_rows: 0,
-        null_numbers: 0,
-        unknown_keys: None,
-        header: None,
-        has_files: false,
+    let mini_batch = &assignment.mini_batch;
+    let of = |items, outcome| {
+        AttemptReport::new(mini_batch.id, assignment.attempt, finished.stamp, items, outcome)
+    };
+    let report = match finished.result {
+        Ok((mut tally, segment, has_files)) => {
+            for item in &mut tally.failed_items {
+                shorten(&mut item.reason, MAX_REASON);
+            }
+            AttemptReport {
+                failed_items: tally.failed_items,
+                is_short: tally.is_short,
+                surplus_rows: tally.surplus_rows,
+                null_numbers: tally.null_numbers,
+                unknown_keys: tally.unknown_keys,
+                header: tally.header,
+                has_files,
+                ..of(tally.items, Ok(segment))
+            }
+        }
+        Err(failure) => {
+            let items = ItemCounts::from_returned(mini_batch.planned_items(), 0);
+            of(items, Err(bounded(failure)))
+        }
+    };
+    AttemptReport {
         elapsed_seconds,
         process_seconds: (cpu - clock.cpu).max(0.0),
         run: finished.run,
         inference: finished.inference,
-    };
-    match finished.result {
-        Ok((tally, segment, has_files)) => {
-            report.outcome = Ok(segment);
-            report.items = tally.items;
-            report.failed_items = tally.failed_items;
-            report.is_short = tally.is_short;
-            report.surplus_rows = tally.surplus_rows;
-            report.null_numbers = tally.null_numbers;
-            report.unknown_keys = tally.unknown_keys;
-            report.header = tally.header;
-            report.has_files = has_files;
-            for item in &mut report.failed_items {
-                shorten(&mut item.reason, MAX_REASON);
-            }
-        }
-        Err(failure) => report.outcome = Err(bounded(failure)),
+        ..report
     }
-    report
 }
 
 /// A failure that fits into a frame.

@@ -1,10 +1,11 @@
 //! Components: what a job says by `component: ./file.yml` stands in that file.
 
-use super::nodes::{entry, entry_of, scalar, take, text, text_at};
+use super::nodes::{add_missing, entry, entry_of, scalar, take, text, text_at};
 use super::text::is_remote;
 use super::values::Declared;
 use crate::error::{Origin, Report};
 use crate::place::Place;
+use crate::policy;
 use crate::reading;
 use crate::tree::{self, Entry, Node, Value, join};
 use std::path::Path;
@@ -59,7 +60,7 @@ fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
         return None;
     }
     let file = place.resolve(path);
-    if !place.policy.allows_component(KEY, &file, &named.origin, report) {
+    if !place.policy.allows(policy::Place::EntryScripts, KEY, &file, &named.origin, report) {
         return None;
     }
     let shown = file.display().to_string();
@@ -79,7 +80,7 @@ fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-/// Reads the text; what is wrong is told with the component's own lines.
+/// Reads the text. Errors name the component's own file and lines.
 fn parse(text: &str, shown: &str, report: &Report) -> Option<Node> {
     let own = Report::default();
     let root = tree::parse(text, &own);
@@ -149,9 +150,7 @@ fn merge(job: &mut Vec<Entry>, theirs: Entry) {
             }
         }
         (key, Value::Map(own), Value::Map(theirs)) if MERGED.contains(&key) => {
-            let is_new = |theirs: &Entry| own.iter().all(|entry| entry.key != theirs.key);
-            let new: Vec<Entry> = theirs.into_iter().filter(is_new).collect();
-            own.extend(new);
+            theirs.into_iter().for_each(|theirs| add_missing(own, theirs));
         }
         _ => {}
     }
@@ -165,9 +164,7 @@ fn add_type(own: &mut Node, theirs: &Node) {
         let path = scalar(path, &own.origin);
         own.value = Value::Map(vec![entry("path", path)]);
     }
-    if let Value::Map(own) = &mut own.value
-        && entry_of(own, "type").is_none()
-    {
-        own.push(kind.clone());
+    if let Value::Map(own) = &mut own.value {
+        add_missing(own, kind.clone());
     }
 }

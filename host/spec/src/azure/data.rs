@@ -1,7 +1,7 @@
 //! Version 2: inputs and outputs.
 
 use super::mltable;
-use super::nodes::{entry, entry_of, is_small, scalar, take, text, text_at};
+use super::nodes::{entry, entry_of, group_of, is_small, scalar, take, text, text_at};
 use super::pipeline::{SOURCE, literal};
 use super::text::{is_remote, reference};
 use super::values::{Given, given, strip};
@@ -67,7 +67,7 @@ impl Data {
 
     /// Takes the inputs of a call of an endpoint, each of which is cut into mini-batches.
     pub(super) fn add_called(&mut self, inputs: Option<Node>, place: &Place, report: &Report) {
-        for Entry { key, node } in input_map(inputs, report).unwrap_or_default() {
+        for Entry { key, node } in named(inputs, "inputs", report).unwrap_or_default() {
             self.add_main(&key, node, place, report);
         }
     }
@@ -81,7 +81,7 @@ impl Data {
         place: &Place,
         report: &Report,
     ) {
-        let Some(all) = input_map(inputs, report) else { return };
+        let Some(all) = named(inputs, "inputs", report) else { return };
         let main = match input_data {
             None if is_void => None,
             given_data => {
@@ -137,13 +137,8 @@ impl Data {
 
     /// Adds an entry to a group.
     fn put(&mut self, group: &str, new: Entry) {
-        let found = self.entries.iter_mut().find(|entry| entry.key == group);
-        match found.map(|entry| &mut entry.node.value) {
-            Some(Value::Map(entries)) => entries.push(new),
-            _ => {
-                let node = Node { origin: Origin::File, value: Value::Map(vec![new]) };
-                self.entries.push(entry(group, node));
-            }
+        if let Some(entries) = group_of(&mut self.entries, group, &Origin::File) {
+            entries.push(new);
         }
     }
 
@@ -156,26 +151,18 @@ impl Data {
         output_data: Option<&Node>,
         report: &Report,
     ) {
-        let given = match outputs {
-            None => Vec::new(),
-            Some(Node { value: Value::Map(entries), .. }) => entries,
-            Some(node) => {
-                let message = format!("found {node}; expected a map of names to outputs");
-                report.error(&node.origin, "outputs", message);
-                return;
-            }
-        };
+        let Some(given) = named(outputs, "outputs", report) else { return };
         let name_of = |node: Option<&'_ Node>| {
             let name = node.and_then(text).and_then(reference)?;
             Some(name.strip_prefix("outputs.").unwrap_or(name).to_owned())
         };
         let bound = name_of(append_row_to);
         let of_azure = name_of(output_data);
-        let named = [
+        let bindings = [
             ("task.append_row_to", &bound, append_row_to),
             ("output_data", &of_azure, output_data),
         ];
-        for (key, name, node) in named {
+        for (key, name, node) in bindings {
             if let (Some(name), Some(node)) = (name, node)
                 && !given.iter().any(|output| output.key == *name)
             {
@@ -246,14 +233,14 @@ impl Data {
     }
 }
 
-/// The inputs of a file.
-fn input_map(inputs: Option<Node>, report: &Report) -> Option<Vec<Entry>> {
-    match inputs {
+/// The inputs or the outputs of a file, by their names. None, with an error, if they are no map.
+fn named(group: Option<Node>, key: &str, report: &Report) -> Option<Vec<Entry>> {
+    match group {
         None => Some(Vec::new()),
         Some(Node { value: Value::Map(entries), .. }) => Some(entries),
         Some(node) => {
-            let message = format!("found {node}; expected a map of names to inputs");
-            report.error(&node.origin, "inputs", message);
+            let message = format!("found {node}; expected a map of names to {key}");
+            report.error(&node.origin, key, message);
             None
         }
     }

@@ -4,10 +4,13 @@
 use super::data::Data;
 use super::kind::Kind;
 use super::names;
-use super::nodes::{SCHEMA_KEY, entry, entry_of, scalar, take, text, text_at};
+use super::nodes::{
+    SCHEMA_KEY, add_missing, entry, entry_of, group_of, scalar, take, text, text_at,
+};
 use super::settings::{Settings, group, unknown};
 use super::text::is_remote;
 use crate::error::{Origin, Report};
+use crate::keys::NO_ENVIRONMENT;
 use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
 use crate::place::Place;
 use crate::tree::{Entry, Node, Value, join};
@@ -51,9 +54,7 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
     add_code(&mut entries, &mut settings, report);
     let model = take(&mut entries, "model").and_then(|model| add_model(&model, place, report));
     if take(&mut entries, "environment").is_some() {
-        report.conversion(
-            "environment: ignored, an entry script is a component and brings all that it needs",
-        );
+        report.conversion(format!("environment: ignored, {NO_ENVIRONMENT}"));
     }
     settings.resources(&mut entries);
     if !is_grouped {
@@ -145,24 +146,14 @@ impl Model {
     fn put(self, ours: &mut Vec<Entry>) {
         let Self { group, path, folder } = self;
         let origin = path.origin.clone();
-        let map = |entries| Node { origin: origin.clone(), value: Value::Map(entries) };
-        add_below(ours, group, entry(MODEL, map(vec![entry("path", path)])), &origin);
+        let value = Value::Map(vec![entry("path", path)]);
+        let model = entry(MODEL, Node { origin: origin.clone(), value });
         let variable = entry(MODEL_VARIABLE, scalar(folder, &origin));
-        add_below(ours, "environment_variables", variable, &origin);
-    }
-}
-
-/// Adds an entry to a group, unless it has one of that name.
-fn add_below(ours: &mut Vec<Entry>, group: &str, new: Entry, origin: &Origin) {
-    let Some(found) = ours.iter_mut().find(|entry| entry.key == group) else {
-        let value = Value::Map(vec![new]);
-        ours.push(entry(group, Node { origin: origin.clone(), value }));
-        return;
-    };
-    if let Value::Map(entries) = &mut found.node.value
-        && entry_of(entries, &new.key).is_none()
-    {
-        entries.push(new);
+        for (group, new) in [(group, model), ("environment_variables", variable)] {
+            if let Some(entries) = group_of(ours, group, &origin) {
+                add_missing(entries, new);
+            }
+        }
     }
 }
 

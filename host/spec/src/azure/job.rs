@@ -7,6 +7,7 @@ use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text}
 use super::settings::{Settings, group, unknown};
 use super::text::{expand_groups, replace, split};
 use crate::error::{Origin, Report};
+use crate::keys::NO_ENVIRONMENT;
 use crate::model::SliceSize;
 use crate::place::Place;
 use crate::tree::{Entry, Node, Value};
@@ -126,10 +127,9 @@ fn add_task(task: Vec<Entry>, data: &Data, settings: &mut Settings<'_>, report: 
                     settings.rename("task.program_arguments", "arguments", node);
                 }
             }
-            "environment" => report.conversion(
-                "task.environment: ignored, an entry script is a component and brings all that it \
-                 needs",
-            ),
+            "environment" => {
+                report.conversion(format!("task.environment: ignored, {NO_ENVIRONMENT}"));
+            }
             "model" => report.conversion("task.model: ignored, a model is a side input here"),
             "identity" => report.conversion("task.identity: ignored, the job runs as you"),
             _ => unknown(

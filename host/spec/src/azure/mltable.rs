@@ -1,11 +1,12 @@
 //! `MLTable` files beside data: where it lies, and how its text is read (prs-semantics C30).
 
-use super::nodes::{entry, entry_of, scalar, take, text_at};
+use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
 use super::text::is_remote;
 use super::transformations::{Table, path_of};
 use crate::error::{Origin, Report};
 use crate::model::Address;
 use crate::place::Place;
+use crate::policy;
 use crate::small_file;
 use crate::tree::{self, Entry, Node, Value};
 use std::io;
@@ -40,7 +41,7 @@ pub(super) fn expand(
         return;
     }
     let key = format!("inputs.{name}.path");
-    if !place.policy.allows_input(&key, &file, &origin, report) {
+    if !place.policy.allows(policy::Place::Inputs, &key, &file, &origin, report) {
         return;
     }
     let mut problems = Vec::new();
@@ -89,14 +90,17 @@ fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, 
     match keep {
         Some(mut keep) => {
             keep.retain(|name| !drop.contains(name));
-            add(input, entry("columns", list(keep)));
+            add_missing(input, entry("columns", list(keep)));
         }
-        None if !drop.is_empty() => add(input, entry("drop_columns", list(drop))),
+        None if !drop.is_empty() => add_missing(input, entry("drop_columns", list(drop))),
         None => {}
     }
     if !types.is_empty() {
         let types = types.iter().map(|(name, kind)| entry(name, scalar(*kind, origin))).collect();
-        add(input, entry("types", Node { origin: origin.clone(), value: Value::Map(types) }));
+        add_missing(
+            input,
+            entry("types", Node { origin: origin.clone(), value: Value::Map(types) }),
+        );
     }
     for column in streams {
         report.notice(format!(
@@ -107,13 +111,7 @@ fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, 
 
 /// Adds a setting, unless the user has it.
 fn set(input: &mut Vec<Entry>, key: &str, value: &str, origin: &Origin) {
-    add(input, entry(key, scalar(value, origin)));
-}
-
-fn add(input: &mut Vec<Entry>, new: Entry) {
-    if entry_of(input, &new.key).is_none() {
-        input.push(new);
-    }
+    add_missing(input, entry(key, scalar(value, origin)));
 }
 
 /// What such a file says.

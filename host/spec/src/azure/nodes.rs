@@ -40,6 +40,30 @@ pub(super) fn entry(key: &str, node: Node) -> Entry {
     Entry { key: key.to_owned(), node }
 }
 
+/// Adds an entry to a map, unless the map has one of that name.
+pub(super) fn add_missing(entries: &mut Vec<Entry>, new: Entry) {
+    if entry_of(entries, &new.key).is_none() {
+        entries.push(new);
+    }
+}
+
+/// The entries of a group, which is made if it is not there. None if it is no map.
+pub(super) fn group_of<'e>(
+    entries: &'e mut Vec<Entry>,
+    group: &str,
+    origin: &Origin,
+) -> Option<&'e mut Vec<Entry>> {
+    let index = entries.iter().position(|entry| entry.key == group).unwrap_or_else(|| {
+        let node = Node { origin: origin.clone(), value: Value::Map(Vec::new()) };
+        entries.push(entry(group, node));
+        entries.len() - 1
+    });
+    match &mut entries[index].node.value {
+        Value::Map(entries) => Some(entries),
+        _ => None,
+    }
+}
+
 /// A parameter has no more text than this. It bounds what references can blow a file up to.
 const MAX_PARAMETER: usize = 1024;
 

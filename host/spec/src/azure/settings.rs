@@ -54,8 +54,8 @@ pub(super) fn unknown(group: &str, found: &Entry, known: &str, report: &Report) 
     report.error(&found.node.origin, &join(group, &found.key), message);
 }
 
-/// Whether the file asks for another number of nodes than the one that there is (-1 is for all of a cluster): the job
-/// runs on that then, which is told. What is no such number goes on to be judged as our own.
+/// Whether the file asks for more nodes than the one there is (-1 asks for all of a cluster). The job then runs on that
+/// one, and a notice says so. False for any other value, which the check of our own key judges.
 pub(super) fn are_more_nodes(key: &str, node: &Node, report: &Report) -> bool {
     let count = text(node).and_then(|text| text.trim().parse::<i64>().ok());
     let Some(count) = count.filter(|count| *count > 1 || *count == -1) else { return false };
@@ -217,7 +217,7 @@ fn key_list(node: Node, report: &Report) -> Node {
                  '[\"store\", \"brand\"]'"
             );
             report.error(&node.origin, "partition_keys", message);
-            // The error is said; an empty list would only be said once more.
+            // An error stands in the report already; leaving the text here would add a second one.
             Node { origin: node.origin.clone(), value: Value::List(Vec::new()) }
         }
     }

@@ -109,7 +109,7 @@ pub(super) enum Given {
     Value(String),
     /// Optional, and not given.
     Absent,
-    /// Neither, which is told.
+    /// Neither; the report has an error.
     Wrong,
     /// Data, or of no known type.
     Data,

@@ -25,7 +25,7 @@ pub(super) use key::{
     is_name,
 };
 pub(super) use models::{INFERENCE, MODEL};
-pub(super) use names::{ALIASES, IGNORED, RENAMED, top_level};
+pub(super) use names::{ALIASES, IGNORED, NO_ENVIRONMENT, RENAMED, top_level};
 pub(super) use policy::policy;
 
 /// The keys at the top level of a job file that decide what rows the job has.

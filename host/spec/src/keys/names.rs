@@ -42,9 +42,13 @@ pub(crate) const RENAMED: &[(&str, &str)] = &[
 pub(crate) const ALIASES: &[(&str, &str)] =
     &[("mini_batch_error_threshold", "allowed_failed_count"), ("is_deterministic", "allow_reuse")];
 
+/// Why no environment of Azure's is needed.
+pub(crate) const NO_ENVIRONMENT: &str =
+    "an entry script is a component and brings all that it needs";
+
 /// Settings of ParallelRunStep that mean nothing on a machine of one's own.
 pub(crate) const IGNORED: &[(&str, &str)] = &[
-    ("environment", "an entry script is a component and brings all that it needs"),
+    ("environment", NO_ENVIRONMENT),
     ("compute_target", "the job runs on this machine"),
     ("compute", "the job runs on this machine"),
     ("input_format", "deprecated in Azure: each input says its own format"),

@@ -11,6 +11,7 @@ use crate::model::{
 use crate::mounts::overlap;
 use crate::output::place_of;
 use crate::place::Place;
+use crate::policy;
 use crate::raw::{RawJob, RawModel, RawSideInput};
 use crate::registered::or_register;
 use std::path::Path;
@@ -92,7 +93,7 @@ impl ModelSpec {
         Ok(Self::plain(name, find(&path, None)?))
     }
 
-    /// One of which nothing is said.
+    /// A model with the default of every setting.
     fn plain(name: &str, Found { file, folder, bytes }: Found) -> Self {
         Self {
             name: name.to_owned(),
@@ -163,7 +164,8 @@ fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
     }
     let host = place.resolve(text);
     // Before it is looked at what lies there; and again, as a version may be a link.
-    let allowed = |file| place.policy.allows_model(&path.key, file, &path.origin, report);
+    let allowed =
+        |file| place.policy.allows(policy::Place::Models, &path.key, file, &path.origin, report);
     if !allowed(&host) {
         return None;
     }

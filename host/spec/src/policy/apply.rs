@@ -150,40 +150,18 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether a file that stands for an input may be read; if not, the report says so.
-    pub(crate) fn allows_input(
+    /// Whether a file that a job names may be read, for what it stands for: a component's file stands for the entry
+    /// script that it names. If not, the report says so.
+    pub(crate) fn allows(
         &self,
+        place: Place,
         key: &str,
         file: &Path,
         origin: &Origin,
         report: &Report,
     ) -> bool {
         let Some(settings) = &self.0 else { return true };
-        settings.place(Place::Inputs, key, file, Some(origin), report)
-    }
-
-    /// Whether a component's file may be read, which names the entry script; if not, the report says so.
-    pub(crate) fn allows_component(
-        &self,
-        key: &str,
-        file: &Path,
-        origin: &Origin,
-        report: &Report,
-    ) -> bool {
-        let Some(settings) = &self.0 else { return true };
-        settings.place(Place::EntryScripts, key, file, Some(origin), report)
-    }
-
-    /// Whether a model may lie there; if not, the report says so.
-    pub(crate) fn allows_model(
-        &self,
-        key: &str,
-        path: &Path,
-        origin: &Origin,
-        report: &Report,
-    ) -> bool {
-        let Some(settings) = &self.0 else { return true };
-        settings.place(Place::Models, key, path, Some(origin), report)
+        settings.place(place, key, file, Some(origin), report)
     }
 
     /// Whether the file of settings beside the entry script may be read, if there is one; if not, the

@@ -26,3 +26,4 @@ mod stores;
 mod tests;
 
 pub use file::OperatorPolicy;
+pub(crate) use place::Place;

@@ -2,7 +2,7 @@
 
 /// What a folder is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Inputs,
     SideInputs,
     /// They have the root of side inputs.

@@ -188,7 +188,7 @@ fn a_component_of_this_machine_is_read() {
     assert_eq!(spec.entry_script, dir.join("parts/../source/inner.wasm"));
 }
 
-/// What is wrong with a component is told with its own file and line.
+/// An error in a component names the component's file and line.
 #[test]
 fn components_that_do_not_fit() {
     insta::assert_snapshot!(errors(&pipeline("azureml:train_step:1")), @"job.yaml:6: component: names a component of Azure's, which cannot be read here; name its file by --set component=FILE, or write its task and its settings into the job itself");

@@ -126,7 +126,7 @@ fn models_of_deployments() {
     insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("{name: heart, path: weights}", "{}"), &[DATA]), @"job.yaml:7: model: has no path; name the model's file or folder");
 }
 
-/// What is wrong is told in the deployment's own words.
+/// Errors use the deployment's own words.
 #[test]
 fn errors_of_deployments() {
     insta::assert_snapshot!(errors(DEPLOYMENT), @"job.yaml: inputs: missing; in Azure they come with each call of the endpoint: name them by --set inputs.images.path=data");

@@ -30,24 +30,19 @@ impl JobMachine {
         Spent { age, run, process_seconds }: Spent,
         failure: Failure,
     ) {
-        let total = pending.mini_batch.planned_items();
+        let mini_batch = &pending.mini_batch;
+        let items = ItemCounts::from_returned(mini_batch.planned_items(), 0);
         let report = AttemptReport {
-            id: pending.mini_batch.id,
-            attempt: pending.attempt,
-            stamp: pending.mini_batch.stamp,
-            items: ItemCounts::from_returned(total, 0),
-            outcome: Err(failure),
-            failed_items: Vec::new(),
-            is_short: false,
-            surplus_rows: 0,
-            null_numbers: 0,
-            unknown_keys: None,
-            header: None,
-            has_files: false,
             elapsed_seconds: age.as_secs_f64(),
             process_seconds,
             run: CallStats { seconds: run.map_or(0.0, |run| run.as_secs_f64()), fuel: None },
-            inference: crate::model::InferenceStats::default(),
+            ..AttemptReport::new(
+                mini_batch.id,
+                pending.attempt,
+                mini_batch.stamp,
+                items,
+                Err(failure),
+            )
         };
         let started = self.now.saturating_sub(age);
         self.settle(by, pending, started, Box::new(report));
