@@ -39,6 +39,7 @@ fn formats() -> [TableFormat; 4] {
         null_values: vec!["NA".to_owned()],
         // One delimiter with quoted line ends, one without.
         quoted_newlines: delimiter == b',',
+        ..CsvFormat::default()
     };
     let text = |delimiter| TableFormat {
         csv: csv(delimiter),

@@ -150,7 +150,19 @@ impl Settings {
             // Whether the job begins at all.
             files: _,
         } = table;
-        let CsvFormat { delimiter, header, null_values, quoted_newlines } = csv;
+        let CsvFormat {
+            delimiter,
+            header,
+            null_values,
+            quoted_newlines,
+            quote,
+            escape,
+            comment,
+            skip_lines,
+            rename_duplicates,
+        } = csv;
+        let usual = CsvFormat::default();
+        let character = |byte: &Option<u8>| json!(byte.map(char::from));
         let mut format = json!({
             "kind": kind, "delimiter": char::from(*delimiter), "header": header,
             "null_values": null_values,
@@ -158,6 +170,21 @@ impl Settings {
         // Jobs of earlier versions, which knew no such setting, are taken up as ever.
         if !quoted_newlines {
             format["quoted_newlines"] = json!(false);
+        }
+        if *quote != usual.quote {
+            format["quote"] = character(quote);
+        }
+        if escape.is_some() {
+            format["escape"] = character(escape);
+        }
+        if comment.is_some() {
+            format["comment"] = character(comment);
+        }
+        if *skip_lines > 0 {
+            format["skip_lines"] = json!(skip_lines);
+        }
+        if *rename_duplicates {
+            format["duplicate_names"] = json!("rename");
         }
         self.put(&format!("inputs.{input}.format"), &format);
         self.put(&format!("inputs.{input}.schema"), schema);
@@ -341,7 +368,8 @@ entry_script: entry.wasm
 source_directory: source
 inputs:
   b:
-    {path: in, format: csv, delimiter: tab, null_values: [NA], quoted_newlines: false,
+    {path: in, format: csv, delimiter: tab, null_values: [NA], quoted_newlines: false, quote: none,
+     escape: '\\', comment: '%', skip_lines: 2, duplicate_names: rename,
      columns: [x], hive: false}
 side_inputs: {weights: weights}
 models: {digits: {path: digits.onnx, backend: tract, device: gpu, fallback: cpu}}
@@ -389,7 +417,7 @@ schema_inference: full
         inference.allow_guest_models: ["auto","tract"]
         inputs: ["b"]
         inputs.b.columns: ["x"]
-        inputs.b.format: {"delimiter":"\t","header":true,"kind":"csv","null_values":["NA"],"quoted_newlines":false}
+        inputs.b.format: {"comment":"%","delimiter":"\t","duplicate_names":"rename","escape":"\\","header":true,"kind":"csv","null_values":["NA"],"quote":null,"quoted_newlines":false,"skip_lines":2}
         inputs.b.hive: false
         inputs.b.partition_format: null
         inputs.b.path: ["[dir]/in"]

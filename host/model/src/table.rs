@@ -99,11 +99,80 @@ pub struct CsvFormat {
     pub null_values: Vec<String>,
     /// Whether a quoted field may hold line ends. If not, each line is a record.
     pub quoted_newlines: bool,
+    /// Stands around fields that hold delimiters or line ends; none where quotes are text. One ASCII character.
+    pub quote: Option<u8>,
+    /// Makes text of the character after it, in quotes and outside of them. One ASCII character.
+    pub escape: Option<u8>,
+    /// Lines that begin with it are no records. One ASCII character.
+    pub comment: Option<u8>,
+    /// Lines at the start of each file, before its header, that are not read.
+    pub skip_lines: u32,
+    /// Whether columns of the same name get numbers (`name_1`); otherwise such a header is refused.
+    pub rename_duplicates: bool,
 }
 
 impl Default for CsvFormat {
     fn default() -> Self {
-        Self { delimiter: b',', header: true, null_values: Vec::new(), quoted_newlines: true }
+        Self {
+            delimiter: b',',
+            header: true,
+            null_values: Vec::new(),
+            quoted_newlines: true,
+            quote: Some(b'"'),
+            escape: None,
+            comment: None,
+            skip_lines: 0,
+            rename_duplicates: false,
+        }
+    }
+}
+
+impl CsvFormat {
+    /// Whether a character can be a quote, an escape, or begin comments: it must not be a part of numbers or words.
+    pub fn can_mark(byte: u8) -> bool {
+        let is_plain = byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace();
+        byte.is_ascii() && !is_plain && !matches!(byte, b'+' | b'-' | b'.' | 0)
+    }
+
+    /// Two keys that name the same character, or one that names a character which it cannot be: the name of the key
+    /// at fault, and of the other.
+    pub fn conflict(&self) -> Option<(&'static str, Option<&'static str>)> {
+        let bad = |byte: u8| !byte.is_ascii() || matches!(byte, b'\r' | b'\n' | 0);
+        let marks = [("quote", self.quote), ("escape", self.escape), ("comment", self.comment)];
+        let mut known = vec![("delimiter", self.delimiter)];
+        if bad(self.delimiter) {
+            return Some(("delimiter", None));
+        }
+        for (key, byte) in marks {
+            let Some(byte) = byte else { continue };
+            if !Self::can_mark(byte) {
+                return Some((key, None));
+            }
+            if let Some((other, _)) = known.iter().find(|(_, it)| *it == byte) {
+                return Some((key, Some(other)));
+            }
+            known.push((key, byte));
+        }
+        None
+    }
+
+    /// Whether records are written anew where rows of several files are gathered, as not each of them could stand there
+    /// as it is.
+    pub fn is_rewritten(&self) -> bool {
+        self.quote.is_none() || self.escape.is_some()
+    }
+
+    /// The dialect of rows that were gathered from files of this one.
+    #[must_use]
+    pub fn gathered(&self) -> Self {
+        Self {
+            quoted_newlines: true,
+            quote: if self.is_rewritten() { Some(b'"') } else { self.quote },
+            escape: None,
+            comment: None,
+            skip_lines: 0,
+            ..self.clone()
+        }
     }
 }
 

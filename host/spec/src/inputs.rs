@@ -1,5 +1,6 @@
 //! The inputs of a job: one kind for all of them, and what that kind asks for.
 
+use super::csv;
 use super::defaults::Defaults;
 use super::dialect::Dialect;
 use super::error::{Origin, Report};
@@ -11,8 +12,8 @@ use super::raw::{RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
 use super::scope::At;
 use crate::model::{
-    Address, ByteSize, Column, ColumnType, CsvFormat, Input, InputKind, Limits, RegisteredKind,
-    SliceSize, TableInput, TableKind, nearest,
+    Address, ByteSize, Column, ColumnType, Input, InputKind, Limits, RegisteredKind, SliceSize,
+    TableInput, TableKind, nearest,
 };
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
@@ -143,6 +144,7 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
             }
         }
     }
+    csv::check(input, report);
     check_columns(input, report);
     check_schema(input, report);
     check_choices(input, report);
@@ -178,6 +180,11 @@ fn check_keys(input: &RawInput, report: &Report) {
         (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.null_values.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.quoted_newlines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.quote.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.escape.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.comment.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.skip_lines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.duplicate_names.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
         (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
         (input.drop_columns.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
@@ -378,27 +385,13 @@ fn tables_kind(
     let tables = inputs
         .iter()
         .map(|input| {
-            let default = CsvFormat::default();
             let format = format_of(input);
-            let delimiter = if format == Format::Tsv { b'\t' } else { default.delimiter };
-            let csv = CsvFormat {
-                delimiter: input.delimiter.as_ref().map_or(delimiter, |at| at.value),
-                header: input.header.as_ref().map_or(default.header, |at| at.value),
-                null_values: input
-                    .null_values
-                    .as_ref()
-                    .map_or(default.null_values, |at| at.value.clone()),
-                quoted_newlines: input
-                    .quoted_newlines
-                    .as_ref()
-                    .map_or(default.quoted_newlines, |at| at.value),
-            };
             let names = |columns: &At<Vec<At<String>>>| {
                 columns.value.iter().map(|column| column.value.clone()).collect()
             };
             TableInput {
                 kind: format.table().unwrap_or_default(),
-                csv,
+                csv: csv::of(input, format),
                 schema: input.schema.as_ref().map(|at| at.value.clone()),
                 columns: input.columns.as_ref().map(names),
                 dropped: input.drop_columns.as_ref().map(names).unwrap_or_default(),

@@ -20,6 +20,7 @@
 mod arguments;
 mod azure;
 mod check;
+mod csv;
 mod datastores;
 mod defaults;
 mod dialect;

@@ -3,6 +3,7 @@
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
+use std::process::Command;
 
 /// A job that gives each row of `in.csv` as text. `input` are more keys of the input.
 fn table(csv: impl AsRef<[u8]>, input: &str) -> Job {
@@ -50,6 +51,58 @@ fn spellings_of_one_table_are_one_table() {
     assert_eq!(rows("1,one\n2,two\n", ", header: false"), expected);
     assert_eq!(rows("\u{feff}1,one\n2,two\n", ", header: false"), expected, "BOM");
     assert_eq!(rows("id,name\n1,one\n\n2,two\n\n", ""), expected, "empty lines");
+}
+
+#[test]
+fn other_dialects_are_read() {
+    let expected = ["1,one", "2,two"];
+    let commented = "by a program\nof 2026\n# names\nid,name\n1,one\n#2,no\n2,two\n# end\n";
+    assert_eq!(rows(commented, ", skip_lines: 2, comment: '#'"), expected);
+    assert_eq!(rows("id,name\n1,'one'\n'2',two\n", ", quote: \"'\""), expected);
+    assert_eq!(rows("id,name\n1,\"one\n2,5\" two\n", ", quote: none"), ["1,\"one", "2,5\" two"]);
+    assert_eq!(rows("a,a\n1,x\n", ", duplicate_names: rename, columns: [a_1]"), ["x"]);
+}
+
+/// What Python's `csv` writes in some dialects is read here as Python reads it, however it is cut.
+#[test]
+fn python_is_read_as_by_itself() {
+    let script = r#"
+import csv, random, sys
+random.seed(29)
+dialects = [
+    dict(quotechar="'", escapechar="\\", doublequote=False),
+    dict(quoting=csv.QUOTE_NONE, escapechar="\\", delimiter=";"),
+    dict(quotechar="|", quoting=csv.QUOTE_ALL),
+    dict(escapechar="^", doublequote=False, delimiter="\t"),
+]
+rows = [["id", "text"]] + [
+    [str(id), "x" + "".join(random.choices("a\"'|,;\t\\^# é", k=9))] for id in range(300)]
+for number, dialect in enumerate(dialects):
+    with open(f"{number}.csv", "w", newline="") as file:
+        csv.writer(file, lineterminator="\n", **dialect).writerows(rows)
+    with open(f"{number}.csv", newline="") as file:
+        assert list(csv.reader(file, **dialect)) == rows
+with open("rows", "w") as file:
+    file.writelines(f"{id},{text}\n" for id, text in rows[1:])
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let python = Command::new("python3").args(["-c", script]).current_dir(&folder).status();
+    assert!(python.unwrap().success());
+    let of = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let dialects = [
+        ", quote: \"'\", escape: '\\'",
+        ", quote: none, escape: '\\', delimiter: ;",
+        ", quote: '|'",
+        ", escape: ^, delimiter: tab",
+    ];
+    for (number, dialect) in dialects.iter().enumerate() {
+        let ran =
+            table(of(&format!("{number}.csv")), dialect).run(&["--set", "mini_batch_size=700"]);
+        ran.exits_with(0);
+        let mut rows: Vec<_> = ran.output().lines().map(str::to_owned).collect();
+        rows.sort_by_key(|row| row.split(',').next().and_then(|id| id.parse::<u32>().ok()));
+        assert!(rows.iter().map(String::as_str).eq(of("rows").lines()), "{dialect}: {rows:?}");
+    }
 }
 
 #[test]

@@ -178,14 +178,17 @@ pub(super) fn group<'a>(
     let mut first = 0;
     for sources in sources.chunk_by(|one, next| one.dataset == next.dataset) {
         let table = &tables[first];
-        let delimiter = table.csv.delimiter;
-        if !delimiter.is_ascii() || matches!(delimiter, b'"' | b'\r' | b'\n' | 0) {
-            return refuse!(
-                "input '{}': {:?} cannot be the delimiter; use one ASCII character that is no \
-                 quote or line end, such as ',', ';' or a tab",
-                sources[0].dataset,
-                char::from(delimiter),
-            );
+        if let Some((key, other)) = table.csv.conflict() {
+            let dataset = &sources[0].dataset;
+            return match other {
+                Some(other) => refuse!(
+                    "input '{dataset}': its {key} is its {other}, too; choose another character"
+                ),
+                None => refuse!(
+                    "input '{dataset}': its {key} cannot be one; use one ASCII character that is no line \
+                     end, such as ',', ';' or a tab for a delimiter"
+                ),
+            };
         }
         let named = format_of(&sources[0])?;
         let (found, begun) = match named {

@@ -1,7 +1,7 @@
 //! The keys of the groups: what stands below a key of the top level.
 
 use super::format::Format;
-use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
+use super::key::{BOOL_EXPECTED, COUNT, Key, Kind, NAME_EXPECTED, key};
 use crate::model::{Compression, OutputKind};
 
 /// Of one input.
@@ -88,6 +88,46 @@ pub(crate) const INPUT: &[Key] = &[
         "Whether a quoted field of a CSV file may hold line ends. If not, each line is a record, whatever quotes stand in it. true unless given.",
     )
     .told("", "`true`", "Whether a field in quotes may hold line ends. With `false` each line is a record, whatever quotes stand in it. For `csv` and `tsv` only."),
+    key(
+        "quote",
+        Kind::Text,
+        "one ASCII character that is no letter, digit, blank, +, - or . (e.g. \"'\"), or none",
+        "\"'\"",
+        "What stands around fields of a CSV file that hold delimiters or line ends; a doubled one within is one of its text. none: quotes are text. A double quote unless given.",
+    )
+    .told("one ASCII character, or `none`", "`\"`", "What stands around fields that hold delimiters or line ends. With `none` quotes are text like any other. For `csv` and `tsv` only."),
+    key(
+        "escape",
+        Kind::Text,
+        "one ASCII character that is no letter, digit, blank, +, - or . (e.g. '\\')",
+        "'\\'",
+        "Makes text of the character after it in a CSV file, in quotes or not. None unless given.",
+    )
+    .told("one ASCII character", "none", "Makes text of the character after it, be it a delimiter, a quote or a line end, in quotes or not. For `csv` and `tsv` only."),
+    key(
+        "comment",
+        Kind::Text,
+        "one ASCII character that is no letter, digit, blank, +, - or . (e.g. \"#\")",
+        "\"#\"",
+        "Lines of a CSV file that begin with it are not read, unless they stand in a quoted field. None unless given.",
+    )
+    .told("one ASCII character", "none", "Lines that begin with it are not read, unless they stand in a quoted field. For `csv` and `tsv` only."),
+    key(
+        "skip_lines",
+        Kind::Integer { min: 0, max: COUNT },
+        "a whole number of lines from 0 up (e.g. 3)",
+        "3",
+        "How many lines at the start of each CSV file, before its header, are not read. 0 unless given.",
+    )
+    .told("a number", "`0`", "How many lines at the start of each file, before its header, are not read. For `csv` and `tsv` only."),
+    key(
+        "duplicate_names",
+        Kind::Choice(|| vec!["refuse", "rename"]),
+        "refuse or rename",
+        "rename",
+        "What becomes of columns of a CSV file's header that have the same name. rename: they become name, name_1, name_2. refuse unless given.",
+    )
+    .told("", "`refuse`", "What becomes of a header with columns of the same name. `rename` makes `name`, `name_1`, `name_2` of them. For `csv` and `tsv` only."),
     key(
         "schema",
         Kind::Columns,

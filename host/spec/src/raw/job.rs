@@ -1,7 +1,7 @@
 //! The root of a job file as written, its inputs and its output.
 
 use super::models::{self, RawInference, RawModel};
-use super::values::{choice, delimiter, digest};
+use super::values::{choice, delimiter, digest, mark, mark_or_none};
 use crate::error::{Origin, Report};
 use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys::{self, Format};
@@ -75,6 +75,13 @@ pub(crate) struct RawInput {
     pub(crate) types: Option<At<Vec<Column>>>,
     pub(crate) take: Option<At<u64>>,
     pub(crate) quoted_newlines: Option<At<bool>>,
+    /// None is for files whose quotes are text.
+    pub(crate) quote: Option<At<Option<u8>>>,
+    pub(crate) escape: Option<At<u8>>,
+    pub(crate) comment: Option<At<u8>>,
+    pub(crate) skip_lines: Option<At<u32>>,
+    /// Whether they are renamed.
+    pub(crate) duplicate_names: Option<At<bool>>,
     pub(crate) hive: Option<At<bool>>,
     pub(crate) files: Option<At<bool>>,
     /// A table's name.
@@ -202,6 +209,13 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         types: columns("types", &mut input, report),
         take: input.parsed_by("take", |_, text| text.trim().parse().ok().filter(|it| *it > 0)),
         quoted_newlines: input.bool("quoted_newlines"),
+        quote: input.parsed_by("quote", |_, text| mark_or_none(text)),
+        escape: input.parsed_by("escape", |_, text| mark(text)),
+        comment: input.parsed_by("comment", |_, text| mark(text)),
+        skip_lines: input.parsed_by("skip_lines", |_, text| text.trim().parse().ok()),
+        duplicate_names: input.parsed_by("duplicate_names", |_, text| {
+            choice(text, &[("refuse", false), ("rename", true)])
+        }),
         hive: input.bool("hive"),
         files: input.bool("files"),
         table: input.text("table"),

@@ -1,6 +1,7 @@
 //! Values of settings.
 
 use crate::keys;
+use crate::model::CsvFormat;
 
 /// The digits alone, in lower case.
 pub(crate) fn digest(_: &keys::Key, text: &str) -> Option<String> {
@@ -17,6 +18,19 @@ pub(crate) fn delimiter(text: &str) -> Option<u8> {
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n' | 0) => Some(*byte),
         _ => None,
     }
+}
+
+/// A character that can stand around fields, make text of another one, or begin comments.
+pub(crate) fn mark(text: &str) -> Option<u8> {
+    match text.as_bytes() {
+        [byte] if CsvFormat::can_mark(*byte) => Some(*byte),
+        _ => None,
+    }
+}
+
+/// The same, or none of them.
+pub(crate) fn mark_or_none(text: &str) -> Option<Option<u8>> {
+    if text.trim().eq_ignore_ascii_case("none") { Some(None) } else { mark(text).map(Some) }
 }
 
 pub(crate) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {

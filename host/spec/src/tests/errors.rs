@@ -198,6 +198,41 @@ inputs:
 }
 
 #[test]
+fn dialects_that_cannot_be() {
+    insta::assert_snapshot!(errors(r#"
+entry_script: script.wasm
+inputs:
+  a: {path: data, format: csv, quote: x, escape: '""', comment: ' ', skip_lines: -1, duplicate_names: keep}
+  b: {path: data, format: csv, quote: ",", escape: none}
+  c: {path: data, format: csv, escape: '\', comment: '\'}
+  d: {path: data, format: csv, delimiter: "'", quote: "'"}
+  e: {path: data, format: tsv, comment: '"'}
+  f: {path: data, format: csv, header: false, duplicate_names: rename}
+  g: {path: data, format: jsonl, quote: none, escape: '\', comment: '#', skip_lines: 1, duplicate_names: refuse}
+  h: {path: data, format: csv, escape: '"', quote: none, comment: '#', skip_lines: 0, duplicate_names: refuse}
+  i: {path: data, format: csv, escape: '"', delimiter: ;, comment: ;}
+"#), @r##"
+    job.yaml:4: inputs.a.quote: found "x"; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. "'"), or none
+    job.yaml:4: inputs.a.escape: found "\"\""; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. '\')
+    job.yaml:4: inputs.a.comment: found " "; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. "#")
+    job.yaml:4: inputs.a.skip_lines: found -1; expected a whole number of lines from 0 up (e.g. 3)
+    job.yaml:4: inputs.a.duplicate_names: found "keep"; expected refuse or rename
+    job.yaml:5: inputs.b.escape: found "none"; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. '\')
+    job.yaml:5: inputs.b.quote: found ",", which is the delimiter; choose another character
+    job.yaml:6: inputs.c.comment: found "\\", which is the escape; choose another character
+    job.yaml:7: inputs.d.quote: found "'", which is the delimiter; choose another character
+    job.yaml:8: inputs.e.comment: found "\"", which is the quote; choose another character
+    job.yaml:9: inputs.f.duplicate_names: is for files with a header, and header is false; remove one
+    job.yaml:10: inputs.g.quote: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key
+    job.yaml:10: inputs.g.escape: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key
+    job.yaml:10: inputs.g.comment: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key
+    job.yaml:10: inputs.g.skip_lines: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key
+    job.yaml:10: inputs.g.duplicate_names: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key
+    job.yaml:12: inputs.i.comment: found ";", which is the delimiter; choose another character
+    "##);
+}
+
+#[test]
 fn keys_of_other_formats() {
     insta::assert_snapshot!(errors(r#"
 entry_script: script.wasm

@@ -186,12 +186,17 @@ inputs:
   - name: a
     path: data
     format: csv
+    duplicate_names: rename
   - name: b
     paths: [data/b.csv]
     format: csv
     delimiter: tab
     header: false
     null_values: [NA, -1]
+    quote: "'"
+    escape: "'"
+    comment: '#'
+    skip_lines: 3
     schema: {z: int64, a: Timestamp}
 "#);
     assert_eq!(spec.entry_script, PathBuf::from("/dir/guest"));
@@ -199,18 +204,22 @@ inputs:
         Column { name: "z".into(), kind: ColumnType::Int64 },
         Column { name: "a".into(), kind: ColumnType::Timestamp },
     ];
+    let renamed = CsvFormat { rename_duplicates: true, ..CsvFormat::default() };
     let dialect = CsvFormat {
         delimiter: b'\t',
         header: false,
         null_values: vec!["NA".into(), "-1".into()],
-        quoted_newlines: true,
+        quote: Some(b'\''),
+        comment: Some(b'#'),
+        skip_lines: 3,
+        ..CsvFormat::default()
     };
     assert_eq!(
         spec.input_kind,
         InputKind::Tables {
             mini_batch_size: SliceSize::Bytes(100 << 10),
             inputs: vec![
-                TableInput::default(),
+                TableInput { csv: renamed, ..TableInput::default() },
                 TableInput { csv: dialect, schema: Some(columns), ..TableInput::default() },
             ],
             full_inference: true,

@@ -7,6 +7,7 @@ use super::scan::{LONGEST, Passed, Scan};
 use super::window::Window;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice, to_usize};
+use memchr::memchr2;
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -96,8 +97,9 @@ impl Cutter {
         unpacked: Option<String>,
     ) -> Result<CutFile<'_>, DatasetError> {
         let mut scan = match &self.csv {
-            Some(csv) if csv.quoted_newlines => Scan::new(csv.delimiter, true),
-            _ => Scan::of_lines(),
+            Some(csv) if csv.quoted_newlines => Scan::of(csv),
+            Some(csv) => Scan::of_lines_of(csv),
+            None => Scan::of_lines(),
         };
         scan.longest = self.max_rest;
         let mut opened = CutFile {
@@ -114,6 +116,8 @@ impl Cutter {
             most: None,
         };
         opened.skip_bom()?;
+        let skipped = opened.cutter.csv.as_ref().map_or(0, |csv| csv.skip_lines);
+        opened.skip_lines(skipped)?;
         opened.scan.at = opened.offset;
         if opened.cutter.header {
             // A field of a header that is longer is no name.
@@ -374,6 +378,32 @@ impl CutFile<'_> {
         self.refill()?;
         if self.cutter.window.bytes().starts_with(BOM) {
             self.consume(BOM.len());
+        }
+        Ok(())
+    }
+
+    /// Passes lines of any text.
+    fn skip_lines(&mut self, count: u32) -> Result<(), DatasetError> {
+        let mut after_cr = false;
+        while self.scan.lines < u64::from(count) || after_cr {
+            if self.at == self.cutter.window.bytes().len() {
+                self.refill()?;
+            }
+            let rest = &self.cutter.window.bytes()[self.at..];
+            match rest.first() {
+                None => break,
+                Some(byte) if after_cr => {
+                    self.consume(usize::from(*byte == b'\n'));
+                    after_cr = false;
+                    continue;
+                }
+                Some(_) => {}
+            }
+            let end = memchr2(b'\n', b'\r', rest);
+            after_cr = end.is_some_and(|end| rest[end] == b'\r');
+            let passed = end.map_or(rest.len(), |end| end + 1);
+            self.scan.lines += u64::from(end.is_some());
+            self.consume(passed);
         }
         Ok(())
     }

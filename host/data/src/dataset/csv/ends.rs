@@ -3,7 +3,6 @@
 use super::tally::{BLOCK, is_terminator, mask, parity};
 use memchr::memchr;
 
-const QUOTE: u8 = b'"';
 /// Ends that are found at once, about: they and their text should stay in the first-level cache.
 const AT_ONCE: usize = 2048;
 
@@ -12,6 +11,7 @@ const AT_ONCE: usize = 2048;
 pub(in crate::dataset) struct FieldEnds<'a> {
     text: &'a [u8],
     delimiter: u8,
+    quote: u8,
     /// Whether there are any quotes in the text.
     pub(super) quoted: bool,
     /// The place of the next block, and the byte before it.
@@ -69,11 +69,12 @@ impl Found {
 }
 
 impl<'a> FieldEnds<'a> {
-    /// From the start of a record; `found` is emptied, and made to hold records of so many `fields`.
+    /// From the start of a record of a text with these delimiters and quotes; `found` is emptied, and made to hold records of so many `fields`.
     /// None if the text is too long.
     pub(in crate::dataset) fn new(
         text: &'a str,
         delimiter: u8,
+        quote: Option<u8>,
         fields: usize,
         found: &mut Found,
     ) -> Option<Self> {
@@ -82,8 +83,9 @@ impl<'a> FieldEnds<'a> {
             return None;
         }
         found.begin(fields);
-        let quoted = memchr(QUOTE, text).is_some();
-        Some(Self { text, delimiter, quoted, at: 0, before: b'\n', inside: 0 })
+        let quoted = quote.is_some_and(|quote| memchr(quote, text).is_some());
+        let quote = quote.unwrap_or_default();
+        Some(Self { text, delimiter, quote, quoted, at: 0, before: b'\n', inside: 0 })
     }
 
     /// Finds more ends: those of one record at least, with the ones that are there. False at the end
@@ -120,7 +122,8 @@ impl<'a> FieldEnds<'a> {
             (byte == delimiter) | (is_terminator(byte) & !is_terminator(before))
         });
         if self.quoted {
-            let inside = parity(mask(block, &before, |byte, _| byte == QUOTE)) ^ self.inside;
+            let quote = self.quote;
+            let inside = parity(mask(block, &before, |byte, _| byte == quote)) ^ self.inside;
             ends &= !inside;
             self.inside = 0u64.wrapping_sub(inside >> (BLOCK - 1));
         }

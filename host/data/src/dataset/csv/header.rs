@@ -3,7 +3,7 @@
 use super::records::Records;
 use crate::dataset::{DatasetError, fail};
 use crate::model::CsvFormat;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// How many names a message lists before it is cut.
@@ -48,12 +48,16 @@ pub(super) fn read_names(
             }
         }
     }
+    if csv.rename_duplicates {
+        return Ok(numbered(names));
+    }
     let mut seen = HashMap::new();
     for (index, name) in names.iter().enumerate() {
         if let Some(first) = seen.insert(name.as_str(), index) {
             return fail!(
-                "{}: columns {} and {} of the header are both named '{name}'; rename one (if the \
-                 file has no header, set `header: false`)",
+                "{}: columns {} and {} of the header are both named '{name}'; rename one, or set \
+                 `duplicate_names: rename`, which numbers them (if the file has no header, set \
+                 `header: false`)",
                 path.display(),
                 first + 1,
                 index + 1,
@@ -61,6 +65,26 @@ pub(super) fn read_names(
         }
     }
     Ok(names)
+}
+
+/// The same names, of which those that stand there again have a number behind: `a`, `a_1`, `a_2`.
+fn numbered(names: Vec<String>) -> Vec<String> {
+    let mut taken: HashSet<String> = names.iter().cloned().collect();
+    let mut seen: HashMap<String, usize> = HashMap::with_capacity(names.len());
+    let number = |name: String| {
+        let Some(last) = seen.get_mut(&name) else {
+            seen.insert(name.clone(), 0);
+            return name;
+        };
+        loop {
+            *last += 1;
+            let other = format!("{name}_{last}");
+            if taken.insert(other.clone()) {
+                return other;
+            }
+        }
+    };
+    names.into_iter().map(number).collect()
 }
 
 /// Checks a file's names against those of its input, which come from `origin` ("the first file" or
@@ -108,9 +132,18 @@ mod tests {
     }
 
     #[test]
+    fn names_that_occur_twice_can_be_numbered() {
+        let csv = CsvFormat { rename_duplicates: true, ..CsvFormat::default() };
+        let names = |header: &[u8]| read_names(header, &csv, Path::new("a.csv")).unwrap();
+        assert_eq!(names(b"a,a,a_1,a,b,b\n"), ["a", "a_2", "a_1", "a_3", "b", "b_1"]);
+        assert_eq!(names(b"column_1,,\n"), ["column_1", "column_1_1", "column_2"]);
+        assert_eq!(names(b"a,a_1,a_1\n"), ["a", "a_1", "a_1_1"]);
+    }
+
+    #[test]
     fn bad_names_are_told() {
-        assert_snapshot!(names(b"a,b,a\n").unwrap_err(), @"/d/a.csv: columns 1 and 3 of the header are both named 'a'; rename one (if the file has no header, set `header: false`)");
-        assert_snapshot!(names(b"column_1,\n").unwrap_err(), @"/d/a.csv: columns 1 and 2 of the header are both named 'column_1'; rename one (if the file has no header, set `header: false`)");
+        assert_snapshot!(names(b"a,b,a\n").unwrap_err(), @"/d/a.csv: columns 1 and 3 of the header are both named 'a'; rename one, or set `duplicate_names: rename`, which numbers them (if the file has no header, set `header: false`)");
+        assert_snapshot!(names(b"column_1,\n").unwrap_err(), @"/d/a.csv: columns 1 and 2 of the header are both named 'column_1'; rename one, or set `duplicate_names: rename`, which numbers them (if the file has no header, set `header: false`)");
         assert_snapshot!(names(b"a,\xFF").unwrap_err(), @r#"/d/a.csv: the name of column 2 in the header, "�", is not UTF-8; save the file as UTF-8"#);
     }
 

@@ -5,7 +5,7 @@ use super::header::{check_names, default_name};
 use super::misfit::shortened;
 use super::records::Records;
 use super::slice::read_slice;
-use super::tally::{count_lines, is_terminator};
+use super::tally::count_lines;
 use super::types::{accepts, guess, is_exact_float, is_null, join, may_be_code};
 use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
@@ -208,9 +208,7 @@ impl Inference<'_> {
                 continue;
             }
             let place = || {
-                // The record's piece of text may begin with line ends of the one before.
-                let blank = text[record.start..].iter().take_while(|byte| is_terminator(**byte));
-                let before = &text[..record.start + blank.count()];
+                let before = &text[..record.start];
                 format!("{}, line {}", slice.file, slice.first_line + count_lines(before, 0))
             };
             for ((_, found), field) in self.columns.iter_mut().zip(record.fields()) {

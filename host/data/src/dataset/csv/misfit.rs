@@ -4,7 +4,7 @@
 use super::columns::Column;
 use super::origins::Origins;
 use super::records::{Record, Records, StrayField};
-use super::tally::{count_lines, is_terminator};
+use super::tally::count_lines;
 use super::types::{accepts, is_null, refusal};
 use crate::model::{AttemptReport, FailedItem, FailureKind, TableFormat};
 
@@ -106,8 +106,7 @@ pub(in crate::dataset) fn sort_out(
             misfits.kept += 1;
             continue;
         };
-        let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
-        misfits.refuse(text, record.start + blank, reason, places, &mut counted);
+        misfits.refuse(text, record.start, reason, places, &mut counted);
     }
     (columns, misfits)
 }

@@ -6,8 +6,9 @@
 //! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
 //! such records came from. `records` is csv-core's parser, record by record.
 //!
-//! All agree on one dialect: a quote opens only at a field's start, `""` within quotes is a
-//! quote, a record ends at LF, CRLF or a lone CR, blank lines are no records. A line of the file
+//! All agree on what a dialect means (`CsvFormat` names its characters): a quote opens only at a field's start, `""`
+//! within quotes is a quote, an escape makes text of the character after it, in quotes or not, a line that begins with
+//! the comment character outside of quotes is no record, nor are blank lines, a record ends at LF, CRLF or a lone CR. A line of the file
 //! ends the same way, whether inside quotes or not. A quote that closes a field stands before a delimiter, a line
 //! end or the end of the file, with at most blanks between. An opening quote that no quote closes like that is
 //! stray: its record fails, and ends with the quote's line. `scan` finds these; all other records are read as
@@ -51,9 +52,11 @@ pub use packed::{OpenError, Unpacker};
 pub(super) use plain::PlainDecoder;
 pub use rows::{RawRow, each_row, quote_field};
 pub use slice::read_slice;
-pub(super) use tally::{count_lines, is_terminator};
+pub(super) use tally::count_lines;
 pub use types::{arrow_type, fits};
 
+#[cfg(test)]
+mod dialect_tests;
 #[cfg(test)]
 mod stray_tests;
 #[cfg(test)]

@@ -6,10 +6,11 @@ use super::columns::{Column, table};
 use super::ends::{FieldEnds, Found};
 use super::fill::{Records, Values};
 use super::numbers::{exact_float, exact_integer, short_float, short_integer};
+use super::tally::begins_a_line;
 use super::types::{boolean, date, float, integer, microseconds, unsigned};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
-use crate::model::{ColumnType, TableFormat};
+use crate::model::{ColumnType, CsvFormat, TableFormat};
 use arrow::array::RecordBatch;
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::{Float64Type, SchemaRef};
@@ -21,13 +22,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::dataset) struct PlainDecoder {
     schema: SchemaRef,
-    delimiter: u8,
+    csv: CsvFormat,
     /// Of the columns; none of those that nobody asks for.
     kinds: Vec<Option<ColumnType>>,
     /// Whether these were inferred.
     exact: bool,
-    /// What means null beside the empty field.
-    nulls: Vec<String>,
     found: Found,
 }
 
@@ -46,23 +45,28 @@ impl PlainDecoder {
         let kinds = format.columns.iter().enumerate();
         let kinds = kinds.map(|(at, column)| is_wanted(at).then_some(column.kind)).collect();
         let schema = Arc::clone(schema);
-        let nulls = nulls.clone();
+        let csv = format.csv.clone();
         let found = Found::default();
-        plain.then_some(Self { schema, delimiter, kinds, exact: format.inferred, nulls, found })
+        plain.then_some(Self { schema, csv, kinds, exact: format.inferred, found })
     }
 
     /// The table of whole records, about `rows` of them, with nulls where nobody asks. None
     /// if one of them does not fit, or if there are quotes within a field.
     pub(in crate::dataset) fn decode(&mut self, text: &str, rows: usize) -> Option<RecordBatch> {
+        if self.is_marked(text) {
+            return None;
+        }
         let fields = self.kinds.len();
         let kinds = self.kinds.iter();
         let mut columns: Vec<Column> = kinds.map(|kind| Column::new(*kind, rows)).collect();
-        let mut walk = FieldEnds::new(text, self.delimiter, fields, &mut self.found)?;
+        let delimiter = self.csv.delimiter;
+        let mut walk = FieldEnds::new(text, delimiter, self.csv.quote, fields, &mut self.found)?;
         loop {
             let more = walk.more(&mut self.found);
-            let records = Records::new(text, &self.found, fields, self.delimiter);
-            let records =
-                Fields { records, quoted: walk.quoted, exact: self.exact, nulls: &self.nulls };
+            let records = Records::new(text, &self.found, fields, delimiter);
+            let quote = self.csv.quote.filter(|_| walk.quoted);
+            let nulls = &self.csv.null_values;
+            let records = Fields { records, quote, exact: self.exact, nulls };
             for (index, column) in columns.iter_mut().enumerate() {
                 take(column, &records, index)?;
             }
@@ -77,12 +81,20 @@ impl PlainDecoder {
         }
         table(columns, &self.schema)
     }
+
+    /// Whether there are escapes in a text, or what may be a comment.
+    fn is_marked(&self, text: &str) -> bool {
+        let text = text.as_bytes();
+        self.csv.escape.is_some_and(|escape| memchr(escape, text).is_some())
+            || self.csv.comment.is_some_and(|comment| begins_a_line(text, comment, b'\n'))
+    }
 }
 
 /// The fields of some records.
 struct Fields<'a> {
     records: Records<'a>,
-    quoted: bool,
+    /// If there are any in the text.
+    quote: Option<u8>,
     /// Whether the columns' kinds were inferred.
     exact: bool,
     nulls: &'a [String],
@@ -94,7 +106,10 @@ impl<'a> Fields<'a> {
     #[inline]
     fn field(&self, start: usize, end: usize) -> Option<Option<Cow<'a, str>>> {
         let raw = self.records.text.get(start..end)?;
-        let text = if self.quoted { unquoted(raw)? } else { Cow::Borrowed(raw) };
+        let text = match self.quote {
+            Some(quote) => unquoted(raw, char::from(quote))?,
+            None => Cow::Borrowed(raw),
+        };
         let is_null = text.is_empty() || self.nulls.iter().any(|null| *null == text);
         Some((!is_null).then_some(text))
     }
@@ -196,18 +211,18 @@ impl<'a> Fields<'a> {
 }
 
 /// A field without its quotes. None if they are not as they should be.
-fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
-    let has_quotes = |text: &str| memchr(b'"', text.as_bytes()).is_some();
-    let Some(rest) = raw.strip_prefix('"') else {
+fn unquoted(raw: &str, quote: char) -> Option<Cow<'_, str>> {
+    let has_quotes = |text: &str| text.contains(quote);
+    let Some(rest) = raw.strip_prefix(quote) else {
         return (!has_quotes(raw)).then_some(Cow::Borrowed(raw));
     };
-    let inner = rest.strip_suffix('"')?;
+    let inner = rest.strip_suffix(quote)?;
     if !has_quotes(inner) {
         return Some(Cow::Borrowed(inner));
     }
-    let text = inner.replace("\"\"", "\"");
+    let text = inner.replace(&format!("{quote}{quote}"), quote.encode_utf8(&mut [0; 4]));
     // As many are left as were taken away, if all were in pairs.
-    let left = text.matches('"').count();
+    let left = text.matches(quote).count();
     (inner.len() - text.len() == left).then_some(Cow::Owned(text))
 }
 
@@ -217,7 +232,7 @@ fn take(filled: &mut Column, fields: &Fields<'_>, column: usize) -> Option<()> {
     match filled {
         Column::Unwanted(rows) => {
             *rows += fields.records.count;
-            match fields.quoted {
+            match fields.quote.is_some() {
                 true => fields.records.each(column, |start, end| {
                     fields.field(start, end)?;
                     Some(())

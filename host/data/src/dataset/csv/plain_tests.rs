@@ -53,10 +53,10 @@ fn cells(batch: &RecordBatch) -> Vec<Vec<String>> {
 
 fn by_arrow(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     let mut arrow = ReaderBuilder::new(Arc::clone(&decoder.schema))
-        .with_delimiter(decoder.delimiter)
+        .with_delimiter(decoder.csv.delimiter)
         .with_batch_size(text.len() + 1);
-    if !decoder.nulls.is_empty() {
-        let nulls = Regex::new(&format!("^(?:|{})$", decoder.nulls.join("|"))).unwrap();
+    if !decoder.csv.null_values.is_empty() {
+        let nulls = Regex::new(&format!("^(?:|{})$", decoder.csv.null_values.join("|"))).unwrap();
         arrow = arrow.with_null_regex(nulls);
     }
     let mut arrow = arrow.build_decoder();
@@ -74,8 +74,8 @@ fn by_arrow(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
 /// Record by record; None if one does not fit.
 fn by_records(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     let csv = CsvFormat {
-        delimiter: decoder.delimiter,
-        null_values: decoder.nulls.clone(),
+        delimiter: decoder.csv.delimiter,
+        null_values: decoder.csv.null_values.clone(),
         ..CsvFormat::default()
     };
     let column = |kind: &Option<ColumnType>| {
@@ -103,7 +103,7 @@ fn check(decoder: &mut PlainDecoder, text: &str) -> Result<(), TestCaseError> {
     let arrow = by_arrow(decoder, text);
     let is_large = arrow.iter().flatten().flatten().any(|cell| cell.contains("inf"));
     if !(decoder.exact || decoder.kinds.iter().any(is_cut) || is_large)
-        && Scan::strays(text.as_bytes(), decoder.delimiter, true).is_empty()
+        && Scan::strays(text.as_bytes(), &decoder.csv).is_empty()
     {
         prop_assert_eq!(expected, arrow, "{:?}", text);
     }

@@ -1,5 +1,46 @@
 //! What a scan knows of the quotes that it has passed.
 
+/// Where the scan stands towards quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Outside of quotes.
+    Plain,
+    /// Inside a quoted field.
+    Quoted,
+    /// Just after a quote inside a quoted field: the field's end, or half of `""`.
+    QuoteSeen,
+    /// After the quote that closed a field, where only blanks may stand before the field's end.
+    Closed,
+    /// After a stray quote, on its line.
+    Stray,
+    /// In a line that is a comment.
+    Comment,
+    /// After an escape, in quotes or not, or after the CR that it made text of: then an LF belongs to that.
+    Escaped { is_quoted: bool, after_cr: bool },
+}
+
+/// What quotes mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quotes {
+    /// Nothing.
+    Ignored,
+    /// They hold fields that end on their line.
+    WithinLines,
+    /// They hold fields that may have line ends in them.
+    AcrossLines,
+}
+
+/// Where a scan for a record's end came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// All bytes, without an end.
+    All,
+    /// So many bytes: up to the first byte of a record's line end, and including it.
+    Record(usize),
+    /// A stray quote. The scan goes on at this place.
+    Back(u64),
+}
+
 /// A quote that opened a field. Where it stands in a block is worked out only where somebody asks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Opened {

@@ -5,18 +5,41 @@ use super::scan::Scan;
 use super::tally::is_terminator;
 use crate::model::{CsvFormat, to_usize};
 use csv_core::ReadRecordResult;
+use memchr::memchr2;
 
 /// Stands at the end of a record of gathered rows that does not close a quote, so that no quote of a row after
 /// it does: a quote, and a byte after it that is text.
-pub(in crate::dataset) fn unclosed(delimiter: u8) -> &'static [u8] {
-    if delimiter == b'\x01' { b"\"\x02" } else { b"\"\x01" }
+pub(in crate::dataset) fn unclosed(csv: &CsvFormat) -> [u8; 2] {
+    let text = if csv.delimiter == b'\x01' { b'\x02' } else { b'\x01' };
+    [csv.quote.unwrap_or(b'"'), text]
+}
+
+/// The same of a record that was written anew, whose quote was followed by text.
+pub(in crate::dataset) fn followed(csv: &CsvFormat) -> [u8; 2] {
+    let text = if csv.delimiter == b'\x03' { b'\x04' } else { b'\x03' };
+    [csv.quote.unwrap_or(b'"'), text]
+}
+
+/// How many bytes stand before the first record of a text that starts at a line: blank lines and comments.
+fn lead(text: &[u8], comment: Option<u8>) -> usize {
+    let mut at = 0;
+    loop {
+        match text.get(at) {
+            Some(byte) if is_terminator(*byte) => at += 1,
+            Some(byte) if comment == Some(*byte) => {
+                let rest = &text[at..];
+                at += memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+            }
+            _ => return at,
+        }
+    }
 }
 
 /// Walks over the records of a text that starts and ends at record boundaries.
 #[derive(Debug)]
 pub(in crate::dataset) struct Records<'a> {
     parser: csv_core::Reader,
-    delimiter: u8,
+    csv: &'a CsvFormat,
     text: &'a [u8],
     at: usize,
     /// Stray quotes from there on.
@@ -28,7 +51,7 @@ pub(in crate::dataset) struct Records<'a> {
 /// One record.
 #[derive(Debug)]
 pub(in crate::dataset) struct Record<'a> {
-    /// Its first byte in the text; line ends before it may be included.
+    /// Its first byte in the text.
     pub(in crate::dataset) start: usize,
     /// The byte after it in the text; after the first byte of its line end.
     pub(in crate::dataset) end: usize,
@@ -51,24 +74,32 @@ pub(in crate::dataset) struct StrayField<'a> {
 
 impl<'a> Records<'a> {
     /// The records of `text`.
-    pub(in crate::dataset) fn new(text: &'a [u8], csv: &CsvFormat) -> Self {
-        let strays = Scan::strays(text, csv.delimiter, csv.quoted_newlines).into_iter();
-        let mut parser = csv_core::ReaderBuilder::new().delimiter(csv.delimiter).build();
+    pub(in crate::dataset) fn new(text: &'a [u8], csv: &'a CsvFormat) -> Self {
+        let strays = Scan::strays(text, csv).into_iter();
+        let mut parser = csv_core::ReaderBuilder::new()
+            .delimiter(csv.delimiter)
+            .quote(csv.quote.unwrap_or(b'"'))
+            .quoting(csv.quote.is_some())
+            .build();
         begin(&mut parser);
         let fields = vec![0; 4096];
         let ends = vec![0; 64];
-        Self { parser, delimiter: csv.delimiter, text, at: 0, strays, fields, ends }
+        Self { parser, csv, text, at: 0, strays, fields, ends }
     }
 
     /// The next record.
     pub(in crate::dataset) fn next_record(&mut self) -> Option<Record<'_>> {
-        let start = self.at;
         // A record that does not close a quote must not take in more than its lines.
         let next = self.strays.as_slice().first().copied();
         let end = next.map_or(self.text.len(), |stray| to_usize(stray.end));
         let has_line_end = self.text[..end].last().is_some_and(|byte| is_terminator(*byte));
         let limit = if next.is_some() && has_line_end { end - 1 } else { end };
-        let (bytes, count) = self.parse(limit)?;
+        self.at += lead(self.text.get(self.at..limit).unwrap_or_default(), self.csv.comment);
+        let start = self.at;
+        let (bytes, count) = match self.csv.escape {
+            None => self.parse(limit)?,
+            Some(escape) => self.parse_escaped(limit, escape)?,
+        };
         let fields = &self.fields[..bytes];
         let ends = &self.ends[..count];
         let mut record = Record { start, end: self.at, stray: None, fields, ends };
@@ -80,7 +111,7 @@ impl<'a> Records<'a> {
             self.at = end;
             record.end = end;
             let (before, field) = self.text[start..limit].split_at(to_usize(stray.quote) - start);
-            record.stray = Some(StrayField::new(before, field, stray, self.delimiter));
+            record.stray = Some(StrayField::new(before, field, stray, self.csv));
         }
         Some(record)
     }
@@ -110,6 +141,63 @@ impl<'a> Records<'a> {
     }
 }
 
+impl Records<'_> {
+    /// As [`Self::parse`], of a text with escapes: csv-core knows them in quotes only.
+    fn parse_escaped(&mut self, limit: usize, escape: u8) -> Option<(usize, usize)> {
+        let text = self.text.get(..limit)?;
+        let csv = self.csv;
+        if self.at >= limit {
+            return None;
+        }
+        self.fields.clear();
+        self.ends.clear();
+        let mut is_quoted = false;
+        let mut is_start = true;
+        while let Some(&byte) = text.get(self.at) {
+            self.at += 1;
+            let next = text.get(self.at).copied();
+            if byte == escape {
+                let count = escaped(&text[self.at..], csv.quoted_newlines);
+                // One that makes text of nothing is text itself.
+                let from = if count == 0 { self.at - 1 } else { self.at };
+                self.fields.extend_from_slice(&text[from..self.at + count]);
+                self.at += count;
+            } else if is_quoted {
+                match (Some(byte) == csv.quote, next == csv.quote) {
+                    (false, _) => self.fields.push(byte),
+                    (true, false) => is_quoted = false,
+                    (true, true) => {
+                        self.fields.push(byte);
+                        self.at += 1;
+                    }
+                }
+            } else if is_start && Some(byte) == csv.quote {
+                is_quoted = true;
+            } else if is_terminator(byte) {
+                break;
+            } else if byte == csv.delimiter {
+                self.ends.push(self.fields.len());
+                is_start = true;
+                continue;
+            } else {
+                self.fields.push(byte);
+            }
+            is_start = false;
+        }
+        self.ends.push(self.fields.len());
+        Some((self.fields.len(), self.ends.len()))
+    }
+}
+
+/// How many bytes an escape before them makes text of.
+fn escaped(bytes: &[u8], is_across_lines: bool) -> usize {
+    match bytes {
+        [b'\r', b'\n', ..] if is_across_lines => 2,
+        [byte, ..] if is_across_lines || !is_terminator(*byte) => 1,
+        _ => 0,
+    }
+}
+
 /// Brings a parser to the start of a record.
 fn begin(parser: &mut csv_core::Reader) {
     parser.reset();
@@ -119,29 +207,35 @@ fn begin(parser: &mut csv_core::Reader) {
 
 impl<'a> StrayField<'a> {
     /// After so much of its record.
-    fn new(before: &[u8], field: &'a [u8], stray: Stray, delimiter: u8) -> Self {
-        let column = count_delimiters(before, delimiter);
-        match field.strip_suffix(unclosed(delimiter)) {
-            Some(text) => Self { column, text, text_follows: false },
-            None => Self { column, text: field, text_follows: stray.text_follows },
+    fn new(before: &[u8], field: &'a [u8], stray: Stray, csv: &CsvFormat) -> Self {
+        let column = count_delimiters(before, csv);
+        if let Some(text) = field.strip_suffix(&unclosed(csv)) {
+            return Self { column, text, text_follows: false };
         }
+        let text = field.strip_suffix(&followed(csv)).unwrap_or(field);
+        Self { column, text, text_follows: stray.text_follows }
     }
 }
 
 /// How many delimiters stand between fields in a text without stray quotes.
-fn count_delimiters(text: &[u8], delimiter: u8) -> usize {
+fn count_delimiters(text: &[u8], csv: &CsvFormat) -> usize {
     let mut count = 0;
     let mut is_quoted = false;
     let mut was_closed = false;
+    let mut is_escaped = false;
     let mut before = b'\n';
     for &byte in text {
-        let can_open = was_closed || before == delimiter || is_terminator(before);
-        was_closed = is_quoted && byte == b'"';
-        is_quoted = match byte {
-            b'"' => !is_quoted && can_open,
-            _ => is_quoted,
-        };
-        count += usize::from(byte == delimiter && !is_quoted);
+        if is_escaped || csv.escape == Some(byte) {
+            is_escaped = !is_escaped;
+            was_closed = false;
+            before = 0;
+            continue;
+        }
+        let is_quote = csv.quote == Some(byte);
+        let can_open = was_closed || before == csv.delimiter || is_terminator(before);
+        was_closed = is_quoted && is_quote;
+        is_quoted = if is_quote { !is_quoted && can_open } else { is_quoted };
+        count += usize::from(byte == csv.delimiter && !is_quoted);
         before = byte;
     }
     count
@@ -177,7 +271,8 @@ mod tests {
     #[test]
     fn records_come_with_their_place() {
         let text = b"\n1,\"a\nb\"\r\n\xEF\xBB\xBFx\n\ny,z,\"\"\"\"";
-        let mut records = Records::new(text, &CsvFormat::default());
+        let csv = CsvFormat::default();
+        let mut records = Records::new(text, &csv);
         let mut seen = Vec::new();
         while let Some(record) = records.next_record() {
             let fields: Vec<_> = record.fields().map(String::from_utf8_lossy).collect();
@@ -186,9 +281,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (0, 9, "1|a\nb".to_owned()),
-                (9, 15, "\u{feff}x".to_owned()),
-                (15, text.len(), "y|z|\"".to_owned())
+                (1, 9, "1|a\nb".to_owned()),
+                (10, 15, "\u{feff}x".to_owned()),
+                (16, text.len(), "y|z|\"".to_owned())
             ]
         );
     }
@@ -196,7 +291,8 @@ mod tests {
     #[test]
     fn wide_and_long_records_fit() {
         let text = format!("{}\n{}", "ab,".repeat(500), "x".repeat(100_000));
-        let mut records = Records::new(text.as_bytes(), &CsvFormat::default());
+        let csv = CsvFormat::default();
+        let mut records = Records::new(text.as_bytes(), &csv);
         assert_eq!(records.next_record().unwrap().len(), 501);
         assert_eq!(records.next_record().unwrap().fields().next().unwrap().len(), 100_000);
         assert!(records.next_record().is_none());

@@ -1,6 +1,6 @@
 //! The records of a slice, one by one and as they stand in the file.
 
-use super::records::{Record, Records, unclosed};
+use super::records::{Record, Records, StrayField, followed, unclosed};
 use super::slice::read_slice;
 use super::tally::{count_lines, is_terminator};
 use super::types::is_null;
@@ -29,18 +29,58 @@ impl<'a> RawRow<'a> {
         }
     }
 
-    /// Appends the record to a text of records of any files, with a line end of its own. `more` are
-    /// further fields, each with the `delimiter` before it.
-    pub fn write(&self, more: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+    /// Appends the record to a text of records of any files, with a line end of its own, in the dialect
+    /// [`CsvFormat::gathered`] of `csv`. `more` are further fields in that, each with the delimiter before it.
+    pub fn write(&self, more: &[u8], csv: &CsvFormat, out: &mut Vec<u8>) {
+        if csv.is_rewritten() {
+            return self.rewrite(more, &csv.gathered(), out);
+        }
         out.extend_from_slice(self.text);
         match &self.record.stray {
             None => out.extend_from_slice(more),
             // What follows a stray quote is not read, and must not be taken for more of its field.
             Some(stray) if stray.text_follows => {}
-            Some(_) => out.extend_from_slice(unclosed(delimiter)),
+            Some(_) => out.extend_from_slice(&unclosed(csv)),
         }
         out.push(b'\n');
     }
+
+    /// The same in that dialect.
+    fn rewrite(&self, more: &[u8], gathered: &CsvFormat, out: &mut Vec<u8>) {
+        if let Some(stray) = &self.record.stray {
+            rewrite_stray(stray, gathered, out);
+            return;
+        }
+        let is_blank = more.is_empty() && self.record.fields().all(<[u8]>::is_empty);
+        for (index, field) in self.record.fields().enumerate() {
+            if index > 0 {
+                out.push(gathered.delimiter);
+            }
+            quote_field(field, gathered, out);
+        }
+        if is_blank && self.record.len() == 1 {
+            // An empty line would be no record.
+            out.extend_from_slice(b"\"\"");
+        }
+        out.extend_from_slice(more);
+        out.push(b'\n');
+    }
+}
+
+/// Appends a record whose field of that column has the same stray quote.
+fn rewrite_stray(stray: &StrayField<'_>, gathered: &CsvFormat, out: &mut Vec<u8>) {
+    out.resize(out.len() + stray.column, gathered.delimiter);
+    out.push(b'"');
+    // Its own quote is the first byte; no other one may close the field.
+    let text = stray.text.get(1..).unwrap_or_default();
+    out.extend(text.iter().map(|&byte| match byte {
+        b'"' => b'\'',
+        byte if is_terminator(byte) => b' ',
+        byte => byte,
+    }));
+    let end = if stray.text_follows { followed(gathered) } else { unclosed(gathered) };
+    out.extend_from_slice(&end);
+    out.push(b'\n');
 }
 
 /// Hands each record of the slice of a file below `root` to `take`. `buffer` is for the text, and
@@ -57,8 +97,7 @@ pub fn each_row<E: From<DatasetError>>(
     let mut counted = 0;
     let mut line = slice.first_line;
     while let Some(record) = records.next_record() {
-        let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
-        let start = record.start + blank;
+        let start = record.start;
         let before = if counted == 0 { b'\n' } else { text[counted - 1] };
         line += count_lines(&text[counted..start], before);
         counted = start;
@@ -71,15 +110,21 @@ pub fn each_row<E: From<DatasetError>>(
     Ok(())
 }
 
-/// A field's text as it may stand in a file.
-pub fn quote_field(text: &str, delimiter: u8, out: &mut Vec<u8>) {
-    let special = |byte: u8| byte == delimiter || byte == b'"' || is_terminator(byte);
-    if !text.bytes().any(special) {
-        return out.extend_from_slice(text.as_bytes());
+/// A field's text as it may stand among gathered rows.
+pub fn quote_field(text: &[u8], gathered: &CsvFormat, out: &mut Vec<u8>) {
+    let quote = gathered.quote.unwrap_or(b'"');
+    let special = |byte: u8| byte == gathered.delimiter || byte == quote || is_terminator(byte);
+    if !text.iter().any(|byte| special(*byte)) {
+        return out.extend_from_slice(text);
     }
-    out.push(b'"');
-    out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
-    out.push(b'"');
+    out.push(quote);
+    for &byte in text {
+        out.push(byte);
+        if byte == quote {
+            out.push(quote);
+        }
+    }
+    out.push(quote);
 }
 
 #[cfg(test)]
@@ -108,7 +153,7 @@ mod tests {
         while let Some(slice) = cut.next_slice().unwrap() {
             each_row::<DatasetError>(folder.path(), &slice, &csv, &mut buffer, |row| {
                 seen.push(fields(&row.record));
-                row.write(&[&[delimiter], &b"\"p\""[..]].concat(), delimiter, &mut written);
+                row.write(&[&[delimiter], &b"\"p\""[..]].concat(), &csv, &mut written);
                 Ok(())
             })
             .unwrap();
@@ -179,7 +224,7 @@ mod tests {
     fn fields_are_quoted_where_they_must() {
         let mut out = Vec::new();
         for text in ["a b", "a,b", "\"", "a\nb"] {
-            quote_field(text, b',', &mut out);
+            quote_field(text.as_bytes(), &CsvFormat::default(), &mut out);
             out.push(b'|');
         }
         assert_eq!(String::from_utf8(out).unwrap(), "a b|\"a,b\"|\"\"\"\"|\"a\nb\"|");

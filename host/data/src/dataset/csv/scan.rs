@@ -4,11 +4,12 @@
 //! Such a quote is *stray*: the record that it stands in ends with the quote's line, and the next line begins a
 //! record again. So a scan sometimes has to go back, to just after the stray quote.
 
-use super::quotes::{Opened, Span, Stray};
+pub(super) use super::quotes::Passed;
+use super::quotes::{Opened, Quotes, Span, State, Stray};
 use super::tally::{
-    BLOCK, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
+    BLOCK, begins_a_line, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
 };
-use crate::model::to_usize;
+use crate::model::{CsvFormat, to_usize};
 use memchr::{memchr, memchr2, memchr3};
 
 const QUOTE: u8 = b'"';
@@ -18,48 +19,16 @@ const CHUNK: usize = 4096;
 /// How far its closing quote may be from an opening one, in bytes.
 pub(super) const LONGEST: u64 = 1 << 29;
 
-/// Where the scan stands towards quotes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Outside of quotes.
-    Plain,
-    /// Inside a quoted field.
-    Quoted,
-    /// Just after a quote inside a quoted field: the field's end, or half of `""`.
-    QuoteSeen,
-    /// After the quote that closed a field, where only blanks may stand before the field's end.
-    Closed,
-    /// After a stray quote, on its line.
-    Stray,
-}
-
-/// What quotes mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quotes {
-    /// Nothing.
-    Ignored,
-    /// They hold fields that end on their line.
-    WithinLines,
-    /// They hold fields that may have line ends in them.
-    AcrossLines,
-}
-
-/// Where a scan for a record's end came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passed {
-    /// All bytes, without an end.
-    All,
-    /// So many bytes: up to the first byte of a record's line end, and including it.
-    Record(usize),
-    /// A stray quote. The scan goes on at this place.
-    Back(u64),
-}
-
 /// A scan over the bytes of one file, in order, in pieces of any size.
 #[derive(Debug)]
 pub(super) struct Scan {
     delimiter: u8,
+    quote: u8,
     quotes: Quotes,
+    escape: Option<u8>,
+    /// Whether an escape makes text of a line end.
+    escapes_lines: bool,
+    comment: Option<u8>,
     state: State,
     /// The byte before the next one.
     before: u8,
@@ -88,6 +57,10 @@ impl Scan {
     pub(super) fn new(delimiter: u8, quoted_newlines: bool) -> Self {
         Self {
             delimiter,
+            quote: QUOTE,
+            escape: None,
+            escapes_lines: quoted_newlines,
+            comment: None,
             quotes: if quoted_newlines { Quotes::AcrossLines } else { Quotes::WithinLines },
             state: State::Plain,
             before: b'\n',
@@ -108,12 +81,29 @@ impl Scan {
         Self { quotes: Quotes::Ignored, ..Self::new(0, false) }
     }
 
+    /// A scan of text of that dialect that stands at the start of a record.
+    pub(super) fn of(csv: &CsvFormat) -> Self {
+        let scan = Self::new(csv.delimiter, csv.quoted_newlines);
+        Self {
+            quote: csv.quote.unwrap_or(QUOTE),
+            quotes: if csv.quote.is_some() { scan.quotes } else { Quotes::Ignored },
+            escape: csv.escape,
+            comment: csv.comment,
+            ..scan
+        }
+    }
+
+    /// The same, where each line that is neither empty nor a comment is a record.
+    pub(super) fn of_lines_of(csv: &CsvFormat) -> Self {
+        Self { comment: csv.comment, ..Self::of_lines() }
+    }
+
     /// The stray quotes of a text that starts and ends at record boundaries.
-    pub(super) fn strays(text: &[u8], delimiter: u8, quoted_newlines: bool) -> Vec<Stray> {
-        if memchr(QUOTE, text).is_none() {
+    pub(super) fn strays(text: &[u8], csv: &CsvFormat) -> Vec<Stray> {
+        if csv.quote.is_none_or(|quote| memchr(quote, text).is_none()) {
             return Vec::new();
         }
-        let mut scan = Self { strays: Some(Vec::new()), ..Self::new(delimiter, quoted_newlines) };
+        let mut scan = Self { strays: Some(Vec::new()), ..Self::of(csv) };
         let mut rest = text;
         while let Some(back) = scan.advance(rest).or_else(|| scan.finish()) {
             rest = text.get(to_usize(back)..).unwrap_or_default();
@@ -141,6 +131,15 @@ impl Scan {
     /// quote. May be called again.
     #[must_use]
     pub(super) fn finish(&mut self) -> Option<u64> {
+        match self.state {
+            State::Comment => {
+                self.state = State::Plain;
+                self.before = b'\n';
+            }
+            State::Escaped { is_quoted: true, .. } => self.state = State::Quoted,
+            State::Escaped { is_quoted: false, .. } => self.state = State::Plain,
+            _ => {}
+        }
         if self.state == State::Quoted {
             return Some(self.go_back(false));
         }
@@ -159,13 +158,25 @@ impl Scan {
     /// Passes all of `bytes`, or says where to go on: some of them have to be passed again.
     #[must_use]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<u64> {
-        if self.quotes == Quotes::Ignored {
+        if self.quotes == Quotes::Ignored && self.escape.is_none() && self.comment.is_none() {
             self.pass_plain(bytes);
             return None;
         }
         for chunk in bytes.chunks(CHUNK) {
+            if self.is_marked(chunk) {
+                if let Some(back) = self.advance_marked(chunk) {
+                    return Some(back);
+                }
+                continue;
+            }
+            if self.quotes == Quotes::Ignored {
+                self.pass_plain(chunk);
+                continue;
+            }
             let (blocks, rest) = match self.state {
-                State::Plain | State::Quoted if memchr(QUOTE, chunk).is_none() => (&[][..], chunk),
+                State::Plain | State::Quoted if memchr(self.quote, chunk).is_none() => {
+                    (&[][..], chunk)
+                }
                 _ => chunk.as_chunks::<BLOCK>(),
             };
             for block in blocks {
@@ -182,12 +193,31 @@ impl Scan {
         self.give_up_long_field()
     }
 
+    /// Whether there are escapes in the next bytes, or what may be a comment.
+    fn is_marked(&self, bytes: &[u8]) -> bool {
+        matches!(self.state, State::Comment | State::Escaped { .. })
+            || self.escape.is_some_and(|escape| memchr(escape, bytes).is_some())
+            || self.comment.is_some_and(|comment| begins_a_line(bytes, comment, self.before))
+    }
+
+    /// Passes all of `bytes`, from record to record, or says where to go on.
+    fn advance_marked(&mut self, mut bytes: &[u8]) -> Option<u64> {
+        loop {
+            match self.advance_to_record_end(bytes) {
+                Passed::All => return None,
+                Passed::Record(end) => bytes = &bytes[end..],
+                Passed::Back(place) => return Some(place),
+            }
+        }
+    }
+
     /// Passes all of `bytes`, from quote to quote, or says where to go on.
     fn advance_stepwise(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while !bytes.is_empty() {
             bytes = match self.state {
                 State::Plain => {
-                    let (plain, rest) = bytes.split_at(memchr(QUOTE, bytes).unwrap_or(bytes.len()));
+                    let (plain, rest) =
+                        bytes.split_at(memchr(self.quote, bytes).unwrap_or(bytes.len()));
                     self.pass_plain(plain);
                     if !rest.is_empty() {
                         self.pass_quote();
@@ -198,6 +228,7 @@ impl Scan {
                     let passed = self.pass_stray(bytes).unwrap_or(bytes.len());
                     &bytes[passed..]
                 }
+                State::Comment | State::Escaped { .. } => return self.advance_marked(bytes),
                 State::Quoted | State::QuoteSeen | State::Closed => {
                     match self.advance_quoted(bytes) {
                         Ok(rest) => rest,
@@ -215,7 +246,7 @@ impl Scan {
     /// stray.
     fn advance_block(&mut self, block: &[u8; BLOCK]) -> bool {
         let was_quoted = match self.state {
-            State::Plain if self.before != QUOTE => false,
+            State::Plain if self.before != self.quote => false,
             State::Quoted | State::QuoteSeen
                 if self.at + BLOCK as u64 - self.opened.at <= self.longest =>
             {
@@ -226,8 +257,9 @@ impl Scan {
         let mut before = [self.before; BLOCK];
         before[1..].copy_from_slice(&block[..BLOCK - 1]);
         let delimiter = self.delimiter;
-        let is_border = |byte: u8| (byte == delimiter) | (byte == QUOTE) | is_terminator(byte);
-        let quotes = mask(block, &before, |byte, _| byte == QUOTE);
+        let quote = self.quote;
+        let is_border = |byte: u8| (byte == delimiter) | (byte == quote) | is_terminator(byte);
+        let quotes = mask(block, &before, |byte, _| byte == quote);
         let borders = mask(block, &before, |byte, _| is_border(byte));
         let lines = mask(block, &before, ends_line);
         let inside = parity(quotes) ^ if was_quoted { u64::MAX } else { 0 };
@@ -240,7 +272,7 @@ impl Scan {
             return false;
         }
         // The second half of `""` follows a quote, an opening one does not.
-        let opens = quotes & inside & !(quotes << 1 | u64::from(self.before == QUOTE));
+        let opens = quotes & inside & !(quotes << 1 | u64::from(self.before == quote));
         if self.spans.is_some() {
             self.add_spans(lines, opens, quotes, inside);
         }
@@ -256,7 +288,7 @@ impl Scan {
         self.at += BLOCK as u64;
         self.state = match (inside >> (BLOCK - 1), last) {
             (1, _) => State::Quoted,
-            (_, QUOTE) => State::QuoteSeen,
+            (_, last) if last == quote => State::QuoteSeen,
             _ => State::Plain,
         };
         true
@@ -297,7 +329,19 @@ impl Scan {
         let mut at = 0;
         while at < bytes.len() {
             match self.state {
+                State::Plain if self.at_record_start() && self.comment == Some(bytes[at]) => {
+                    self.state = State::Comment;
+                    continue;
+                }
                 State::Plain => {}
+                State::Comment => {
+                    at += self.pass_comment(&bytes[at..]);
+                    continue;
+                }
+                State::Escaped { is_quoted, after_cr } => {
+                    at += usize::from(self.pass_escaped(bytes[at], is_quoted, after_cr));
+                    continue;
+                }
                 State::Stray => {
                     return self
                         .pass_stray(&bytes[at..])
@@ -311,10 +355,7 @@ impl Scan {
                     continue;
                 }
             }
-            let found = match self.quotes {
-                Quotes::Ignored => memchr2(b'\n', b'\r', &bytes[at..]),
-                _ => memchr3(QUOTE, b'\n', b'\r', &bytes[at..]),
-            };
+            let found = self.find_mark(&bytes[at..]);
             let text = &bytes[at..at + found.unwrap_or(bytes.len() - at)];
             self.before = text.last().copied().unwrap_or(self.before);
             self.at += text.len() as u64;
@@ -323,8 +364,12 @@ impl Scan {
                 return Passed::All;
             }
             let byte = bytes[at - 1];
-            if byte == QUOTE && self.quotes != Quotes::Ignored {
+            if byte == self.quote && self.quotes != Quotes::Ignored {
                 self.pass_quote();
+                continue;
+            }
+            if self.escape == Some(byte) {
+                self.pass_escape(byte, false);
                 continue;
             }
             let ended = ends_record(byte, self.before);
@@ -334,6 +379,59 @@ impl Scan {
             }
         }
         self.give_up_long_field().map_or(Passed::All, Passed::Back)
+    }
+
+    /// The next byte outside of quotes that may change the state.
+    fn find_mark(&self, bytes: &[u8]) -> Option<usize> {
+        match (self.quotes, self.escape) {
+            (Quotes::Ignored, None) => memchr2(b'\n', b'\r', bytes),
+            (_, None) => memchr3(self.quote, b'\n', b'\r', bytes),
+            (quotes, Some(escape)) => bytes.iter().position(|&byte| {
+                let is_quote = byte == self.quote && quotes != Quotes::Ignored;
+                is_terminator(byte) || byte == escape || is_quote
+            }),
+        }
+    }
+
+    /// Passes an escape.
+    fn pass_escape(&mut self, byte: u8, is_quoted: bool) {
+        self.state = State::Escaped { is_quoted, after_cr: false };
+        self.before = byte;
+        self.at += 1;
+    }
+
+    /// Passes the byte after an escape, if it becomes text; says whether it does.
+    fn pass_escaped(&mut self, byte: u8, is_quoted: bool, after_cr: bool) -> bool {
+        let is_taken = match after_cr {
+            true => byte == b'\n',
+            false => self.escapes_lines || !is_terminator(byte),
+        };
+        self.state = if is_quoted { State::Quoted } else { State::Plain };
+        if is_taken {
+            self.at += 1;
+            self.lines += u64::from(!after_cr && is_terminator(byte));
+            if byte == b'\r' {
+                self.state = State::Escaped { is_quoted, after_cr: true };
+            }
+        }
+        if is_taken || after_cr {
+            // Neither a delimiter nor a line end stands before the next byte.
+            self.before = 0;
+        }
+        is_taken
+    }
+
+    /// Passes bytes of a comment. Says how many.
+    fn pass_comment(&mut self, bytes: &[u8]) -> usize {
+        let Some(end) = memchr2(b'\n', b'\r', bytes) else {
+            self.at += bytes.len() as u64;
+            return bytes.len();
+        };
+        self.at += end as u64 + 1;
+        self.lines += 1;
+        self.before = bytes[end];
+        self.state = State::Plain;
+        end + 1
     }
 
     /// Passes bytes outside of quotes that hold no quote, or none that means anything.
@@ -366,7 +464,7 @@ impl Scan {
             let lines = self.lines;
             self.opened = Opened { at, lines, opens: 0, ends: 0 };
         }
-        self.before = QUOTE;
+        self.before = self.quote;
         self.at += 1;
     }
 
@@ -388,7 +486,7 @@ impl Scan {
     fn advance_quoted<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
         let Some((&byte, rest)) = bytes.split_first() else { return Ok(bytes) };
         match self.state {
-            State::QuoteSeen if byte == QUOTE => {
+            State::QuoteSeen if byte == self.quote => {
                 self.state = State::Quoted;
                 self.at += 1;
                 Ok(rest)
@@ -413,9 +511,11 @@ impl Scan {
     }
 
     fn advance_in_field<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
-        let found = match self.quotes {
-            Quotes::WithinLines => memchr3(QUOTE, b'\n', b'\r', bytes),
-            _ => memchr(QUOTE, bytes),
+        let found = match (self.quotes, self.escape) {
+            (Quotes::WithinLines, None) => memchr3(self.quote, b'\n', b'\r', bytes),
+            (Quotes::WithinLines, Some(_)) => self.find_mark(bytes),
+            (_, None) => memchr(self.quote, bytes),
+            (_, Some(escape)) => memchr2(self.quote, escape, bytes),
         };
         let (text, rest) = bytes.split_at(found.unwrap_or(bytes.len()));
         self.lines += count_lines(text, self.before);
@@ -423,12 +523,19 @@ impl Scan {
         self.at += text.len() as u64;
         match rest.first() {
             None => return Ok(rest),
-            Some(&QUOTE) if self.at - self.opened.place().0 <= self.longest => {}
+            Some(_) if self.at - self.opened.place().0 > self.longest => {
+                return Err(self.go_back(false));
+            }
+            Some(&byte) if byte == self.quote => {}
+            Some(&byte) if self.escape == Some(byte) => {
+                self.pass_escape(byte, true);
+                return Ok(&rest[1..]);
+            }
             Some(_) => return Err(self.go_back(false)),
         }
         self.state = State::QuoteSeen;
         self.closed = self.at;
-        self.before = QUOTE;
+        self.before = self.quote;
         self.at += 1;
         Ok(&rest[1..])
     }
@@ -445,7 +552,7 @@ impl Scan {
         self.state = State::Stray;
         self.at = at + 1;
         self.lines = lines;
-        self.before = QUOTE;
+        self.before = self.quote;
         self.stray += 1;
         if let Some(strays) = &mut self.strays {
             strays.push(Stray { quote: at, end: 0, text_follows });

@@ -118,7 +118,8 @@ fn check(text: &[u8], newlines: bool, longest: u64) -> (u64, u64, u64) {
         let lines = by_pieces(Scan::of_lines(), text, 50);
         assert_eq!((lines.0, lines.1), (counts.0, counts.1), "each line is a record: {shown:?}");
     }
-    let strays = Scan::strays(text, b',', newlines);
+    let csv = CsvFormat { quoted_newlines: newlines, ..CsvFormat::default() };
+    let strays = Scan::strays(text, &csv);
     if longest == LONGEST {
         let ends: Vec<_> = strays.iter().map(|stray| (stray.end as usize, true)).collect();
         let expected: Vec<_> = expected.into_iter().filter(|record| record.1).collect();
@@ -169,7 +170,8 @@ fn a_field_that_is_too_long_is_given_up() {
 #[test]
 fn stray_quotes_are_named() {
     let stray = |quote, end, text_follows| Stray { quote, end, text_follows };
-    let strays = |text: &str| Scan::strays(text.as_bytes(), b',', true);
+    let csv = CsvFormat::default();
+    let strays = |text: &str| Scan::strays(text.as_bytes(), &csv);
     assert_eq!(strays("a\"b,\"c\"\n\"d\ne\"\n"), []);
     assert_eq!(
         strays("1,\"b\"c\r\n2,\"\n3,\"d\"e"),

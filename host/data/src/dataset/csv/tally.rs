@@ -1,5 +1,7 @@
 //! Counts ends of records and lines with vector code, and makes masks of what is where in a block.
 
+use memchr::memchr_iter;
+
 /// Bytes that the inner loop handles at once; one or two vector registers.
 pub(super) const LANES: usize = 32;
 /// Rounds of the inner loop before its byte-sized counters could overflow.
@@ -12,6 +14,12 @@ pub(in crate::dataset) fn count_lines(bytes: &[u8], before: u8) -> u64 {
     let Some(first) = bytes.first() else { return 0 };
     let rest = &bytes[1..];
     u64::from(ends_line(*first, before)) + tally(rest, &bytes[..rest.len()]).1
+}
+
+/// Whether that character stands at the start of a line; `before` is the byte before them all.
+pub(super) fn begins_a_line(bytes: &[u8], character: u8, before: u8) -> bool {
+    let before = |at: usize| if at == 0 { before } else { bytes[at - 1] };
+    memchr_iter(character, bytes).any(|at| is_terminator(before(at)))
 }
 
 /// Whether the byte is part of a line end.

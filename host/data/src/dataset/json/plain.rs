@@ -67,7 +67,7 @@ impl PlainLines {
         let keys = self.keys(text.trim_start_matches(['\r', '\n']).as_bytes())?;
         let mut columns: Vec<Column> =
             keys.iter().map(|key| Column::new(self.kind(key), rows, self.exact)).collect();
-        let mut walk = FieldEnds::new(text, b',', keys.len(), &mut self.found)?;
+        let mut walk = FieldEnds::new(text, b',', Some(b'"'), keys.len(), &mut self.found)?;
         let mut passed = 0;
         loop {
             let more = walk.more(&mut self.found);

@@ -1,7 +1,7 @@
 //! On which line of which file a row of a table stands.
 
 use crate::dataset::csv::records::Records;
-use crate::dataset::csv::{Origins, count_lines, is_terminator, read_slice, reason};
+use crate::dataset::csv::{Origins, count_lines, read_slice, reason};
 use crate::dataset::json::{JsonDecoder, Lines};
 use crate::model::{SpilledRows, TableFormat, TextSlice};
 use arrow::datatypes::SchemaRef;
@@ -115,9 +115,7 @@ impl RowLines<'_> {
         {
             if all_fit || reason(&record, self.format).is_none() {
                 if wanted.next_if_eq(&row).is_some() {
-                    let rest = &text[record.start..];
-                    let blank = rest.iter().take_while(|&&byte| is_terminator(byte)).count();
-                    found(number, record.start + blank);
+                    found(number, record.start);
                 }
                 row += 1;
             }

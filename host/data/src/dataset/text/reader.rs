@@ -7,8 +7,8 @@ use crate::dataset::csv::{
 use crate::dataset::json::{JsonDecoder, Lines, Unknown};
 use crate::dataset::{DatasetError, Stream, fail, schema_of};
 use crate::model::{
-    ColumnType, CsvFormat, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind,
-    TextSlice, UnknownKeys,
+    ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
+    UnknownKeys,
 };
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
@@ -79,7 +79,7 @@ impl TableReader {
     /// [`Self::new`].
     pub fn for_rows(format: &TableFormat) -> Result<Self, DatasetError> {
         // The text holds a row after the other, whatever their files were like.
-        let csv = CsvFormat { quoted_newlines: true, ..format.csv.clone() };
+        let csv = format.csv.gathered();
         Self::with_path(&TableFormat { csv, ..format.clone() }, None)
     }
 

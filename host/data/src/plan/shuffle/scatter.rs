@@ -57,9 +57,10 @@ impl<'a> Scatterer<'a> {
             None => Vec::new(),
         };
         let mut more = Vec::new();
+        let gathered = csv.gathered();
         for value in &of_path {
             more.push(csv.delimiter);
-            quote_field(value, csv.delimiter, &mut more);
+            quote_field(value.as_bytes(), &gathered, &mut more);
         }
         let place = if slice.unpacked.is_some() { &setup.spill } else { root };
         each_row(place, slice, csv, buffer, |row| {
@@ -81,7 +82,7 @@ impl<'a> Scatterer<'a> {
                 )));
             }
             text.clear();
-            row.write(&more, csv.delimiter, text);
+            row.write(&more, csv, text);
             Row { key, file: *file, line: row.line, text }
                 .put(&mut buckets[bucket(key, BUCKETS as usize)]);
             Ok(())

@@ -1,0 +1,62 @@
+//! The dialect of an input of format csv or tsv.
+
+use super::error::Report;
+use super::keys::Format;
+use super::raw::RawInput;
+use super::scope::At;
+use crate::model::CsvFormat;
+
+/// The dialect.
+pub(super) fn of(input: &RawInput, format: Format) -> CsvFormat {
+    let default = CsvFormat::default();
+    let delimiter = if format == Format::Tsv { b'\t' } else { default.delimiter };
+    let quote = value(input.quote.as_ref()).unwrap_or(default.quote);
+    CsvFormat {
+        delimiter: value(input.delimiter.as_ref()).unwrap_or(delimiter),
+        header: value(input.header.as_ref()).unwrap_or(default.header),
+        null_values: input.null_values.as_ref().map_or(default.null_values, |at| at.value.clone()),
+        quoted_newlines: value(input.quoted_newlines.as_ref()).unwrap_or(default.quoted_newlines),
+        quote,
+        // A quote before a quote makes text of it in any case.
+        escape: value(input.escape.as_ref()).filter(|escape| Some(*escape) != quote),
+        comment: value(input.comment.as_ref()),
+        skip_lines: value(input.skip_lines.as_ref()).unwrap_or(default.skip_lines),
+        rename_duplicates: value(input.duplicate_names.as_ref())
+            .unwrap_or(default.rename_duplicates),
+    }
+}
+
+fn value<T: Copy>(given: Option<&At<T>>) -> Option<T> {
+    given.map(|at| at.value)
+}
+
+/// Refuses characters that would mean two things, and names for columns that have none.
+pub(super) fn check(input: &RawInput, report: &Report) {
+    let csv = of(input, input.format.as_ref().map_or(Format::Files, |format| format.value));
+    if let Some((key, Some(other))) = csv.conflict() {
+        let marks = [
+            ("quote", input.quote.as_ref().map(|at| (&at.origin, &at.key)), csv.quote),
+            ("escape", input.escape.as_ref().map(|at| (&at.origin, &at.key)), csv.escape),
+            ("comment", input.comment.as_ref().map(|at| (&at.origin, &at.key)), csv.comment),
+            ("delimiter", input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), None),
+        ];
+        let byte = marks.iter().find(|(name, ..)| *name == key).and_then(|(.., byte)| *byte);
+        let found = char::from(byte.unwrap_or_default()).to_string();
+        // The one that the file names; the other may be a default.
+        let named = [(key, other), (other, key)].into_iter().find_map(|(name, meant)| {
+            let place = marks.iter().find(|(it, ..)| *it == name)?.1?;
+            Some((place, meant))
+        });
+        if let Some(((origin, at), meant)) = named {
+            let message =
+                format!("found {found:?}, which is the {meant}; choose another character");
+            report.error(origin, at, message);
+        }
+    }
+    if let (Some(duplicates), Some(header)) = (&input.duplicate_names, &input.header)
+        && duplicates.value
+        && !header.value
+    {
+        duplicates.blame(report, "is for files with a header, and header is false; remove one");
+    }
+}
