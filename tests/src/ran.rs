@@ -76,10 +76,12 @@ impl Ran {
         redact(&self.stdout, self.job.dir())
     }
 
-    /// The job's one output file, under its default name.
+    /// The job's one output file of text, under the default name of its format.
     #[track_caller]
     pub fn output(&self) -> String {
-        self.text("job/output/parallel_run_step.txt")
+        let names = ["txt", "csv", "jsonl"].map(|it| format!("job/output/parallel_run_step.{it}"));
+        let name = names.iter().find(|name| self.job.path(name).exists());
+        self.text(name.unwrap_or(&names[0]))
     }
 
     /// The lines of the output file, sorted: their order is free.

@@ -59,6 +59,8 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         process_count: _,
         gpus: _,
         progress_update_timeout: _,
+        // `prepare` has taken it, if the job is an earlier one.
+        earlier_file_name: _,
         // What is seen of the job while it runs.
         notices: _,
         conversions: _,

@@ -4,6 +4,7 @@
 use super::ClaimError;
 use super::claim::{Wanted, hold, resolve};
 use super::job::Prepared;
+use super::job_state::JobState;
 use super::nodes::{JobOnNode as _, Node};
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
@@ -26,6 +27,7 @@ pub fn prepare<N: Node>(
     node: N,
     say: &mut dyn FnMut(&str),
 ) -> Result<Prepared<N::Job>, PrepareError<N::Error>> {
+    let spec = with_earlier_name(spec, options)?;
     let ask = places(&spec, options)?;
     let (found, node) = node.prepare(&ask, say).map_err(PrepareError::Node)?;
     let job_dir = JobDir::new(&ask.job_dir);
@@ -41,6 +43,21 @@ pub fn prepare<N: Node>(
         }
         _ => ready.begin(held, options, say),
     }
+}
+
+/// The job with the output file's name that an earlier version gave it, if the directory holds such a job.
+fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSpec, ClaimError> {
+    if options.overwrite || spec.earlier_file_name.is_none() {
+        return Ok(spec);
+    }
+    let earlier = JobState::read(&JobDir::new(&options.job_dir))?;
+    let earlier = earlier.and_then(|state| state.output_file);
+    if let Some(name) = earlier.filter(|name| spec.earlier_file_name.as_ref() == Some(name)) {
+        let passed = spec.arguments.iter_mut().skip(spec.own_arguments);
+        passed.filter(|it| **it == spec.append_row_file_name).for_each(|it| it.clone_from(&name));
+        spec.append_row_file_name = name;
+    }
+    Ok(spec)
 }
 
 /// The paths that the leader writes to, resolved once: what the operator's policy is held against is what is opened.

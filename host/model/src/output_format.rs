@@ -197,9 +197,19 @@ impl OutputFormat {
         }
     }
 
-    /// What the output file is called, where the job file does not say: `lines` for lines of text. In parts,
-    /// the folder.
+    /// What the output file is called, where the job file does not say: as `lines`, but with the format's own ending.
+    /// In parts, the folder.
     pub fn file_name(&self, lines: &str) -> String {
+        match (self.kind, lines.rsplit_once('.')) {
+            (OutputKind::Csv | OutputKind::Jsonl, Some((stem, _))) => {
+                self.azure_file_name(&format!("{stem}.{}", self.kind.name()))
+            }
+            _ => self.azure_file_name(lines),
+        }
+    }
+
+    /// The same in a job file of Azure's, and of earlier versions: `lines` for all lines of text.
+    pub fn azure_file_name(&self, lines: &str) -> String {
         let stem = lines.rsplit_once('.').map_or(lines, |(stem, _)| stem);
         match (self.kind, self.compression) {
             _ if self.layout == OutputLayout::Parts => stem.to_owned(),

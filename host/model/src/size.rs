@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes. Reads `1024`, `10KB`, `1mb`, `2 GB`: K, M and G are powers of 1024
+/// A number of bytes. Reads `1024`, `10KB`, `1mb`, `2 GB`, `16M`, `4 MiB`: K, M, G and T are powers of 1024
 /// (prs-semantics C7), case does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -13,7 +13,7 @@ pub struct ByteSize(pub u64);
 
 /// The text was no size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no size: write bytes (1024) or a number with KB, MB or GB (10MB)")]
+#[error("{0:?} is not a size: write bytes (1024), or a number with a unit (10 MB); {UNITS}", UNITS = ByteSize::UNITS)]
 pub struct ParseByteSizeError(String);
 
 impl FromStr for ByteSize {
@@ -25,10 +25,11 @@ impl FromStr for ByteSize {
         let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
         let number: u64 = trimmed[..digits].parse().map_err(|_| error())?;
         let factor: u64 = match trimmed[digits..].trim_start().to_ascii_lowercase().as_str() {
-            "" => 1,
-            "kb" => 1 << 10,
-            "mb" => 1 << 20,
-            "gb" => 1 << 30,
+            "" | "b" | "byte" | "bytes" => 1,
+            "k" | "kb" | "kib" => 1 << 10,
+            "m" | "mb" | "mib" => 1 << 20,
+            "g" | "gb" | "gib" => 1 << 30,
+            "t" | "tb" | "tib" => 1 << 40,
             _ => return Err(error()),
         };
         number.checked_mul(factor).map(ByteSize).ok_or_else(error)
@@ -36,6 +37,9 @@ impl FromStr for ByteSize {
 }
 
 impl ByteSize {
+    /// Which units there are, for the end of a message.
+    pub const UNITS: &str = "units are KB, MB, GB and TB (powers of 1024), also written K or KiB";
+
     /// As people read it: with one decimal where no unit divides it, as `1023.1 MB`.
     pub fn rounded(self) -> String {
         let units = [(30, "GB"), (20, "MB"), (10, "KB")];
@@ -132,6 +136,15 @@ mod tests {
             ("1 MB", 1 << 20, "1 MB"),
             ("2Gb", 2 << 30, "2 GB"),
             ("1000", 1000, "1000 bytes"),
+            ("16M", 16 << 20, "16 MB"),
+            ("4MiB", 4 << 20, "4 MB"),
+            ("3 k", 3 << 10, "3 KB"),
+            ("1gib", 1 << 30, "1 GB"),
+            ("1 TB", 1 << 40, "1024 GB"),
+            ("2t", 2 << 40, "2048 GB"),
+            ("2 TiB", 2 << 40, "2048 GB"),
+            ("7 bytes", 7, "7 bytes"),
+            ("7B", 7, "7 bytes"),
             ("0", 0, "0 bytes"),
         ] {
             let size: ByteSize = text.parse().expect(text);
@@ -140,7 +153,9 @@ mod tests {
         }
         let rounded = [999, 1 << 20, (1 << 20) + 1, 1_072_760_088].map(|n| ByteSize(n).rounded());
         assert_eq!(rounded, ["999 bytes", "1 MB", "1.0 MB", "1023.1 MB"]);
-        for text in ["", "MB", "10kbmb", "-1", "1.5MB", "99999999999999GB", "10 T"] {
+        for text in
+            ["", "MB", "10kbmb", "-1", "1.5MB", "99999999999999GB", "10 P", "1 MBB", "20000000 TB"]
+        {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
     }

@@ -68,6 +68,7 @@ pub(super) fn check(
         environment_variables: script.environment_variables,
         process_count,
         append_row_file_name: rows.file_name,
+        earlier_file_name: rows.earlier_file_name,
         progress_update_timeout,
         gpus,
         partition_keys,

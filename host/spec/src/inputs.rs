@@ -427,8 +427,9 @@ fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> SliceSi
     let Some(size) = SliceSize::parse(&given.value) else {
         let message = format!(
             "found {:?}; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. \
-             1000 rows), as the inputs are tables",
-            given.value
+             1000 rows), as the inputs are tables; {}",
+            given.value,
+            ByteSize::UNITS,
         );
         given.blame(report, message);
         return SliceSize::Bytes(DEFAULT_BYTES);

@@ -57,6 +57,8 @@ pub struct JobSpec {
     pub process_count: u32,
     /// The output file's name.
     pub append_row_file_name: String,
+    /// What earlier versions called that file, if they called it otherwise: their jobs keep the name.
+    pub earlier_file_name: Option<String>,
     /// The longest that nothing may move (A2).
     pub progress_update_timeout: Duration,
     /// GPUs that may be leased to workers.

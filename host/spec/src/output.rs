@@ -58,6 +58,8 @@ pub(super) fn place_of(given: &At<String>, report: &Report) -> Option<Address> {
 /// What becomes of rows.
 pub(super) struct Rows {
     pub(super) file_name: String,
+    /// What earlier versions called it, if that is another name.
+    pub(super) earlier_file_name: Option<String>,
     pub(super) format: OutputFormat,
 }
 
@@ -82,14 +84,18 @@ pub(super) fn rows(
         format.layout = layout(raw, defaults, report);
     }
     let given = defaults.of(raw, |raw| &raw.append_row_file_name);
+    let azure_name = format.azure_file_name(&given);
     let file_name = match &raw.append_row_file_name {
         Some(_) => given,
+        None if defaults.dialect.is_azure() => azure_name.clone(),
         None => format.file_name(&given),
     };
+    let has_other_name = raw.append_row_file_name.is_none() && file_name != azure_name;
+    let earlier_file_name = has_other_name.then_some(azure_name);
     if action == OutputAction::AppendRow && raw.append_row_file_name.is_none() {
         defaults.mention("append_row_file_name", &file_name);
     }
-    Rows { file_name, format }
+    Rows { file_name, earlier_file_name, format }
 }
 
 fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> OutputLayout {

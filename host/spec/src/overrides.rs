@@ -103,15 +103,18 @@ fn put(
         return Ok(());
     };
     let is_input = depth == 2 && matches!(steps[0].name(), "inputs" | "side_inputs" | "models");
-    match &mut node.value {
-        Value::Null => node.value = Value::Map(Vec::new()),
-        // `images: data` is short for a map with a path.
-        Value::Scalar { .. } if is_input => {
-            let path = Node {
-                origin: node.origin.clone(),
-                value: std::mem::replace(&mut node.value, Value::Null),
-            };
-            node.value = Value::Map(vec![Entry { key: String::from("path"), node: path }]);
+    // `images: data` is short for a map with a path, `output_format: csv` for one with a type.
+    let short = match steps[0].name() {
+        _ if is_input => Some("path"),
+        "output_format" if depth == 1 => Some("type"),
+        _ => None,
+    };
+    match (&mut node.value, short) {
+        (Value::Null, _) => node.value = Value::Map(Vec::new()),
+        (Value::Scalar { .. }, Some(key)) => {
+            let value = std::mem::replace(&mut node.value, Value::Null);
+            let value = Node { origin: node.origin.clone(), value };
+            node.value = Value::Map(vec![Entry { key: key.to_owned(), node: value }]);
         }
         _ => {}
     }

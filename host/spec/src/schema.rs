@@ -97,8 +97,9 @@ fn kind(kind: Kind) -> Json {
         Kind::Size { .. } => size(1),
         Kind::BatchSize => {
             let mut schema = size(1);
-            schema["anyOf"][1]["pattern"] =
-                json!("^ *[0-9]+ *([kKmMgG][bB]|[rR][oO][wW][sS]?)? *$");
+            schema["anyOf"][1]["pattern"] = json!(
+                "^ *[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB]([yY][tT][eE][sS]?)?|[rR][oO][wW][sS]?)? *$"
+            );
             schema
         }
         Kind::Choice(names) => choice(&names()),
@@ -120,6 +121,11 @@ fn kind(kind: Kind) -> Json {
             "minProperties": 1,
             "additionalProperties": choice(&keys::column_types()),
         }),
+        // A word is short for its type.
+        Kind::Group(keys) if std::ptr::eq(keys, keys::OUTPUT_FORMAT) => {
+            let types = keys.iter().find(|key| key.name == "type").map(property);
+            json!({ "anyOf": [types, object(keys, &[])] })
+        }
         Kind::Group(keys) => object(keys, &[]),
         Kind::Named(keys) => named(keys),
     }
@@ -157,7 +163,7 @@ fn choice(names: &[&str]) -> Json {
 fn size(min: u64) -> Json {
     json!({ "anyOf": [
         { "type": "integer", "minimum": min },
-        { "type": "string", "pattern": "^ *[0-9]+ *([kKmMgG][bB])? *$" },
+        { "type": "string", "pattern": "^ *[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB]([yY][tT][eE][sS]?)?)? *$" },
     ] })
 }
 

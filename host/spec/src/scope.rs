@@ -4,7 +4,7 @@
 use super::error::{Origin, Report};
 use super::keys::{self, Key, Kind};
 use super::tree::{Entry, Node, Value, join};
-use crate::model::{Setting, nearest};
+use crate::model::{ByteSize, Setting, nearest};
 
 /// A setting and where it was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,15 @@ impl<'r> Scope<'r> {
     fn mismatch(&self, key: &Key, found: At<Value>) {
         let At { value, origin, key: path } = found;
         let node = Node { origin, value };
-        self.report.error(&node.origin, &path, format!("found {node}; expected {}", key.expected));
+        let is_size = |text: &str| text.parse::<ByteSize>().is_ok();
+        let units = match (key.kind, &node.value) {
+            (Kind::Size { .. }, Value::Scalar { text, .. }) if !is_size(text) => {
+                format!("; {}", ByteSize::UNITS)
+            }
+            _ => String::new(),
+        };
+        let message = format!("found {node}; expected {}{units}", key.expected);
+        self.report.error(&node.origin, &path, message);
     }
 
     /// A scalar, as written.
@@ -207,7 +215,16 @@ impl<'r> Scope<'r> {
 
     /// A map with keys of its own.
     pub(super) fn group(&mut self, name: &str) -> Option<Scope<'r>> {
-        let (key, found) = self.take(name)?;
+        self.group_or(name, None)
+    }
+
+    /// The same; a scalar in the group's place is the value of its key `short`, if there is one.
+    pub(super) fn group_or(&mut self, name: &str, short: Option<&str>) -> Option<Scope<'r>> {
+        let (key, mut found) = self.take(name)?;
+        if let (Some(short), Value::Scalar { .. }) = (short, &found.value) {
+            let node = Node { origin: found.origin.clone(), value: found.value };
+            found.value = Value::Map(vec![Entry { key: short.to_owned(), node }]);
+        }
         match (key.kind, found.value) {
             (Kind::Group(keys), Value::Map(entries)) => {
                 Some(Scope::new(found.key, found.origin, entries, keys, self.report))

@@ -50,6 +50,26 @@ fn a_failed_job_goes_on_with_a_higher_threshold() {
     assert_eq!(state(&done)["status"], "completed");
 }
 
+/// Earlier versions put CSV into `parallel_run_step.txt`, and a job that one of them began stays there.
+#[test]
+fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
+    let named = "output_format: csv\nappend_row_file_name: parallel_run_step.txt";
+    let ran = fails().yaml(named).run(&[]);
+    ran.exits_with(42);
+    let job = ran.into_job();
+    let text = fs::read_to_string(job.path("job.yaml")).unwrap();
+    let text = text.replace("append_row_file_name: parallel_run_step.txt", "");
+    fs::write(job.path("job.yaml"), text).unwrap();
+    let done = job.resume(&["--set", "error_threshold=1"]);
+    done.exits_with(0);
+    assert_eq!(done.text("job/output/parallel_run_step.txt"), "a.txt: 1\nc.txt: 3\n");
+    let reused = done.into_job().run(&["--set", "error_threshold=1"]);
+    reused.exits_with(0).says("reused, as nothing has changed since");
+    let anew = reused.into_job().run(&["--set", "error_threshold=1", "--overwrite"]);
+    anew.exits_with(0);
+    assert_eq!(anew.text("job/output/parallel_run_step.csv"), "a.txt: 1\nc.txt: 3\n");
+}
+
 /// W15: also if the leader ended before `job.json` said that the job had failed, or while it was
 /// being taken up.
 #[test]

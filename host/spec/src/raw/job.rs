@@ -155,7 +155,9 @@ pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
 }
 
 fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
-    let Some(mut format) = job.group("output_format") else { return RawOutputFormat::default() };
+    let Some(mut format) = job.group_or("output_format", Some("type")) else {
+        return RawOutputFormat::default();
+    };
     let raw = RawOutputFormat {
         kind: format.parsed_by("type", |_, text| {
             choice(text, &OutputKind::ALL.map(|kind| (kind.name(), kind)))

@@ -37,7 +37,7 @@ entry_script_digest: abc
     job.yaml:9: inputs.both: found path and paths; write one of them
     job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
     job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
-    job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB)
+    job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
     job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, job_time
     job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
     job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
@@ -185,7 +185,7 @@ inputs:
   b: {path: data, format: csv, delimiter: ";;", schema: {"": int64, y: strnig, z: blob, w: [x]}}
   c: {path: data, format: json, schema: {}}
 "#), @r#"
-    job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), as the inputs are tables
+    job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), as the inputs are tables; units are KB, MB, GB and TB (powers of 1024), also written K or KiB
     job.yaml:5: inputs.a.name: remove it; the name is "a" already, the key above
     job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, as "," or ";", or tab
     job.yaml:6: inputs.b.schema.w: found a list; expected a text or a number
@@ -428,7 +428,7 @@ fn set_says_where_it_is_wrong() {
     --set inputs.more.pth: inputs.more: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
     --set inputs.more.pth: unknown key; did you mean path?
     --set inputs[0].path: inputs is a map and has no [0]; write inputs.NAME
-    --set limits: limits.memory: found "1x"; expected a size of at least 64 KB (e.g. 512 MB)
+    --set limits: limits.memory: found "1x"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
     --set limits: limits.dsk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, job_time
     --set limtis.memory: limtis: unknown key; did you mean limits?
     --set mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)

@@ -57,13 +57,27 @@ fn compressions_and_the_names_of_files() {
         "{type: arrow}",
         "{type: csv, compression: gzip}",
         "{compression: ZSTD}",
+        "csv",
+        "JSONL",
+        "parquet",
+        "text",
     ];
     insta::assert_snapshot!(names.map(name).join("\n"), @"
     parallel_run_step.parquet
     parallel_run_step.arrow
-    parallel_run_step.txt.gz
+    parallel_run_step.csv.gz
     parallel_run_step.txt.zst
+    parallel_run_step.csv
+    parallel_run_step.jsonl
+    parallel_run_step.parquet
+    parallel_run_step.txt
     ");
+    let zipped = [("output_format.compression", "gzip")];
+    let spec = job_with(&format!("{LEAST}output_format: jsonl\n"), &zipped);
+    assert_eq!(spec.append_row_file_name, "parallel_run_step.jsonl.gz");
+    assert_eq!(spec.earlier_file_name.as_deref(), Some("parallel_run_step.txt.gz"));
+    assert_eq!(spec.output_format.kind, OutputKind::Jsonl);
+    insta::assert_snapshot!(errors(&format!("{LEAST}output_format: exel\n")), @r#"job.yaml:3: output_format.type: found "exel"; expected text, csv, jsonl, parquet or arrow"#);
     let spec =
         job(&format!("{LEAST}append_row_file_name: mine\noutput_format: {{type: parquet}}\n"));
     assert_eq!(spec.append_row_file_name, "mine");

@@ -63,8 +63,9 @@ fn values_at_the_ends_of_their_ranges() {
                 "{type: CSV, delimiter: tab}",
                 "{quoting: None, null_value: NA}",
                 "{header: true}",
+                "Csv",
             ],
-            vec!["csv", "{type: xml}", "{delimiter: ab}", "{quoting: 1}", "{null: x}"],
+            vec!["xml", "{type: xml}", "{delimiter: ab}", "{quoting: 1}", "{null: x}"],
         ),
         (
             "name",

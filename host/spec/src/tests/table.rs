@@ -253,7 +253,7 @@ fn every_key_says_what_it_expects() {
     job.yaml:19: node_count: found nothing; expected 1, or leave the key out
     job.yaml:20: output_action: found nothing; expected append_row or summary_only, or leave the key out
     job.yaml:21: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
-    job.yaml:22: output_format: found nothing; expected a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
+    job.yaml:22: output_format: found nothing; expected text, csv, jsonl, parquet or arrow, or a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
     job.yaml:23: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
     job.yaml:24: output_layout: found nothing; expected file or parts, or leave the key out
     job.yaml:25: ordered: found nothing; expected true or false, or leave the key out
