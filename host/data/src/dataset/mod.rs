@@ -12,6 +12,7 @@ pub mod columnar;
 pub mod csv;
 mod error;
 mod exact;
+mod foreign;
 pub mod json;
 mod list;
 mod pattern;
@@ -24,6 +25,7 @@ mod text;
 
 pub use columnar::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use csv::{OpenError, Unpacker};
+pub use foreign::{foreign_file, foreign_start};
 pub use list::Listing;
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve, resolve_with};

@@ -1,10 +1,12 @@
 //! Files that cannot be read, or that nobody is to look into.
 
 use super::shuffle::{Bounds, Tools};
-use super::tests::{Tree, mute, planned_with};
+use super::tests::{Tree, mute, planned, planned_with};
 use super::*;
 use crate::dataset::{Found, ManifestWriter};
-use crate::model::{BadFile, MiniBatch, SliceSize, Source, TableInput, TableKind, Work};
+use crate::model::{
+    BadFile, Column, ColumnType, MiniBatch, SliceSize, Source, TableInput, TableKind, Work,
+};
 use crate::protocol::{Asks, PlanRequest};
 use insta::assert_snapshot;
 use std::cell::{Cell, RefCell};
@@ -15,7 +17,9 @@ use std::fs;
 #[test]
 fn deadly_files_are_not_looked_into() {
     for kind in [TableKind::Csv, TableKind::Jsonl, TableKind::Parquet] {
-        let tree = Tree::new(&[("in/1.csv", "x\n1\n"), ("in/2.csv", "x\n2\n")]);
+        // What is of another format would be refused.
+        let (one, two) = if kind.is_text() { ("x\n1\n", "x\n2\n") } else { ("\u{1}", "\u{2}") };
+        let tree = Tree::new(&[("in/1.csv", one), ("in/2.csv", two)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
         let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
         let bad = BadFile { file: "1.csv".to_owned(), reason: "somebody died".to_owned() };
@@ -276,9 +280,55 @@ fn an_input_without_a_readable_file_fails_by_its_files() {
     }
 }
 
+/// One file of another format is a file that cannot be read; if the first two are, or the only one is, the input is.
+#[test]
+fn an_input_of_another_format_is_told_once() {
+    let good = "id\n1\n";
+    let parquet = "PAR1\u{15}\u{4}\u{15}";
+    let plan = |files: &[&str], schema: bool| {
+        let names: Vec<_> = (0..files.len()).map(|number| format!("in/{number}")).collect();
+        let files: Vec<_> = names.iter().map(String::as_str).zip(files.iter().copied()).collect();
+        let tree = Tree::new(&files);
+        let column = Column { name: "id".to_owned(), kind: ColumnType::Int64 };
+        let schema = schema.then(|| vec![column]);
+        let inputs = vec![TableInput { schema, ..TableInput::default() }];
+        let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
+        let plan = planned(vec![tree.source("one", "in")], cut);
+        let told = match plan {
+            Err(error) => error.to_string(),
+            Ok(plan) => plan.mini_batches.iter().map(|batch| told(&batch.work)).collect(),
+        };
+        tree.clean(&told)
+    };
+    let told = [
+        plan(&[parquet], false),
+        plan(&[parquet, parquet, good], false),
+        plan(&["", parquet, good], false),
+        plan(&[good, parquet, parquet], false),
+        plan(&[parquet, parquet], true),
+        plan(&[good, parquet], true),
+    ];
+    assert_snapshot!(told.join("\n"), @r#"
+    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
+    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
+    (/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)(1 rows of 2)
+    (1 rows of 0)(/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)(/d/in/2 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)
+    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
+    (1 rows of 0)(/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)
+    "#);
+}
+
+fn told(work: &Work) -> String {
+    match work {
+        Work::Unreadable(bad) => format!("({})", bad.reason),
+        Work::Text(slice) => format!("({} rows of {})", slice.rows, slice.file),
+        work => panic!("{work:?}"),
+    }
+}
+
 #[test]
 fn an_input_that_nobody_can_read_is_told() {
-    let tree = Tree::new(&[("in/1", "a"), ("in/2", "b")]);
+    let tree = Tree::new(&[("in/1", "\u{1}"), ("in/2", "\u{2}")]);
     let table = TableInput { kind: TableKind::Parquet, ..TableInput::default() };
     let cut =
         Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };

@@ -8,7 +8,7 @@ use super::text::each_file;
 use super::{PlanError, refuse};
 use crate::dataset::columnar::{Columns, Resolution, TableFile, check, from_message, to_message};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, Found};
+use crate::dataset::{DatasetError, Found, foreign_file};
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
@@ -190,7 +190,9 @@ fn each_slice<'s>(
         let (found, slices) = match cut {
             Ok(cut) => cut,
             Err(error) => {
-                let reason = format!("{} {error}", path.display());
+                let what = foreign_file(&path, format.kind);
+                let told = |what: String| input.told_foreign(&path, &what);
+                let reason = what.map_or_else(|| format!("{} {error}", path.display()), told);
                 return sender.add_bad(index, file, reason, Stamp::new());
             }
         };

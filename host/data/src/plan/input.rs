@@ -4,14 +4,17 @@ use super::groups::format_of;
 use super::sender::Sender;
 use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TableFile;
-use crate::dataset::{Listing, Root};
+use crate::dataset::{Listing, Root, foreign_file};
 use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, count_u32};
 use crate::protocol::{Asks, PlanRequest};
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Files that are named in advance, at most: as many as are fetched at once.
 const AHEAD: usize = 16;
+
+/// So many files that are of another format are enough to say that an input is.
+const FIRST_FILES: u32 = 2;
 
 /// How the names of files end that hold changes of a database.
 const BESIDE_DATABASE: [&str; 2] = ["-wal", "-journal"];
@@ -37,6 +40,9 @@ pub(super) struct Input<'a> {
     pub(super) looked_at: RefCell<Option<(u32, Root)>>,
     /// The file that its columns were learned from, where it is open still: as a rule it is cut next.
     pub(super) learned: RefCell<Option<(PathBuf, TableFile)>>,
+    /// How many files were looked at for their format, and what the first is, if it is of another one.
+    looked_at_format: Cell<u32>,
+    foreign: RefCell<Option<String>>,
 }
 
 impl Input<'_> {
@@ -83,7 +89,51 @@ impl Input<'_> {
         }
         // The first part of an input may end with any file.
         let next = if self.full { self.following(listing) } else { Vec::new() };
-        Ok(self.open(source, file, next, sender)?.is_none())
+        if self.open(source, file, next, sender)?.is_some() {
+            return Ok(false);
+        }
+        Ok(self.foreign(source, file)?.is_none())
+    }
+
+    /// What one of the first files is, if it is not of the input's format. Fails if none of them is.
+    pub(super) fn foreign(&self, source: u32, file: &str) -> Result<Option<String>, PlanError> {
+        let count = self.looked_at_format.get();
+        if count == FIRST_FILES {
+            return Ok(None);
+        }
+        let path = self.source(source).root.join(file);
+        if path.metadata().is_ok_and(|found| found.len() == 0) {
+            return Ok(None);
+        }
+        let Some(what) = foreign_file(&path, self.table.kind) else {
+            self.looked_at_format.set(FIRST_FILES);
+            return Ok(None);
+        };
+        let reason = self.told_foreign(&path, &what);
+        self.looked_at_format.set(count + 1);
+        let first = self.foreign.borrow_mut().get_or_insert_with(|| reason.clone()).clone();
+        if count + 1 == FIRST_FILES {
+            return refuse!("input '{}': {first}", self.name());
+        }
+        Ok(Some(reason))
+    }
+
+    /// Fails if all files that were looked at are of another format.
+    pub(super) fn check_foreign(&self) -> Result<(), PlanError> {
+        let first = self.foreign.borrow();
+        match (&*first, self.looked_at_format.get()) {
+            (Some(first), 1..FIRST_FILES) => refuse!("input '{}': {first}", self.name()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says of a file that it is something else than the input's format.
+    pub(super) fn told_foreign(&self, path: &Path, what: &str) -> String {
+        let format = self.table.kind.name();
+        format!(
+            "{} is not {format}, but {what}; or name the files by a glob that leaves it out",
+            path.display()
+        )
     }
 
     /// The files that a listing has next, if somebody brings them in advance.
@@ -211,6 +261,8 @@ pub(super) fn group<'a>(
             begun,
             looked_at: RefCell::default(),
             learned: RefCell::default(),
+            looked_at_format: Cell::default(),
+            foreign: RefCell::default(),
         });
         first += sources.len();
     }

@@ -84,6 +84,7 @@ fn format(
         TableKind::Jsonl => json_format(input, unpacker, notices, sender)?,
         _ => columnar::format(input, notices, sender)?,
     };
+    input.check_foreign()?;
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();
         notices.push(format!(

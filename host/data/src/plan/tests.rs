@@ -53,7 +53,7 @@ pub(super) struct Plan {
 }
 
 /// The plan, after checks that hold for every plan; or its failure.
-fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, DatasetError> {
+pub(super) fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, DatasetError> {
     let request = PlanRequest::new(sources, cut);
     let start = || Err(io::Error::other("nothing is to be grouped"));
     planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() })

@@ -7,7 +7,7 @@ use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{START, foreign};
-use crate::dataset::{DatasetError, OpenError, Unpacker};
+use crate::dataset::{DatasetError, OpenError, Unpacker, foreign_file, foreign_start};
 use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice, Work};
 use crate::protocol::FromPlanner;
 use std::fs::Metadata;
@@ -56,6 +56,10 @@ pub(super) fn each_file<'s>(
                 continue;
             }
             files += 1;
+            if let Some(reason) = input.foreign(index, &file)? {
+                sender.add_bad(index, file, reason, Stamp::new())?;
+                continue;
+            }
             match &input.path {
                 Some(path) if path.folder_values(&file).is_none() && input.is_hive => {
                     let reason = format!(
@@ -120,11 +124,14 @@ pub(super) fn each_slice<'s>(
         let (has_header, metadata, mut cut) = match opened {
             Ok(opened) => opened,
             Err(OpenError::File(error)) => {
-                return sender.add_bad(index, file, error.0, Stamp::new());
+                let path = root.join(&file);
+                let what = foreign_file(&path, input.table.kind);
+                let reason = what.map_or(error.0, |what| input.told_foreign(&path, &what));
+                return sender.add_bad(index, file, reason, Stamp::new());
             }
             Err(error @ OpenError::Room { .. }) => return Err(DatasetError::from(error).into()),
         };
-        if let Some(reason) = foreign_json(input, &cut) {
+        if let Some(reason) = foreign_text(input, &cut) {
             let mut stamp = Stamp::new();
             stamp.add_file((&metadata).into());
             return sender.add_bad(index, file, reason, stamp);
@@ -165,11 +172,18 @@ pub(super) fn each_slice<'s>(
     })
 }
 
-/// Why a file of JSON lines holds none, if it holds other JSON.
-fn foreign_json(input: &Input<'_>, cut: &CutFile<'_>) -> Option<String> {
-    let is_lines = input.table.kind == TableKind::Jsonl;
-    let foreign = is_lines.then(|| foreign(cut.start(START))).flatten()?;
-    Some(foreign.told(cut.path(), cut.is_unpacked()))
+/// Why a text holds no rows of the input's format, if it is something else: other JSON than JSON lines, or no text.
+fn foreign_text(input: &Input<'_>, cut: &CutFile<'_>) -> Option<String> {
+    let kind = input.table.kind;
+    let (start, is_all) = cut.start(START);
+    if kind == TableKind::Jsonl
+        && let Some(foreign) = foreign((start, is_all))
+    {
+        return Some(foreign.told(cut.path(), cut.is_unpacked()));
+    }
+    // A header that is as that of other files is one.
+    let what = cut.header().is_empty().then(|| foreign_start(start, kind)).flatten()?;
+    Some(input.told_foreign(cut.path(), &what))
 }
 
 /// Tells what is odd about a file of so many rows.

@@ -1,0 +1,225 @@
+//! Tells by its first bytes what a file is that is not of its input's format: then one sentence says so, in place of an
+//! error for each of its lines.
+
+use crate::model::TableKind;
+use serde::de::IgnoredAny;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// How much of a file is looked at, in bytes.
+const START: usize = 4 << 10;
+
+/// What a file may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A format that can be read, if the input says it.
+    Table(TableKind),
+    /// A packed file.
+    Packed,
+    /// A format that cannot be read, and what to do with it.
+    Other(&'static str),
+}
+
+/// What files begin with, what they are, and of which kind.
+const MAGICS: &[(&[u8], &str, Kind)] = &[
+    (b"PAR1", "a Parquet file", Kind::Table(TableKind::Parquet)),
+    (b"PARE", "an encrypted Parquet file", Kind::Other("decrypt it")),
+    (b"ARROW1\0\0", "an Arrow file", Kind::Table(TableKind::Arrow)),
+    (b"FEA1", "a Feather file of version 1", Kind::Other("save it as Parquet or Arrow")),
+    (b"SQLite format 3\0", "an SQLite database", Kind::Table(TableKind::Sqlite)),
+    (b"\x1F\x8B", "packed with gzip", Kind::Packed),
+    (b"\x28\xB5\x2F\xFD", "packed with zstd", Kind::Packed),
+    (b"BZh", "packed with bzip2", Kind::Other("unpack it, or pack it with gzip or zstd")),
+    (b"\xFD7zXZ\0", "packed with xz", Kind::Other("unpack it, or pack it with gzip or zstd")),
+    (b"7z\xBC\xAF\x27\x1C", "a 7z archive", Kind::Other("unpack it")),
+    (b"PK\x03\x04", "a zip archive", Kind::Other("unpack it")),
+    (
+        b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1",
+        "an Office file, such as an Excel workbook",
+        Kind::Other("save its sheets as CSV"),
+    ),
+    (b"Obj\x01", "an Avro file", Kind::Other("save it as Parquet")),
+    (b"ORC", "an ORC file", Kind::Other("save it as Parquet")),
+    (b"\x89HDF\r\n\x1A\n", "an HDF5 file", Kind::Other("save its tables as Parquet")),
+    (b"\x93NUMPY", "a NumPy file", Kind::Other("save it as Parquet, or use format: files")),
+    (b"%PDF-", "a PDF file", Kind::Other("use format: files, which gives entry scripts paths")),
+    (b"\x89PNG", "a PNG image", Kind::Other("use format: files, which gives entry scripts paths")),
+    (
+        b"\xFF\xD8\xFF",
+        "a JPEG image",
+        Kind::Other("use format: files, which gives entry scripts paths"),
+    ),
+];
+
+/// What the file that begins so is, and what to do, if an input of that format cannot have it: `a Parquet file: write
+/// format: parquet`. `None` where it may be of that format, or cannot be told.
+pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
+    let start = &start[..start.len().min(START)];
+    let found = MAGICS.iter().find(|(magic, ..)| start.starts_with(magic));
+    let (what, kind) = match found {
+        Some((b"PK\x03\x04", ..)) if is_workbook(start) => {
+            ("an Excel workbook", Kind::Other("save its sheets as CSV"))
+        }
+        Some((_, what, kind)) => (*what, *kind),
+        None if start.starts_with(b"\xFF\xFF\xFF\xFF") && format != TableKind::Arrow => {
+            ("an Arrow stream", Kind::Table(TableKind::Arrow))
+        }
+        None => text(start, format)?,
+    };
+    match kind {
+        Kind::Table(kind) if kind == format => None,
+        Kind::Table(TableKind::Sqlite) => {
+            Some(format!("{what}: write format: sqlite, and table or query"))
+        }
+        Kind::Table(kind) => Some(format!("{what}: write format: {}", kind.name())),
+        Kind::Packed if format.is_text() => None,
+        Kind::Packed => {
+            Some(format!("{what}, as text may be, and {} may not: unpack it", format.name()))
+        }
+        Kind::Other(remedy) => Some(format!("{what}: {remedy}")),
+    }
+}
+
+/// The same of a file. `None` also where it cannot be read, and of an empty one.
+pub fn foreign_file(path: &Path, format: TableKind) -> Option<String> {
+    let mut start = Vec::new();
+    let file = super::csv::open_file(path).ok()?;
+    File::take(file, START as u64).read_to_end(&mut start).ok()?;
+    foreign_start(&start, format)
+}
+
+/// Text, where that cannot be, or of another format.
+fn text(start: &[u8], format: TableKind) -> Option<(&'static str, Kind)> {
+    let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        // The last character may be cut.
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&start[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    let is_control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\x1e');
+    if text.is_empty() || text.contains(is_control) {
+        return None;
+    }
+    let line = text.trim_start().lines().next().unwrap_or_default();
+    let is_object = line.starts_with('{') && serde_json::from_str::<IgnoredAny>(line).is_ok();
+    match format {
+        TableKind::Jsonl => None,
+        _ if is_object => Some(("JSON lines", Kind::Table(TableKind::Jsonl))),
+        TableKind::Csv => None,
+        _ => Some(("text, as CSV is", Kind::Table(TableKind::Csv))),
+    }
+}
+
+/// Whether a zip archive begins as those that Excel saves do.
+fn is_workbook(start: &[u8]) -> bool {
+    let has = |name: &[u8]| memchr::memmem::find(start, name).is_some();
+    has(b"[Content_Types].xml") || has(b"xl/") || has(b"_rels/.rels")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARTS: &[(&str, &[u8])] = &[
+        ("parquet", b"PAR1\x15\x04"),
+        ("arrow", b"ARROW1\0\0\xFF\xFF\xFF\xFF"),
+        ("stream", b"\xFF\xFF\xFF\xFF\x78\0\0\0"),
+        ("sqlite", b"SQLite format 3\0\x10\0"),
+        ("gzip", b"\x1F\x8B\x08\0"),
+        ("zstd", b"\x28\xB5\x2F\xFD\x04"),
+        ("zip", b"PK\x03\x04\x14\0\0\0\x08\0a.csv"),
+        ("xlsx", b"PK\x03\x04\x14\0\x06\0\x08\0[Content_Types].xml"),
+        ("xls", b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1\0"),
+        ("csv", b"id,name\n1,\xC3\xA9\n2,\xC3"),
+        ("jsonl", b"\xEF\xBB\xBF{\"id\": 1}\n{\"id\": 2}\n"),
+        ("latin", b"id,name\n1,\xE9t\xE9\n"),
+        ("none", b""),
+    ];
+
+    #[test]
+    fn each_format_is_told_from_each_other() {
+        let told = TableKind::ALL.map(|format| {
+            let lines = STARTS.iter().map(|(name, start)| {
+                let told = foreign_start(start, format);
+                format!("  {name}: {}\n", told.unwrap_or_else(|| "-".to_owned()))
+            });
+            format!("{}\n{}", format.name(), lines.collect::<String>())
+        });
+        insta::assert_snapshot!(told.concat(), @r#"
+    csv
+      parquet: a Parquet file: write format: parquet
+      arrow: an Arrow file: write format: arrow
+      stream: an Arrow stream: write format: arrow
+      sqlite: an SQLite database: write format: sqlite, and table or query
+      gzip: -
+      zstd: -
+      zip: a zip archive: unpack it
+      xlsx: an Excel workbook: save its sheets as CSV
+      xls: an Office file, such as an Excel workbook: save its sheets as CSV
+      csv: -
+      jsonl: JSON lines: write format: jsonl
+      latin: -
+      none: -
+    jsonl
+      parquet: a Parquet file: write format: parquet
+      arrow: an Arrow file: write format: arrow
+      stream: an Arrow stream: write format: arrow
+      sqlite: an SQLite database: write format: sqlite, and table or query
+      gzip: -
+      zstd: -
+      zip: a zip archive: unpack it
+      xlsx: an Excel workbook: save its sheets as CSV
+      xls: an Office file, such as an Excel workbook: save its sheets as CSV
+      csv: -
+      jsonl: -
+      latin: -
+      none: -
+    parquet
+      parquet: -
+      arrow: an Arrow file: write format: arrow
+      stream: an Arrow stream: write format: arrow
+      sqlite: an SQLite database: write format: sqlite, and table or query
+      gzip: packed with gzip, as text may be, and parquet may not: unpack it
+      zstd: packed with zstd, as text may be, and parquet may not: unpack it
+      zip: a zip archive: unpack it
+      xlsx: an Excel workbook: save its sheets as CSV
+      xls: an Office file, such as an Excel workbook: save its sheets as CSV
+      csv: text, as CSV is: write format: csv
+      jsonl: JSON lines: write format: jsonl
+      latin: -
+      none: -
+    arrow
+      parquet: a Parquet file: write format: parquet
+      arrow: -
+      stream: -
+      sqlite: an SQLite database: write format: sqlite, and table or query
+      gzip: packed with gzip, as text may be, and arrow may not: unpack it
+      zstd: packed with zstd, as text may be, and arrow may not: unpack it
+      zip: a zip archive: unpack it
+      xlsx: an Excel workbook: save its sheets as CSV
+      xls: an Office file, such as an Excel workbook: save its sheets as CSV
+      csv: text, as CSV is: write format: csv
+      jsonl: JSON lines: write format: jsonl
+      latin: -
+      none: -
+    sqlite
+      parquet: a Parquet file: write format: parquet
+      arrow: an Arrow file: write format: arrow
+      stream: an Arrow stream: write format: arrow
+      sqlite: -
+      gzip: packed with gzip, as text may be, and sqlite may not: unpack it
+      zstd: packed with zstd, as text may be, and sqlite may not: unpack it
+      zip: a zip archive: unpack it
+      xlsx: an Excel workbook: save its sheets as CSV
+      xls: an Office file, such as an Excel workbook: save its sheets as CSV
+      csv: text, as CSV is: write format: csv
+      jsonl: JSON lines: write format: jsonl
+      latin: -
+      none: -
+    "#);
+    }
+}
