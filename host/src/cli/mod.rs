@@ -19,6 +19,7 @@ mod policy;
 mod registry;
 mod resume;
 mod run;
+mod schema_block;
 mod signals;
 mod template;
 mod terminal;

@@ -4,12 +4,13 @@ use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::run::{Counts, JobArguments, not_prepared, this_program};
+use super::schema_block::schema_block;
 use super::{refused, say, signals, terminal};
-use crate::model::{InputKind, MiniBatch, Source, Work, on_one_line};
+use crate::model::{InputKind, MiniBatch, Source, TableInput, Work, on_one_line};
 use crate::node::{self, Staged};
 use crate::opening::{make_new_private, scratch_path};
 use crate::protocol::{
-    FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
+    Cut, FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
 };
 use crate::run::{Options, PrepareError};
 use crate::store::{Arrival, Objects};
@@ -33,6 +34,9 @@ pub(super) struct Arguments {
     /// As for `run`; not looked at.
     #[arg(long, value_name = "DIR")]
     job_dir: Option<PathBuf>,
+    /// Prints the columns of text inputs instead, as a piece of a job file to paste there.
+    #[arg(long)]
+    write_schema: bool,
 }
 
 /// Prints the mini-batches of a job on standard output, the totals on standard error.
@@ -62,9 +66,18 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store = Store { looks: node::Looks::new(&sources), objects: &mut objects };
     let mut table = Table::new(BufWriter::new(terminal::stdout()), &request.sources);
+    table.schema_of = match &request.cut {
+        Cut::Tables { inputs, .. } if arguments.write_schema => Some(inputs),
+        _ if arguments.write_schema => {
+            let why = "--write-schema is for inputs of tables (format: csv, tsv or jsonl)";
+            return Err(Problem::usage(anyhow!(why)));
+        }
+        _ => None,
+    };
     let printed = print(&mut planner, &messages, &mut store, &mut table);
     planner.stop();
     match printed {
+        Ok(()) if arguments.write_schema => Ok(Exit::Completed),
         Ok(()) => {
             let noun = if table.mini_batches == 1 { "mini-batch" } else { "mini-batches" };
             let items = if table.items == 1 { "item" } else { "items" };
@@ -281,7 +294,13 @@ fn print<W: Write>(
     let mut opened = None;
     loop {
         match next(messages, planner.patience)? {
-            Some(FromPlanner::Tables(_)) => {}
+            Some(FromPlanner::Tables(formats)) => {
+                if let Some(inputs) = table.schema_of {
+                    let block = schema_block(table.sources, inputs, &formats)?;
+                    table.out.write_all(block.as_bytes())?;
+                    return Ok(table.out.flush()?);
+                }
+            }
             Some(FromPlanner::Opening { source, file, waits, next }) => {
                 let root = table.sources.get(source as usize).map(|source| &source.root);
                 opened = root.map(|root| root.join(&file));
@@ -318,13 +337,15 @@ struct Table<'a, W> {
     input: usize,
     mini_batches: u64,
     items: u64,
+    /// The inputs whose columns are printed in its place.
+    schema_of: Option<&'a [TableInput]>,
 }
 
 impl<'a, W: Write> Table<'a, W> {
     fn new(out: W, sources: &'a [Source]) -> Self {
         let names = sources.iter().map(|source| source.dataset.chars().count());
         let input = names.max().unwrap_or(0).max("input".len());
-        Self { out, sources, input, mini_batches: 0, items: 0 }
+        Self { out, sources, input, mini_batches: 0, items: 0, schema_of: None }
     }
 
     fn header(&mut self) -> io::Result<()> {

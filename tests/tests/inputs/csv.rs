@@ -63,6 +63,54 @@ fn other_dialects_are_read() {
     assert_eq!(rows("a,a\n1,x\n", ", duplicate_names: rename, columns: [a_1]"), ["x"]);
 }
 
+/// A schema that `plan` has written makes the columns that were inferred, also of JSON lines with lists.
+#[test]
+fn a_written_schema_makes_the_same_columns() {
+    let job = || {
+        Job::new(&guest("echo_table"))
+            .file("in/a.csv", "id,no,\"a: b\",day\n1,x,2.5,2026-01-02\n")
+            .file("in/b.jsonl", "{\"id\": 1, \"tags\": [1]}\n")
+            .file("in/c.jsonl", "{\"id\": 1, \"when\": \"2026-01-02T03:04:05Z\"}\n")
+    };
+    let inputs = "inputs:
+  rows: {path: in/a.csv, format: csv}
+  lines: {path: in/b.jsonl, format: jsonl}
+  more: {path: in/c.jsonl, format: jsonl}
+";
+    let ran = job().yaml(inputs).command(&["plan", "job.yaml", "--write-schema"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.stdout, @r#"
+    inputs:
+      rows:
+        schema:
+          id: int64
+          "no": string
+          "a: b": float64
+          day: date
+      lines:
+        types:
+          id: int64
+          # tags: has parts, which are inferred
+      more:
+        schema:
+          id: int64
+          when: string
+    "#);
+    // Beside the path and the format of each.
+    let mut pasted = ran.stdout.clone();
+    for (name, path, format) in
+        [("rows", "a.csv", "csv"), ("lines", "b.jsonl", "jsonl"), ("more", "c.jsonl", "jsonl")]
+    {
+        let keys = format!("  {name}:\n    path: in/{path}\n    format: {format}\n");
+        pasted = pasted.replace(&format!("  {name}:\n"), &keys);
+    }
+    let again = job().yaml(&pasted).command(&["plan", "job.yaml", "--write-schema"]);
+    again.exits_with(0);
+    assert_eq!(again.stdout.replace("    # in the place of types\n", ""), ran.stdout, "{again}");
+    let files = job().yaml("inputs: {x: in}").command(&["plan", "job.yaml", "--write-schema"]);
+    files.exits_with(2).says("--write-schema is for inputs of tables");
+}
+
 /// What Python's `csv` writes in some dialects is read here as Python reads it, however it is cut.
 #[test]
 fn python_is_read_as_by_itself() {

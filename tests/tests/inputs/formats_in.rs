@@ -157,7 +157,7 @@ fn files_that_cannot_be_read_fail_alone() {
       where         mini-batch 1, [WORKER]
       mini-batches  2, 1 failed
       items         2, of which 1 failed (see job/logs/failed_items.csv)
-      kept          1 row, in job/output/parallel_run_step.txt
+      kept          1 row, in job/output/parallel_run_step.jsonl
       read next     job/logs/failed_items.csv
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job

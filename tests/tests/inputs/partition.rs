@@ -120,7 +120,7 @@ fn the_plan_shows_groups() {
              3  sales          1  store=6,7: gathered rows, 8 bytes
     ");
     assert_snapshot!(rows.redacted(), @r#"
-    note: columns of input sales: store string (s/a.csv, line 2: "6,7" is no int64), x int64; set schema to fix types
+    note: columns of input sales: store string (s/a.csv, line 2: "6,7" is no int64), x int64; set schema to fix types (sandmill plan --write-schema prints one)
     note: all of input sales is read and its rows are grouped by store before its first mini-batch
     4 mini-batches, 8 items
     "#);

@@ -22,6 +22,7 @@ pub mod sqlite;
 mod stream;
 mod table_log;
 mod text;
+mod text_columns;
 
 pub use columnar::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use csv::{OpenError, Unpacker};
@@ -36,6 +37,7 @@ pub use schema::{schema_bytes, schema_of};
 pub use stream::Stream;
 pub use table_log::TableLog;
 pub use text::{LoadedTable, RowLines, TablePart, TableReader};
+pub use text_columns::text_columns;
 
 /// Whether a file may be looked into, once it is here. Gets the index of its source, its path below that, and the
 /// listing of those that follow.

@@ -75,7 +75,11 @@ pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<String> {
         more => format!(" and {more} more"),
     };
     let doubtful = inferred.doubts.iter().any(Option::is_some);
-    let remedy = if doubtful { "; set schema to fix types" } else { "" };
+    let remedy = if doubtful {
+        "; set schema to fix types (sandmill plan --write-schema prints one)"
+    } else {
+        ""
+    };
     let mut notices = vec![format!("columns of input {input}: {}{more}{remedy}", told.join(", "))];
     if let [only] = columns.as_slice()
         && let Some(other) = only.name.chars().find(|c| matches!(c, ',' | ';' | '\t'))

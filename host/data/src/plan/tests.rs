@@ -368,7 +368,7 @@ fn what_was_inferred_is_told() {
     ]);
     let plan = tables(vec![tree.source("a", "a"), tree.source("b", "b")], 100, None).unwrap();
     assert_snapshot!(plan.columns.join("\n"), @r#"
-    columns of input a: id int64, x string (1.csv, line 2: "oops" is no float64), y string (1.csv, line 6: "2026-13-45" is no date), z string; set schema to fix types
+    columns of input a: id int64, x string (1.csv, line 2: "oops" is no float64), y string (1.csv, line 6: "2026-13-45" is no date), z string; set schema to fix types (sandmill plan --write-schema prints one)
     columns of input b: id;x string
     input b has a single column, "id;x", as its delimiter is ','; if there are several, set delimiter to ';'
     "#);

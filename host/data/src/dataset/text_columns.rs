@@ -1,0 +1,33 @@
+//! The columns of text tables in the words of a job file.
+
+use super::json::{field_of, is_json};
+use super::{DatasetError, schema_of};
+use crate::model::{Column, ColumnType, TableFormat, TableKind};
+use arrow::datatypes::Field;
+
+/// The columns in an input's files, with the types of those that a job file has a word for. Fails if the format is none.
+pub fn text_columns(
+    table: &TableFormat,
+) -> Result<Vec<(String, Option<ColumnType>)>, DatasetError> {
+    let of_path = table.path.as_ref().map_or(0, |path| path.keys().count());
+    let mut columns: Vec<_> = match table.kind {
+        TableKind::Csv => {
+            let columns = table.columns.iter();
+            columns.map(|column| (column.name.clone(), Some(column.kind))).collect()
+        }
+        _ => {
+            let schema = schema_of(&table.schema)?;
+            let fields = schema.fields().iter();
+            fields.map(|field| (field.name().clone(), column_type(field))).collect()
+        }
+    };
+    columns.truncate(columns.len().saturating_sub(of_path));
+    Ok(columns)
+}
+
+fn column_type(field: &Field) -> Option<ColumnType> {
+    ColumnType::ALL.into_iter().find(|kind| {
+        let same = field_of(&Column { name: field.name().clone(), kind: *kind });
+        same.data_type() == field.data_type() && is_json(&same) == is_json(field)
+    })
+}

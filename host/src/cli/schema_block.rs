@@ -1,0 +1,61 @@
+//! `sandmill plan --write-schema`: what was inferred of text inputs, as a job file says it.
+
+use crate::dataset::text_columns;
+use crate::model::{Source, TableFormat, TableInput, TableKind};
+use std::fmt::Write as _;
+
+/// A piece of a job file with the columns of each text input of the job: pasted there, it makes the same columns.
+pub(super) fn schema_block(
+    sources: &[Source],
+    inputs: &[TableInput],
+    tables: &[TableFormat],
+) -> anyhow::Result<String> {
+    let mut text = "inputs:\n".to_owned();
+    let mut last = None;
+    for ((source, input), table) in sources.iter().zip(inputs).zip(tables) {
+        // All sources of an input have the same columns.
+        if last.replace(&source.dataset) == Some(&source.dataset) {
+            continue;
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {}:", word(&source.dataset));
+        let kind = table.kind.name();
+        if !table.kind.is_text() {
+            let _ = writeln!(text, "    # {kind} files have a schema of their own");
+            continue;
+        }
+        let columns = text_columns(table)?;
+        let unsaid: Vec<_> = columns.iter().filter(|(_, kind)| kind.is_none()).collect();
+        let is_whole =
+            unsaid.is_empty() && (table.kind == TableKind::Csv || input.columns.is_none());
+        if columns.is_empty() {
+            let _ = writeln!(text, "    # no columns were found");
+            continue;
+        }
+        if !input.types.is_empty() {
+            let _ = writeln!(text, "    # in the place of types");
+        }
+        let _ = writeln!(text, "    {}:", if is_whole { "schema" } else { "types" });
+        for (name, kind) in &columns {
+            if let Some(kind) = kind {
+                let _ = writeln!(text, "      {}: {kind}", word(name));
+            }
+        }
+        for (name, _) in unsaid {
+            let _ = writeln!(text, "      # {}: has parts, which are inferred", word(name));
+        }
+    }
+    Ok(text)
+}
+
+/// A name as YAML has it: in quotes where it might be something else.
+fn word(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_plain = name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let means = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    if is_plain && !means.iter().any(|word| word.eq_ignore_ascii_case(name)) {
+        return name.to_owned();
+    }
+    // A text in JSON is one in YAML.
+    serde_json::to_string(name).unwrap_or_default()
+}
