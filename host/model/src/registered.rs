@@ -106,7 +106,7 @@ impl fmt::Display for RegisteredName {
 pub struct Registered {
     /// Its name.
     pub name: String,
-    /// From 1 up, without gaps.
+    /// From 1 up. Those that were removed are missing.
     pub version: u64,
     /// Absolute, on this machine; or in the datastore. A model has one.
     pub paths: Vec<String>,

@@ -114,7 +114,7 @@ pub enum RegistryError {
         nearest: Vec<String>,
     },
     /// The name has no such version.
-    #[error("{} {} has no version {version}; {}", kind.word(), name, versions(*latest))]
+    #[error("{} {} has no version {version}; {}", kind.word(), name, versions(there))]
     NoVersion {
         /// A dataset or a model.
         kind: RegisteredKind,
@@ -122,8 +122,8 @@ pub enum RegistryError {
         name: String,
         /// What was asked for.
         version: u64,
-        /// What there is: all from 1 to this.
-        latest: u64,
+        /// Those that there are, at least one, rising.
+        there: Vec<u64>,
     },
     /// The name is taken.
     #[error(
@@ -157,11 +157,22 @@ fn near(kind: RegisteredKind, wanted: &RegisteredName, nearest: &[String]) -> St
     }
 }
 
-fn versions(latest: u64) -> String {
-    match latest {
-        1 => String::from("the only one is 1"),
-        latest => format!("there are 1 to {latest}"),
+fn versions(there: &[u64]) -> String {
+    if let [only] = there {
+        return format!("the only one is {only}");
     }
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &version in there {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == version => *last = version,
+            _ => runs.push((version, version)),
+        }
+    }
+    let run = |(first, last): &(u64, u64)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
+    format!("there are {}", runs.iter().map(run).collect::<Vec<_>>().join(", "))
 }
 
 /// The first paths, and how many more.

@@ -10,7 +10,8 @@ pub(super) const VERSION: i64 = 1;
 /// Tells a registry from other databases, in SQLite's `application_id`: "SMRg".
 pub(super) const APPLICATION: i64 = 0x534d_5267;
 
-/// One row is one version. Rows are never changed: what a job has read under a name stays what it was.
+/// One row is one version. What a job has read under a name stays what it was: a version that was removed keeps its
+/// row, without paths, so that no other one gets its number.
 pub(super) const CREATE: &str = "
     CREATE TABLE registered (
         kind TEXT NOT NULL CHECK (kind IN ('dataset', 'model')),
@@ -32,6 +33,16 @@ pub(super) const CREATE: &str = "
 
 pub(super) const INSERT: &str = "
     INSERT INTO registered VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+";
+
+/// Tells versions that were not removed from others.
+pub(super) const THERE: &str = "paths <> '[]'";
+
+/// Removes what a version says, if there is one still.
+pub(super) const REMOVE: &str = "
+    UPDATE registered SET paths = '[]', datastore = NULL, digest = NULL, folder_digest = NULL,
+        description = NULL, registered = ?4, registered_by = ?5, files = NULL, bytes = NULL, newest = NULL
+    WHERE kind = ?1 AND name = ?2 AND version = ?3
 ";
 
 /// All columns that [`read`] reads.

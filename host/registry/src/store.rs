@@ -111,13 +111,10 @@ impl Registry {
                 .map_err(failed)?;
         }
         let there = latest(&transaction, kind, &new.name).map_err(failed)?;
-        let version = match there {
-            Some(there) if !may_be_there => {
-                return Err(RegistryError::Taken { kind, there: Box::new(there) });
-            }
-            Some(there) => there.version + 1,
-            None => 1,
-        };
+        if let Some(there) = there.filter(|_| !may_be_there) {
+            return Err(RegistryError::Taken { kind, there: Box::new(there) });
+        }
+        let version = last(&transaction, kind, &new.name).map_err(failed)? + 1;
         let registered = Registered {
             name: new.name,
             version,
@@ -158,15 +155,57 @@ impl Registry {
         let Some(version) = wanted.version.filter(|version| *version != latest.version) else {
             return Ok(latest);
         };
-        let sql = format!("{} WHERE kind = ?1 AND name = ?2 AND version = ?3", schema::SELECT);
+        let sql = format!(
+            "{} WHERE kind = ?1 AND name = ?2 AND version = ?3 AND {}",
+            schema::SELECT,
+            schema::THERE
+        );
         let key = params![kind.word(), wanted.name, version.cast_signed()];
         let found = self.connection.query_row(&sql, key, schema::read).optional();
-        found.map_err(failed)?.ok_or_else(|| RegistryError::NoVersion {
-            kind,
-            name: wanted.name.clone(),
-            version,
-            latest: latest.version,
-        })
+        if let Some(found) = found.map_err(failed)? {
+            return Ok(found);
+        }
+        let versions = versions(&self.connection, kind, Some(&wanted.name)).map_err(failed)?;
+        let there = versions.into_iter().map(|one| one.version).collect();
+        Err(RegistryError::NoVersion { kind, name: wanted.name.clone(), version, there })
+    }
+
+    /// Removes a version, or, if the name has none, all of them, and returns what they were. Numbers are not given
+    /// again, and what was registered stays where it is.
+    ///
+    /// # Errors
+    /// If there is none, or the registry cannot be written. Then it is as it was.
+    pub fn remove(
+        &mut self,
+        kind: RegisteredKind,
+        wanted: &RegisteredName,
+    ) -> Result<Vec<Registered>, RegistryError> {
+        // Says what there is, if it is not this.
+        let found = self.find(kind, wanted)?;
+        let Self { path, connection, .. } = self;
+        let failed = |e| RegistryError::of(path, e);
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let mut removed = versions(&transaction, kind, Some(&found.name)).map_err(failed)?;
+        removed.retain(|one| wanted.version.is_none_or(|version| version == one.version));
+        let now = Timestamp::now().to_string();
+        for one in &removed {
+            let key = params![kind.word(), one.name, one.version.cast_signed(), now, place::user()];
+            transaction.execute(schema::REMOVE, key).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(removed)
+    }
+
+    /// All versions of everything, by name and version.
+    ///
+    /// # Errors
+    /// If the registry cannot be read.
+    pub fn all_versions(&self, kind: RegisteredKind) -> Result<Vec<Registered>, RegistryError> {
+        if !self.has_table {
+            return Ok(Vec::new());
+        }
+        versions(&self.connection, kind, None).map_err(|e| RegistryError::of(&self.path, e))
     }
 
     /// The latest version of everything, by name.
@@ -180,8 +219,9 @@ impl Registry {
         let read = || -> rusqlite::Result<Vec<Registered>> {
             let sql = format!(
                 "{} AS one WHERE kind = ?1 AND version = (SELECT max(version) FROM registered AS
-                 other WHERE other.kind = one.kind AND other.name = one.name) ORDER BY name",
-                schema::SELECT
+                 other WHERE other.kind = one.kind AND other.name = one.name AND {}) ORDER BY name",
+                schema::SELECT,
+                schema::THERE
             );
             let mut statement = self.connection.prepare(&sql)?;
             statement.query_map([kind.word()], schema::read)?.collect()
@@ -235,9 +275,33 @@ fn latest(
     kind: RegisteredKind,
     name: &str,
 ) -> rusqlite::Result<Option<Registered>> {
-    let sql =
-        format!("{} WHERE kind = ?1 AND name = ?2 ORDER BY version DESC LIMIT 1", schema::SELECT);
+    let sql = format!(
+        "{} WHERE kind = ?1 AND name = ?2 AND {} ORDER BY version DESC LIMIT 1",
+        schema::SELECT,
+        schema::THERE
+    );
     connection.query_row(&sql, [kind.word(), name], schema::read).optional()
+}
+
+/// The highest number that was ever given to a version; 0 if none was.
+fn last(connection: &Connection, kind: RegisteredKind, name: &str) -> rusqlite::Result<u64> {
+    let sql = "SELECT coalesce(max(version), 0) FROM registered WHERE kind = ?1 AND name = ?2";
+    connection.query_row(sql, [kind.word(), name], |row| row.get(0)).map(i64::cast_unsigned)
+}
+
+/// All versions of a name, or of every one.
+fn versions(
+    connection: &Connection,
+    kind: RegisteredKind,
+    name: Option<&str>,
+) -> rusqlite::Result<Vec<Registered>> {
+    let sql = format!(
+        "{} WHERE kind = ?1 AND (?2 IS NULL OR name = ?2) AND {} ORDER BY name, version",
+        schema::SELECT,
+        schema::THERE
+    );
+    let mut statement = connection.prepare(&sql)?;
+    statement.query_map(params![kind.word(), name], schema::read)?.collect()
 }
 
 fn insert(

@@ -99,6 +99,37 @@ fn what_is_not_there_is_told_with_what_is() {
 }
 
 #[test]
+fn what_is_removed_is_gone_and_its_number_with_it() {
+    let fixture = Fixture::new();
+    let kind = RegisteredKind::Dataset;
+    let remove = |name: &str| {
+        let removed = fixture.open().unwrap().remove(kind, &name.parse().unwrap());
+        removed.map(|all| all.iter().map(Registered::title).collect::<Vec<_>>().join(" "))
+    };
+    let titles = || {
+        let all = fixture.open().unwrap().all_versions(kind).unwrap();
+        all.iter().map(Registered::title).collect::<Vec<_>>().join(" ")
+    };
+    assert_snapshot!(fixture.told(&remove("digits").unwrap_err()), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
+    for name in ["digits", "digits", "digits", "digits", "iris"] {
+        fixture.register(name, "/data/1", true).unwrap();
+    }
+    assert_eq!(remove("digits@2").unwrap(), "digits@2");
+    assert_eq!(titles(), "digits@1 digits@3 digits@4 iris@1");
+    assert_snapshot!(fixture.told(&remove("digits@2").unwrap_err()), @"dataset digits has no version 2; there are 1, 3 to 4");
+    assert_snapshot!(fixture.missing("digits@5"), @"dataset digits has no version 5; there are 1, 3 to 4");
+    assert_eq!(remove("digits@4").unwrap(), "digits@4");
+    assert_eq!(fixture.find("digits").unwrap().version, 3);
+    let all = fixture.open().unwrap().all(kind).unwrap();
+    assert_eq!(all.iter().map(Registered::title).collect::<Vec<_>>(), ["digits@3", "iris@1"]);
+    assert_eq!(fixture.register("digits", "/data/5", true).unwrap().version, 5);
+    assert_eq!(remove("digits").unwrap(), "digits@1 digits@3 digits@5");
+    assert!(fixture.missing("digits").starts_with("there is no"));
+    assert_eq!(fixture.register("digits", "/data/6", false).unwrap().version, 6);
+    assert_eq!(titles(), "digits@6 iris@1");
+}
+
+#[test]
 fn files_that_are_no_registry_are_refused() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.0.path().join("data")).unwrap();

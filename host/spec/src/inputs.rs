@@ -50,6 +50,9 @@ pub(super) fn check(
     let has_tables = given.iter().any(|input| format_of(input) != Format::Files);
     let kind = if has_tables {
         tables_kind(raw, given, defaults, report)
+    } else if given.iter().any(|input| has_bad_format(input, report)) {
+        // Whether they are files or tables, and so what a size means, is not known.
+        InputKind::Files { mini_batch_files: DEFAULT_FILES }
     } else {
         files_kind(raw, given, defaults, report)
     };

@@ -35,6 +35,8 @@ pub(super) enum DatasetCommand {
     List(List),
     /// Says what a registered dataset is.
     Show(Show),
+    /// Forgets a version of a dataset, or all of them. Its files stay.
+    Remove(Remove),
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +55,8 @@ pub(super) enum ModelCommand {
     List(List),
     /// Says what a registered model is.
     Show(Show),
+    /// Forgets a version of a model, or all of them. Its files stay.
+    Remove(Remove),
 }
 
 #[derive(Debug, clap::Args)]
@@ -72,6 +76,9 @@ pub(super) struct New {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
+    /// All versions of each.
+    #[arg(long)]
+    all: bool,
     /// For programs.
     #[arg(long)]
     json: bool,
@@ -85,6 +92,13 @@ pub(super) struct Show {
     /// For programs.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Remove {
+    /// NAME@VERSION, or NAME for all its versions.
+    #[arg(value_name = "NAME[@VERSION]")]
+    name: RegisteredName,
 }
 
 fn name(text: &str) -> Result<String, ArgumentError> {
@@ -190,6 +204,7 @@ pub(super) fn dataset(command: &DatasetCommand) -> Result<Exit, Problem> {
         }
         DatasetCommand::List(list) => self::list(kind, list),
         DatasetCommand::Show(show) => self::show(kind, show),
+        DatasetCommand::Remove(remove) => self::remove(kind, remove),
     }
 }
 
@@ -223,6 +238,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
         }
         ModelCommand::List(list) => self::list(kind, list),
         ModelCommand::Show(show) => self::show(kind, show),
+        ModelCommand::Remove(remove) => self::remove(kind, remove),
     }
 }
 
@@ -295,6 +311,7 @@ fn list(kind: RegisteredKind, list: &List) -> Result<Exit, Problem> {
     let file = file().map_err(Problem::usage)?;
     let registry = Registry::open(&file).map_err(Problem::usage)?;
     let all = match &registry {
+        Some(registry) if list.all => registry.all_versions(kind).map_err(Problem::usage)?,
         Some(registry) => registry.all(kind).map_err(Problem::usage)?,
         None => Vec::new(),
     };
@@ -315,6 +332,27 @@ fn list(kind: RegisteredKind, list: &List) -> Result<Exit, Problem> {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{title:width$}  {}  {}", when(one.registered), place(one));
     }
+    print(&text)?;
+    Ok(Exit::Completed)
+}
+
+/// Prints what is no longer registered: `NAME@VERSION` on standard output.
+fn remove(kind: RegisteredKind, remove: &Remove) -> Result<Exit, Problem> {
+    let file = file().map_err(Problem::usage)?;
+    let removed = match Registry::open(&file).map_err(Problem::usage)? {
+        Some(mut registry) => registry.remove(kind, &remove.name).map_err(Problem::usage)?,
+        // Says that there is none.
+        None => vec![find(kind, &remove.name).map_err(Problem::usage)?],
+    };
+    let mut text = String::new();
+    for one in &removed {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", one.title());
+    }
+    say(&format!(
+        "removed from {}; the files stay, and the numbers are not given again",
+        file.display()
+    ));
     print(&text)?;
     Ok(Exit::Completed)
 }

@@ -149,7 +149,7 @@ mod tests {
             });
             format!("{}\n{}", format.name(), lines.collect::<String>())
         });
-        insta::assert_snapshot!(told.concat(), @r#"
+        insta::assert_snapshot!(told.concat(), @"
     csv
       parquet: a Parquet file: write format: parquet
       arrow: an Arrow file: write format: arrow
@@ -220,6 +220,6 @@ mod tests {
       jsonl: JSON lines: write format: jsonl
       latin: -
       none: -
-    "#);
+    ");
     }
 }

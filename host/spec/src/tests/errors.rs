@@ -232,6 +232,16 @@ inputs:
     "##);
 }
 
+/// What depends on a format that is not known is not judged.
+#[test]
+fn a_wrong_format_is_told_alone() {
+    let told = errors(
+        "entry_script: script.wasm\nmini_batch_size: 16 MB\nschema_inference: full\n\
+         inputs: {a: {path: data, format: parq, columns: [x]}}\n",
+    );
+    insta::assert_snapshot!(told, @r#"job.yaml:4: inputs.a.format: found "parq"; expected files, csv, tsv, jsonl, parquet, arrow or sqlite"#);
+}
+
 #[test]
 fn keys_of_other_formats() {
     insta::assert_snapshot!(errors(r#"

@@ -11,6 +11,7 @@ mod fetch;
 mod list;
 mod look;
 mod open;
+mod proxy;
 mod put;
 mod serve;
 mod tables;

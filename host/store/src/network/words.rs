@@ -1,5 +1,6 @@
 //! What goes wrong in the process that fetches, in words and without secrets.
 
+use super::proxy;
 use super::secrets::scrub;
 use crate::dataset::{DatasetError, TableLog};
 use crate::model::{ByteSize, is_full};
@@ -53,12 +54,14 @@ pub(super) struct Refusal {
     with: String,
     /// What the store answered.
     detail: String,
+    /// What to say of a proxy that may have answered.
+    proxy: String,
     source: Error,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, kind, with, detail, .. } = self;
+        let Self { asked, kind, with, detail, proxy, .. } = self;
         match kind {
             StoreErrorKind::Changed => write!(f, "{asked}: it changed while it was read"),
             StoreErrorKind::Untrusted => write!(
@@ -70,19 +73,19 @@ impl fmt::Display for Refusal {
             StoreErrorKind::Unreachable => write!(
                 f,
                 "{asked} failed: the store cannot be reached; check the address, and the network \
-                 ({detail})"
+                 ({detail}){proxy}"
             ),
             StoreErrorKind::Denied => {
                 let may = if let Asked::Write(..) = asked { "write" } else { "list and read" };
                 write!(
                     f,
-                    "{asked} was refused, asked for with {with}: see that it may {may} there ({detail})"
+                    "{asked} was refused, asked for with {with}: see that it may {may} there ({detail}){proxy}"
                 )
             }
             StoreErrorKind::NotFound => {
-                write!(f, "{asked}: there is no such thing; check the address ({detail})")
+                write!(f, "{asked}: there is no such thing; check the address ({detail}){proxy}")
             }
-            _ => write!(f, "{asked} failed, asked for with {with} ({detail})"),
+            _ => write!(f, "{asked} failed, asked for with {with} ({detail}){proxy}"),
         }
     }
 }
@@ -199,7 +202,13 @@ impl FetchError {
         let detail = detail(&source, store);
         let kind = kind(&source, &detail);
         let with = store.credentials.clone();
-        Self::Store(Box::new(Refusal { asked, kind, with, detail, source }))
+        // Where nobody was asked, no proxy answered.
+        let is_answer = all_words(&source).contains(STATUS) || is_out_of_reach(&source);
+        let proxy = match is_answer {
+            true => proxy::hint(store, &all_words(&source), |name| std::env::var(name).ok()),
+            false => String::new(),
+        };
+        Self::Store(Box::new(Refusal { asked, kind, with, detail, proxy, source }))
     }
 
     /// A folder cannot be made.
@@ -279,6 +288,22 @@ const STATUS: &str = "status code: ";
 
 /// What the store said, and what lies below that.
 fn detail(error: &Error, store: &StoreConfig) -> String {
+    let text = all_words(error);
+    for (missing, key) in
+        [("SecretAccessKey", "secret_access_key"), ("AccessKeyId", "access_key_id")]
+    {
+        if text.contains(&format!("Missing {missing}")) {
+            let variable = format!("AWS_{}", key.to_ascii_uppercase());
+            return format!(
+                "{variable} is missing or empty: set it, or {key} in the file of datastores"
+            );
+        }
+    }
+    scrub(&brief(&text), store)
+}
+
+/// What an error says, and what lies below it.
+fn all_words(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -288,7 +313,7 @@ fn detail(error: &Error, store: &StoreConfig) -> String {
         }
         source = inner.source();
     }
-    scrub(&brief(&text), store)
+    text
 }
 
 /// What matters of it: what a server answered, else the last thing that went wrong.
@@ -353,6 +378,10 @@ mod tests {
         insta::assert_snapshot!(of(list, "404 Not Found"), @"NotFound: listing s3://b: there is no such thing; check the address (404 Not Found)");
         insta::assert_snapshot!(of(Asked::ReadIt, "503 Slow Down"), @"Throttled: reading it failed, asked for with a key (503 Slow Down)");
         insta::assert_snapshot!(of(Asked::ReadIt, "500 Oh"), @"Other: reading it failed, asked for with a key (500 Oh)");
+        let source = "Missing SecretAccessKey".into();
+        let missing = Error::Generic { store: "S3", source };
+        let missing = FetchError::store(missing, Asked::Open("s3://b".to_owned()), &store(&[]));
+        insta::assert_snapshot!(missing, @"s3://b failed, asked for with a key (AWS_SECRET_ACCESS_KEY is missing or empty: set it, or secret_access_key in the file of datastores)");
         let source = "another version".into();
         let changed = Error::Precondition { path: "a".to_owned(), source };
         let changed = FetchError::store(changed, Asked::ReadIt, &store(&[]));

@@ -1,0 +1,94 @@
+//! The proxy that stands between this machine and a store, if the environment names one: an answer may be its own.
+
+use super::config::is_endpoint;
+use crate::model::StoreKind;
+use crate::protocol::store::StoreConfig;
+
+/// Variables that name proxies, for servers by TLS and for others.
+const OF_TLS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+const OF_PLAIN: [&str; 4] = ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"];
+
+/// What to say of an answer that may be the proxy's, to go on in a message. Empty if no proxy is asked, or if the `answer`
+/// is one of a store.
+pub(super) fn hint(
+    store: &StoreConfig,
+    answer: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> String {
+    // Stores say what is wrong in a document of their own.
+    if answer.contains("<Code>") || answer.contains("\"error\"") {
+        return String::new();
+    }
+    let endpoint = store.options.iter().find(|(name, _)| is_endpoint(name));
+    let address = endpoint.map_or(store.container.as_str(), |(_, address)| address.as_str());
+    let names = if address.starts_with("http://") { OF_PLAIN } else { OF_TLS };
+    let value = |name: &&str| variable(name).filter(|value| !value.trim().is_empty());
+    let Some((name, proxy)) = names.iter().find_map(|name| Some((name, value(name)?))) else {
+        return String::new();
+    };
+    let direct = value(&"NO_PROXY").or_else(|| value(&"no_proxy")).unwrap_or_default();
+    if direct.split(',').map(str::trim).any(|named| is_below(host(address), named)) {
+        return String::new();
+    }
+    let place = match store.kind {
+        StoreKind::S3 => "AWS_ENDPOINT_URL, or endpoint in the file of datastores",
+        _ => "endpoint in the file of datastores",
+    };
+    format!(
+        "; that may be the answer of the proxy {} ({name}), not of the store: check the store's address ({place}), or name its \
+         host in NO_PROXY",
+        host(&proxy)
+    )
+}
+
+/// The host of an address, with its port, and without a password.
+fn host(address: &str) -> &str {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let host = rest.split(['/', '?']).next().unwrap_or(rest);
+    host.rsplit_once('@').map_or(host, |(_, host)| host)
+}
+
+/// Whether a host with a port is the one that is named, or below that.
+fn is_below(host: &str, named: &str) -> bool {
+    let host = host.split_once(':').map_or(host, |(host, _)| host);
+    let named = named.trim_start_matches('.');
+    named == "*"
+        || !named.is_empty()
+            && (host == named || host.strip_suffix(named).is_some_and(|rest| rest.ends_with('.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(endpoint: &str, answer: &str, variables: &[(&str, &str)]) -> String {
+        let store = StoreConfig {
+            options: vec![("endpoint".to_owned(), endpoint.to_owned())],
+            ..StoreConfig::sample()
+        };
+        hint(&store, answer, |wanted| {
+            variables.iter().find(|(name, _)| *name == wanted).map(|(_, it)| (*it).to_owned())
+        })
+    }
+
+    #[test]
+    fn an_answer_that_may_be_a_proxys_is_told() {
+        let proxy = [("HTTPS_PROXY", "http://ada:hush@proxy:3128/"), ("http_proxy", "plain:80")];
+        let refused = "403 Forbidden: denied destination";
+        insta::assert_snapshot!(told("https://s3.lake", refused, &proxy), @"; that may be the answer of the proxy proxy:3128 (HTTPS_PROXY), not of the store: check the store's address (AWS_ENDPOINT_URL, or endpoint in the file of datastores), or name its host in NO_PROXY");
+        insta::assert_snapshot!(told("http://s3.lake", refused, &proxy), @"; that may be the answer of the proxy plain:80 (http_proxy), not of the store: check the store's address (AWS_ENDPOINT_URL, or endpoint in the file of datastores), or name its host in NO_PROXY");
+        assert_eq!(
+            told("https://s3.lake", "403: <Error><Code>AccessDenied</Code></Error>", &proxy),
+            ""
+        );
+        assert_eq!(told("https://s3.lake", refused, &[]), "");
+        for direct in ["s3.lake", ".lake", "other, lake", "*"] {
+            assert_eq!(
+                told("https://s3.lake:9000", refused, &[proxy[0], ("NO_PROXY", direct)]),
+                ""
+            );
+        }
+        let other = [proxy[0], ("NO_PROXY", "ake, s3.lak, other")];
+        assert!(told("https://s3.lake", refused, &other).contains("proxy:3128"));
+    }
+}
