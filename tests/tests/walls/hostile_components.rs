@@ -93,6 +93,26 @@ fn bombs_for_the_compiler() {
     is_good(job(&good_with(&live)));
 }
 
+/// The collector's heap, in which exceptions lie, is memory of the guest's, and the walls let it grow.
+#[test]
+fn exceptions_behind_the_walls() {
+    let throws = |count: &str| {
+        format!(
+            "(tag $e) (table $kept 100000 exnref)
+             (func $held (result exnref) (block $h (result exnref) (try_table (catch_all_ref $h) (throw $e)) unreachable))
+             (func $start (local $n i32) (loop $l
+               (table.set $kept (local.get $n) (call $held))
+               (br_if $l (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {count})))))
+             (start $start)"
+        )
+    };
+    is_good(job(&good_with(&throws("1000"))));
+    let ran = job(&good_with(&throws("100000"))).run(&["--set", "limits.memory=4 MB"]);
+    ran.exits_with(42)
+        .says("ran out of memory while it was started: limits.memory allows 4 MB")
+        .left_nothing();
+}
+
 /// The end of a component that exports `run`, of no use, so that more is looked at than its names.
 const RUNS: &str = r#"
     (core module $module (func (export "run")))

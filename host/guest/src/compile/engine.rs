@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use wasmtime::{Config, CustomCodeMemory, Engine, WasmBacktraceDetails};
+use wasmtime::{Collector, Config, CustomCodeMemory, Engine, WasmBacktraceDetails};
 
 /// Bytes of stack that guest code may use where nothing else is asked for.
 const STACK: usize = 1 << 20;
@@ -92,6 +92,12 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .relaxed_simd_deterministic(true)
         .cranelift_nan_canonicalization(with.deterministic)
         .wasm_memory64(false)
+        // C++ and setjmp need exceptions. Nothing needs the rest of the proposals on garbage collection: only
+        // exceptions may lie in the collector's heap, whose growth the memory budget counts.
+        .wasm_exceptions(true)
+        .wasm_gc(false)
+        .wasm_function_references(false)
+        .collector(Collector::DeferredReferenceCounting)
         // Shared memories would be outside of the memory budget.
         .shared_memory(false)
         // One call at a time: no bookkeeping for concurrent calls.

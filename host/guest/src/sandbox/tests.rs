@@ -1,5 +1,6 @@
 //! Guests of every kind, ordinary and hostile, through the whole sandbox.
 
+mod exceptions;
 mod limits;
 mod reading;
 

@@ -7,7 +7,7 @@ use super::types::Text;
 use crate::compile::MAX_FRAMES;
 use crate::model::{ByteSize, Failure, FailureKind, Limits, name_errors};
 use std::fmt::Write as _;
-use wasmtime::{Error, Trap, WasmBacktrace};
+use wasmtime::{Error, ThrownException, Trap, WasmBacktrace};
 use wasmtime_wasi::{I32Exit, ResourceTableError};
 
 /// What the engine says when an instance has as many handles as it may; a type for it there is none.
@@ -78,6 +78,10 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
                     format!("the entry script panicked {during}{}", name_errors(&panic))
                 }
                 (None, Some(trap)) => format!("the entry script trapped {during}: {}", what(*trap)),
+                (None, None) if error.is::<ThrownException>() => format!(
+                    "the entry script threw an exception {during} and did not catch it. Have it catch the \
+                     exception and return an error"
+                ),
                 (None, None) => format!("the entry script failed {during}: {}", root(error)),
             };
             (FailureKind::Trap, text)

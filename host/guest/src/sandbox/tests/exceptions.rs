@@ -1,0 +1,114 @@
+//! WebAssembly exceptions, which C++ and `setjmp` are made of: in hot loops, across host calls, in start functions, and
+//! on a heap that grows.
+
+use super::*;
+use crate::compile::CompileError;
+
+/// A tag with a number, a table for exceptions, and functions that throw, throw and catch, and keep what they caught.
+const THROWS: &str = r#"
+    (tag $e (param i32))
+    (table $kept 1 exnref)
+    (func $throw (param i32) (throw $e (local.get 0)))
+    (func $caught (param i32) (result i32)
+      (block $h (result i32)
+        (try_table (result i32) (catch $e $h) (call $throw (local.get 0)) (i32.const -1))))
+    (func $held (param i32) (result exnref)
+      (block $h (result exnref)
+        (try_table (catch_all_ref $h) (call $throw (local.get 0)))
+        unreachable))
+"#;
+
+fn nothing(limits: Limits, body: &str) -> Result<Collected, Failure> {
+    let body = format!(
+        "{THROWS}{RETURN} {body} (call $return (i32.const 0) (i32.const 0) (i32.const 0)))"
+    );
+    let bench = Bench::with_limits("run-only", &body, limits);
+    run(&mut bench.instance(), MiniBatchData::Void).1
+}
+
+fn small() -> Limits {
+    Limits { memory: ByteSize(16 << 20), ..Limits::default() }
+}
+
+#[test]
+fn exceptions_that_were_caught_hold_no_memory() {
+    let body = "RUN (local $n i32)
+        (loop $l
+          (if (i32.ne (call $caught (local.get $n)) (local.get $n)) (then unreachable))
+          (br_if $l (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 50000))))";
+    assert_eq!(
+        nothing(Limits { memory: ByteSize(1 << 20), ..Limits::default() }, body),
+        Ok(Collected::default())
+    );
+}
+
+#[test]
+fn exceptions_that_are_kept_count_as_memory() {
+    let body = "RUN (local $n i32)
+        (drop (table.grow $kept (ref.null exn) (i32.const 100000)))
+        (loop $l
+          (table.set $kept (local.get $n) (call $held (local.get $n)))
+          (br_if $l (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 100000))))";
+    let failure = nothing(Limits { memory: ByteSize(4 << 20), ..Limits::default() }, body)
+        .expect_err("they do not fit");
+    assert_eq!(failure.kind, FailureKind::OutOfMemory);
+    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 4 MB, it held 2.9 MB and asked for 2 MB more. Raise it, or hold less at a time");
+}
+
+#[test]
+fn an_exception_that_nothing_catches_ends_the_call() {
+    let failure = nothing(small(), "RUN (call $throw (i32.const 7))").expect_err("it is thrown");
+    assert_eq!(failure.kind, FailureKind::Trap);
+    insta::assert_snapshot!(failure.message, @"the entry script threw an exception in run and did not catch it. Have it catch the exception and return an error");
+}
+
+#[test]
+fn exceptions_use_fuel() {
+    let body = "RUN (loop $l (drop (call $caught (i32.const 1))) (br $l))";
+    let failure =
+        nothing(Limits { fuel: Some(100_000), ..small() }, body).expect_err("it never ends");
+    assert_eq!(failure.kind, FailureKind::OutOfFuel);
+}
+
+#[test]
+fn throwing_deep_down_overflows_no_stack() {
+    // The handler throws anew, from within itself.
+    let body = "(func $again (drop (block $h (result i32) (try_table (catch $e $h) (call $again)) (i32.const 0)))
+          (call $again))
+        RUN (call $again)";
+    let failure = nothing(small(), body).expect_err("it never ends");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise it");
+}
+
+#[test]
+fn a_start_function_that_throws() {
+    let body = format!(
+        "{THROWS} (func $start (call $throw (i32.const 1))) (start $start) RUN (i32.const 0))"
+    );
+    let bench = Bench::new("run-only", &body);
+    let failure = bench.program.instantiate(&bench.grants).err().expect("it throws");
+    insta::assert_snapshot!(failure.message, @"the entry script threw an exception while it was started and did not catch it. Have it catch the exception and return an error");
+}
+
+#[test]
+fn the_rest_of_garbage_collection_is_off() {
+    let refused = |definitions: &str| -> String {
+        let bytes = component("run-only", &format!("{definitions} RUN (i32.const 0))"));
+        let error: CompileError =
+            compile_here(&bytes, Instrumentation::default()).expect_err("refused");
+        error.to_string()
+    };
+    let told = [
+        "(type $s (struct (field i32))) (func (drop (struct.new $s (i32.const 1))))",
+        "(type $a (array (mut i32))) (func (drop (array.new $a (i32.const 1) (i32.const 9))))",
+        "(func (drop (ref.i31 (i32.const 1))))",
+        "(memory $shared 1 1 shared)",
+    ]
+    .map(refused);
+    insta::assert_snapshot!(told.join("\n"), @"
+    it is no valid component, or cannot be compiled: failed to parse WebAssembly module: struct indexed types not supported without the gc feature (at offset 0xf3)
+    it is no valid component, or cannot be compiled: failed to parse WebAssembly module: array indexed types not supported without the gc feature (at offset 0xf3)
+    it is no valid component, or cannot be compiled: failed to compile: wasm[0]::function[1]: WebAssembly translation error: Invalid input WebAssembly code at offset 421: gc support is not enabled
+    it is no valid component, or cannot be compiled: failed to parse WebAssembly module: threads must be enabled for shared memories (at offset 0x112)
+    ");
+}
