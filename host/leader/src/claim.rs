@@ -434,7 +434,7 @@ fn clear(
         own.push(PathBuf::from(path));
     }
     own.extend([job_dir.parts(), job_dir.work(), job_dir.models()]);
-    own.extend([job_dir.links(), job_dir.spill()]);
+    own.extend([job_dir.links(), job_dir.spill(), job_dir.control_socket()]);
     own.extend([job_dir.default_output(), job_dir.logs()]);
     // Resolved again: what was a folder then may be a link now.
     let old_output = resolve(&root.join(&earlier.output))?;

@@ -8,15 +8,16 @@ use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
+use super::told::ToldArguments;
 use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
 use crate::engine::{self, JobFile, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
-use crate::model::{JobDir, JobStatus, OutputAction};
+use crate::model::{JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::NodeError;
 use crate::report::{
-    self, ParentFolder, Places, ReportBudget, Reporters, Shown, log_tree, reused_text,
+    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Shown, log_tree, reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
@@ -125,6 +126,8 @@ pub(super) struct Arguments {
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     backends: BackendArguments,
+    #[command(flatten)]
+    told: ToldArguments,
 }
 
 /// What computes with models.
@@ -158,7 +161,7 @@ pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<E
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging)
+    prepare_and_run(spec, options, logging, &arguments.told)
 }
 
 fn here() -> Result<PathBuf, Problem> {
@@ -170,6 +173,7 @@ pub(super) fn prepare_and_run(
     spec: JobSpec,
     mut options: Options,
     logging: &LoggingArguments,
+    others: &ToldArguments,
 ) -> Result<Exit, Problem> {
     let is_quiet = logging.quiet;
     let say_progress = move |text: &str| {
@@ -226,14 +230,21 @@ pub(super) fn prepare_and_run(
         Prepared::Job(job) => {
             let places = places(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
             let output = job.claim.output().to_owned();
-            let exit = start(*job, &places, &options.cancel, (told.as_ref(), logging.shown()))?;
-            put(&output, exit)
+            let shown = (told.as_ref(), logging.shown(), others.reporter());
+            let result = start(*job, &places, &options.cancel, shown)?;
+            let exit = put(&output, exit_of(&result));
+            let status = if exit.is_err() { JobStatus::Failed } else { result.status };
+            others.call(&places.job, &places.job_dir, status);
+            exit
         }
         Prepared::Reused(earlier) => {
             let Reused { spec, result, ended, output, job_dir } = &*earlier;
             let places = places(spec, job_dir, output, None);
             say_progress(reused_text(result, *ended, &places).trim_end());
-            put(output, Exit::Completed)
+            let exit = put(output, Exit::Completed);
+            let status = if exit.is_err() { JobStatus::Failed } else { result.status };
+            others.call(&places.job, job_dir, status);
+            exit
         }
     }
 }
@@ -265,23 +276,27 @@ fn start(
     job: Job,
     places: &Places,
     cancel: &Cancel,
-    (told, shown): (Option<&signals::Told>, Shown),
-) -> Result<Exit, Problem> {
+    (told, shown, other): (Option<&signals::Told>, Shown, Option<Box<dyn Reporter>>),
+) -> Result<JobResult, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
     let mut all = report::terminal(places, shown, out);
     all.extend(log_tree(places));
+    all.extend(other);
     let reporters = Reporters::new(all);
     if let Some(told) = told {
         told.by(reporters.clone());
     }
-    let result =
-        run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)?;
-    Ok(match result.status {
+    run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)
+}
+
+/// How the command ends whose job came to this.
+fn exit_of(result: &JobResult) -> Exit {
+    match result.status {
         JobStatus::Completed => Exit::Completed,
         JobStatus::Failed if result.never_began() => Exit::Usage,
         JobStatus::Failed => Exit::Failed,
         JobStatus::Cancelled => Exit::Cancelled,
-    })
+    }
 }
 
 /// The path of this program, for its children.
