@@ -77,6 +77,8 @@ struct Driver<'a, R> {
     /// Around the worker that was ready last.
     wall: WallState,
     start: Instant,
+    /// CPU seconds in all attempts.
+    processor_seconds: f64,
     sequence: u64,
     spans: Spans,
     on_event: &'a mut dyn FnMut(&Event),
@@ -126,6 +128,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             cancel: cancel.watch(),
             wall: WallState::default(),
             start,
+            processor_seconds: 0.0,
             sequence: 0,
             spans: Spans::new(),
             on_event,
@@ -335,6 +338,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     fn emit(&mut self, kind: EventKind) {
         self.spans.see(&kind);
+        if let EventKind::AttemptFinished { report, .. } = &kind {
+            self.processor_seconds += report.process_seconds;
+        }
         self.control.iter().for_each(|control| control.see(&kind));
         let event = Event {
             version: Event::VERSION,
@@ -367,6 +373,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.joined.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
+        result.processor_seconds = self.processor_seconds;
         // Who finds the job ended finds no socket of it.
         self.control = None;
         let written = self.claim.end(&result);

@@ -56,7 +56,7 @@ pub use driver::run;
 pub use folder_lock::{JobHold, is_locked};
 pub use in_force::RUNS_AS_ROOT;
 pub use job::{Job, Prepared, Reused};
-pub use job_state::{JobFile, JobState, OutputSize, Standing};
+pub use job_state::{JobFile, JobState, OutputSize, PolicyUsed, Standing, StartedBy};
 pub use nodes::{JobOnNode, Node, RunningNode};
 pub use options::LeaderOptions;
 pub use prepare::prepare;

@@ -100,7 +100,8 @@ pub(super) struct FoundJob {
 impl FoundJob {
     /// On whose behalf the job runs; empty if that is not known.
     pub(super) fn tenant(&self) -> &str {
-        &self.history.tenant
+        let noted = self.state.started_by.as_ref().map(|by| by.tenant.as_str());
+        noted.unwrap_or(&self.history.tenant)
     }
 
     /// When it ended, or was last heard of; none while it runs.

@@ -11,7 +11,7 @@ use super::registry::Names;
 use super::told::ToldArguments;
 use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
-use crate::engine::{self, JobFile, Reused};
+use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{JobDir, JobResult, JobStatus, OutputAction};
@@ -182,6 +182,10 @@ pub(super) fn prepare_and_run(
         }
     };
     let shown_from = here()?;
+    options.command = std::env::args_os().map(|word| word.to_string_lossy().into()).collect();
+    if !options.overwrite {
+        options.notices.extend(other_policy(&options));
+    }
     // A policy means jobs that others wrote.
     if options.policy.file().is_some() && rustix::process::geteuid().is_root() {
         options.notices.push(engine::RUNS_AS_ROOT.to_owned());
@@ -247,6 +251,39 @@ pub(super) fn prepare_and_run(
             exit
         }
     }
+}
+
+/// What is told where a job goes on under another policy than that of its last run. It is no error: the one that holds
+/// now decides.
+fn other_policy(options: &Options) -> Option<String> {
+    let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
+    policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())
+}
+
+fn policy_note(was: Option<&PolicyUsed>, is: Option<&PolicyUsed>) -> Option<String> {
+    let note = match (was, is) {
+        (None, None) => return None,
+        (Some(was), None) => {
+            let was = was.file.display();
+            format!("policy: the last run of this job was under {was}; none holds now")
+        }
+        (None, Some(is)) => {
+            let is = is.file.display();
+            format!("policy: the last run of this job was under none; {is} holds now")
+        }
+        (Some(was), Some(is)) if was.sha256 == is.sha256 => return None,
+        (Some(was), Some(is)) if was.file == is.file => {
+            let is = is.file.display();
+            format!(
+                "policy: {is} has changed since the last run of this job; it holds as it is now"
+            )
+        }
+        (Some(was), Some(is)) => {
+            let (was, is) = (was.file.display(), is.file.display());
+            format!("policy: the last run of this job was under {was}; {is} holds now")
+        }
+    };
+    Some(note)
 }
 
 /// Takes the results where the job file says, if that is a store.
@@ -317,6 +354,27 @@ fn output_place(spec: &JobSpec, folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_policy_is_told() {
+        let policy = |file: &str, sha256: &str| {
+            Some(PolicyUsed { file: file.into(), sha256: sha256.to_owned() })
+        };
+        let (one, changed, other) = (policy("/a", "1"), policy("/a", "2"), policy("/b", "2"));
+        let note = |was: &Option<PolicyUsed>, is: &Option<PolicyUsed>| {
+            policy_note(was.as_ref(), is.as_ref()).unwrap_or_default()
+        };
+        assert_eq!((note(&one, &one), note(&None, &None)), (String::new(), String::new()));
+        assert_eq!(note(&changed, &other), "", "the same text elsewhere");
+        let notes =
+            [note(&one, &None), note(&None, &one), note(&one, &changed), note(&one, &other)];
+        insta::assert_snapshot!(notes.join("\n"), @"
+        policy: the last run of this job was under /a; none holds now
+        policy: the last run of this job was under none; /a holds now
+        policy: /a has changed since the last run of this job; it holds as it is now
+        policy: the last run of this job was under /a; /b holds now
+        ");
+    }
 
     #[test]
     fn settings_have_a_key() {
