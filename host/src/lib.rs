@@ -34,7 +34,7 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/repository/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `gpu`, `turns`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (crates of their own, or parts of one)
+//! 0. `model`, `event`, `files`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `gpu`, `turns`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (crates of their own, or parts of one)
 //! 1. `load`, `run`
 //! 2. `cli`
 
@@ -45,7 +45,7 @@ mod run;
 
 #[doc(hidden)]
 pub use sandmill_data::{dataset, finish, output, plan};
-use sandmill_files::opening;
+use sandmill_files::{self as files, opening};
 #[doc(hidden)]
 pub use sandmill_guest_host::{compile, inference, sandbox};
 #[doc(hidden)]

@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::engine::machine::Obeys;
-use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Make, Node, RunningNode};
+use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Make, Node, PolicyUsed, RunningNode};
 use crate::inference::NamedLibrary;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions};
@@ -64,6 +64,8 @@ pub struct Options {
     /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
     /// [under it](crate::load_under), too, so that defaults keep to it.
     pub policy: OperatorPolicy,
+    /// The command line, for `job.json`; empty unless the job is run by one.
+    pub command: Vec<String>,
     /// What the user should know beside what the job tells itself, one line each; told when it starts.
     pub notices: Vec<String>,
 }
@@ -89,6 +91,7 @@ impl Options {
             cancel,
             datastores: Datastores::default(),
             policy,
+            command: Vec::new(),
             notices: Vec::new(),
         }
     }
@@ -105,6 +108,12 @@ impl Options {
         }
     }
 
+    /// The policy, as a job notes it.
+    pub(crate) fn policy_used(&self) -> Option<PolicyUsed> {
+        let (file, sha256) = self.policy.file().zip(self.policy.sha256())?;
+        Some(PolicyUsed { file: file.to_owned(), sha256: sha256.to_owned() })
+    }
+
     /// Those that say where the leader keeps a job.
     fn leader(&self) -> LeaderOptions {
         LeaderOptions {
@@ -112,6 +121,8 @@ impl Options {
             overwrite: self.overwrite,
             reuse: self.reuse,
             job_file: self.job_file.clone(),
+            command: self.command.clone(),
+            policy: self.policy_used(),
             notices: self.notices.clone(),
         }
     }

@@ -4,6 +4,7 @@
 //!
 //! - [`opening`]: opening and making what other people name;
 //! - [`Found`], [`Root`] and [`content_stamp`]: what tells a file from what it was before;
+//! - [`lock_holders`]: who has a lock on a file;
 //! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;
 //! - [`PartFile`]: a worker appends rows to it; [`Appender`] copies committed segments of part files into the output
 //!   file, by offset;
@@ -17,6 +18,7 @@ mod collect;
 mod columns;
 mod error;
 mod found;
+mod locks;
 mod manifest;
 pub mod opening;
 mod part;
@@ -30,6 +32,7 @@ pub use collect::{Kept, clear_files, collect_files};
 pub use columns::common_columns;
 pub use error::OutputError;
 pub use found::{Found, content_stamp, short};
+pub use locks::lock_holders;
 pub use manifest::{Listed, Manifest, ManifestWriter, Object};
 pub use part::PartFile;
 pub use remove::{empty_folder, remove_tree};

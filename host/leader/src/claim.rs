@@ -9,7 +9,9 @@
 
 use super::claim_error::ClaimError;
 use super::folder_lock::FolderLock;
-use super::job_state::{JobFile, JobState, new_id, new_mark, output_size, sync_name, temporary};
+use super::job_state::{
+    JobFile, JobState, StartedBy, new_id, new_mark, output_size, sync_name, temporary,
+};
 use super::reserve::Reserve;
 use crate::fail_point;
 use crate::files::remove_tree;
@@ -46,6 +48,8 @@ pub(super) struct Held {
     earlier: Option<JobState>,
     /// See [`Held::mark`].
     mark: String,
+    /// Who starts the job.
+    started_by: Option<StartedBy>,
     /// Folders that were not there, innermost first.
     made: Vec<PathBuf>,
     lock: FolderLock,
@@ -179,12 +183,18 @@ pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimEr
         output_file: wanted.output_file.map(str::to_owned),
         earlier,
         mark,
+        started_by: None,
         made,
         lock,
     })
 }
 
 impl Held {
+    /// The same, with what is noted of who starts the job.
+    pub(super) fn started_by(self, started_by: StartedBy) -> Self {
+        Self { started_by: Some(started_by), ..self }
+    }
+
     /// The job that the directory holds.
     pub(super) fn earlier(&self) -> Option<&JobState> {
         self.earlier.as_ref()
@@ -295,7 +305,9 @@ impl Held {
         let below = self.output.strip_prefix(&self.root);
         let output = below.unwrap_or(&self.output).to_owned();
         let mark = self.mark.clone();
-        JobState { mark, output, output_file: self.output_file.clone(), job_file, ..state }
+        let started_by = self.started_by.clone();
+        let output_file = self.output_file.clone();
+        JobState { mark, output, output_file, started_by, job_file, ..state }
     }
 
     /// Keeps other users out of the job directory: settings of the job, which may be secrets, are in its journal and
@@ -434,7 +446,7 @@ fn clear(
         own.push(PathBuf::from(path));
     }
     own.extend([job_dir.parts(), job_dir.work(), job_dir.models()]);
-    own.extend([job_dir.links(), job_dir.spill()]);
+    own.extend([job_dir.links(), job_dir.spill(), job_dir.control_socket()]);
     own.extend([job_dir.default_output(), job_dir.logs()]);
     // Resolved again: what was a folder then may be a link now.
     let old_output = resolve(&root.join(&earlier.output))?;

@@ -4,6 +4,7 @@
 use super::commit::{
     CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
 };
+use super::control::Control;
 use super::in_force::{in_force, policy};
 use super::intake::Intake;
 use super::job::Job;
@@ -76,9 +77,13 @@ struct Driver<'a, R> {
     /// Around the worker that was ready last.
     wall: WallState,
     start: Instant,
+    /// CPU seconds in all attempts.
+    processor_seconds: f64,
     sequence: u64,
     spans: Spans,
     on_event: &'a mut dyn FnMut(&Event),
+    /// None where there can be no socket in the job directory.
+    control: Option<Control>,
     result: Option<JobResult>,
 }
 
@@ -105,6 +110,11 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let policy = policy(&job.spec);
         let patience = policy.progress_timeout;
         let machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
+        let control = Control::open(&job.job_dir, &job.spec.name, job.claim.id(), cancel);
+        let (control, unheard) = match control {
+            Ok(control) => (Some(control), None),
+            Err(error) => (None, Some(error)),
+        };
         let intake = Intake::new(&job.sources, node.comes_on_demand(), &job.again);
         let mut driver = Self {
             joined: Joined::new(machine, node),
@@ -118,9 +128,11 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             cancel: cancel.watch(),
             wall: WallState::default(),
             start,
+            processor_seconds: 0.0,
             sequence: 0,
             spans: Spans::new(),
             on_event,
+            control,
             result: None,
         };
         let in_force = in_force(&job.spec, &job.notices);
@@ -134,6 +146,12 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             driver.emit(EventKind::InForce { message });
         }
         for message in job.spec.notices.into_iter().chain(job.notices) {
+            driver.emit(EventKind::Notice { message });
+        }
+        if let Some(error) = unheard {
+            let message = format!(
+                "sandmill cancel cannot reach this job, as its directory takes no socket: {error}"
+            );
             driver.emit(EventKind::Notice { message });
         }
         Ok(driver)
@@ -320,6 +338,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     fn emit(&mut self, kind: EventKind) {
         self.spans.see(&kind);
+        if let EventKind::AttemptFinished { report, .. } = &kind {
+            self.processor_seconds += report.process_seconds;
+        }
+        self.control.iter().for_each(|control| control.see(&kind));
         let event = Event {
             version: Event::VERSION,
             run: self.claim.id().to_owned(),
@@ -351,6 +373,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.joined.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
+        result.processor_seconds = self.processor_seconds;
+        // Who finds the job ended finds no socket of it.
+        self.control = None;
         let written = self.claim.end(&result);
         self.emit(EventKind::JobFinished { result: Box::new(result.clone()) });
         written.map_err(|e| EngineError(e.to_string()))?;

@@ -4,11 +4,10 @@
 //! only for reading, can also hold a lock on it for as long as it likes. Earlier versions locked the folder itself. That
 //! lock is taken as well, and respected where a process of this user holds it.
 
+use crate::files::lock_holders;
 use crate::model::LOCK_FILE;
 use crate::opening::at_its_path;
-use rustix::fs::{
-    FlockOperation, Mode, OFlags, flock, fstat, major, minor, openat, statat, unlinkat,
-};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
@@ -86,6 +85,25 @@ impl Drop for FolderLock {
     }
 }
 
+/// A job directory in which no job begins until this is dropped: for one who removes things there.
+#[derive(Debug)]
+pub struct JobHold(#[expect(dead_code, reason = "holds the lock")] FolderLock);
+
+impl JobHold {
+    /// Holds the directory at this path; none if a job runs there.
+    ///
+    /// # Errors
+    /// If it cannot be opened or written to.
+    pub fn take(dir: &Path) -> io::Result<Option<Self>> {
+        Ok(FolderLock::take(&dir.canonicalize()?)?.map(Self))
+    }
+
+    /// Whether this is the file by which the directory is held, which goes when this is dropped.
+    pub fn is_own(path: &Path) -> bool {
+        path.file_name().is_some_and(|name| name == LOCK_FILE)
+    }
+}
+
 /// The file, locked; none if another process has the lock.
 fn lock_file(folder: &File) -> io::Result<Option<File>> {
     let flags =
@@ -122,20 +140,9 @@ fn locked(file: &File) -> io::Result<bool> {
 /// it to others.
 fn is_held_by(folder: &File, users: &[u32]) -> io::Result<bool> {
     let found = folder.metadata()?;
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holders = holders(&locks, found.dev(), found.ino());
+    let holders = lock_holders(&found);
     let is_theirs = |pid: &u32| effective_user(*pid).is_some_and(|user| users.contains(&user));
     Ok(holders.is_empty() || holders.iter().any(is_theirs))
-}
-
-/// The processes that have a lock on this file. Some file systems (btrfs) have other numbers for their device there than
-/// in what they tell of a file: then the inode alone counts.
-fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
-    let device = format!("{:02x}:{:02x}", major(device), minor(device));
-    let all: Vec<(u32, &str)> = locks.lines().filter_map(|line| holder(line, inode)).collect();
-    let is_there = all.iter().any(|(_, found)| *found == device);
-    let counts = |found: &str| !is_there || found == device;
-    all.iter().filter(|(_, found)| counts(found)).map(|(pid, _)| *pid).collect()
 }
 
 /// The user whose rights a process has; none if it has ended.
@@ -143,16 +150,6 @@ fn effective_user(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// The process that a line of `/proc/locks` tells of, and the device, if it has a lock on a file with this number:
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
-fn holder(line: &str, inode: u64) -> Option<(u32, &str)> {
-    let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
-    let pid = words.nth(3)?;
-    let file = words.next()?;
-    let (device, number) = file.rsplit_once(':')?;
-    (number.parse() == Ok(inode)).then(|| Some((pid.parse().ok()?, device)))?
 }
 
 /// Whether a job holds the folder at this path. The user who asks need not be the one whose job it is.
@@ -278,19 +275,5 @@ mod tests {
         }
         other.kill().unwrap();
         other.wait().unwrap();
-    }
-
-    #[test]
-    fn a_lock_is_of_one_device() {
-        let locks = "1: FLOCK  ADVISORY  WRITE 11 fe:00:1234 0 EOF\n\
-                     2: FLOCK  ADVISORY  WRITE 12 00:2a:1234 0 EOF\n\
-                     2: -> FLOCK  ADVISORY  WRITE 13 00:2a:1234 0 EOF\n\
-                     3: POSIX  ADVISORY  WRITE 14 00:2a:1234 0 EOF\n\
-                     4: FLOCK  ADVISORY  WRITE 15 00:2a:12345 0 EOF\n";
-        let of = |major, minor| holders(locks, rustix::fs::makedev(major, minor), 1234);
-        assert_eq!(of(0xfe, 0), [11]);
-        assert_eq!(of(0, 0x2a), [12, 13]);
-        assert_eq!(of(0, 0x99), [11, 12, 13], "a device that is not named is none of a file's");
-        assert!(holders(locks, 0, 1).is_empty());
     }
 }

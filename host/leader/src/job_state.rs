@@ -76,6 +76,30 @@ impl JobFile {
     }
 }
 
+/// Who started a run of a job, and under what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedBy {
+    /// On whose behalf.
+    pub tenant: String,
+    /// The number of the user whose processes run it.
+    pub uid: u32,
+    /// The version of Sandmill that runs it.
+    pub version: String,
+    /// The command line; empty if a program runs the job by the library.
+    pub command: Vec<String>,
+    /// The operator's policy; none if none holds.
+    pub policy: Option<PolicyUsed>,
+}
+
+/// A policy file as it was when a run began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyUsed {
+    /// Where it lies. Absolute.
+    pub file: PathBuf,
+    /// The SHA-256 of its text, in hexadecimal.
+    pub sha256: String,
+}
+
 /// What an output folder held when its job was completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSize {
@@ -113,6 +137,9 @@ pub struct JobState {
     pub ended: Option<Timestamp>,
     /// How often the job was taken up again.
     pub taken_up: u32,
+    /// Who started the latest run; none if an earlier version did.
+    #[serde(default)]
+    pub started_by: Option<StartedBy>,
     /// Where the job comes from; none if a program made it.
     pub job_file: Option<JobFile>,
     /// What it came to.
@@ -137,6 +164,7 @@ impl JobState {
             started,
             ended: None,
             taken_up: 0,
+            started_by: None,
             job_file: None,
             result: None,
             output_size: None,

@@ -9,7 +9,7 @@
 //! is made of.
 //! `spans` tells `tracing` of the job's events.
 //! `in_force` says what the machine holds a job to. `driver` runs a `job`, on what `start` starts; `intake` takes the
-//! plan; `commit` is the thread that commits what workers finished.
+//! plan; `commit` is the thread that commits what workers finished, and `control` the one that answers the job's owner.
 
 #![cfg_attr(
     test,
@@ -23,6 +23,7 @@
 mod claim;
 mod claim_error;
 mod commit;
+mod control;
 mod differences;
 mod driver;
 mod folder_lock;
@@ -52,10 +53,10 @@ pub use claim_error::ClaimError;
 pub use commit::fuzz_recovery;
 pub use commit::{Make, MakeError};
 pub use driver::run;
-pub use folder_lock::is_locked;
+pub use folder_lock::{JobHold, is_locked};
 pub use in_force::RUNS_AS_ROOT;
 pub use job::{Job, Prepared, Reused};
-pub use job_state::{JobFile, JobState, OutputSize, Standing};
+pub use job_state::{JobFile, JobState, OutputSize, PolicyUsed, Standing, StartedBy};
 pub use nodes::{JobOnNode, Node, RunningNode};
 pub use options::LeaderOptions;
 pub use prepare::prepare;

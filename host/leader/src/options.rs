@@ -1,6 +1,6 @@
 //! What the leader is to do with a job, beside what the job says.
 
-use super::job_state::JobFile;
+use super::job_state::{JobFile, PolicyUsed};
 use std::path::PathBuf;
 
 /// Where the leader keeps a job, and what it does with an earlier run.
@@ -15,6 +15,10 @@ pub struct LeaderOptions {
     pub reuse: bool,
     /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
     pub job_file: Option<JobFile>,
+    /// The command line; empty if a program runs the job by the library.
+    pub command: Vec<String>,
+    /// The operator's policy; none if none holds.
+    pub policy: Option<PolicyUsed>,
     /// What the user should know beside what the job and the node tell, one line each.
     pub notices: Vec<String>,
 }

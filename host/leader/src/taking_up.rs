@@ -4,7 +4,7 @@ use super::claim::Held;
 use super::differences::differences;
 use super::identity::settings;
 use super::job::{Job, Prepared, Reused, TakenUp};
-use super::job_state::{JobFile, JobState, Standing};
+use super::job_state::{JobFile, JobState, Standing, StartedBy};
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
@@ -68,6 +68,13 @@ impl<N: JobOnNode> Ready<N> {
                 return Err(error.into());
             }
         };
+        let held = held.started_by(StartedBy {
+            tenant: self.spec.settings.tenant.clone(),
+            uid: rustix::process::geteuid().as_raw(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: options.command.clone(),
+            policy: options.policy.clone(),
+        });
         let claim = claim(held, options.job_file.clone()).inspect_err(|_| {
             parent.as_deref().map(parent::give_back);
         })?;

@@ -64,6 +64,8 @@ pub enum EventKind {
         /// One line.
         message: String,
     },
+    /// The job has no worker, and waits until other jobs leave room on the machine; until the next worker is started.
+    WaitsForTurn,
     /// How busy the machine's GPUs are, where that has changed; only where a driver tells.
     GpuUse {
         /// Percent of the time since a moment ago, on the average of all.

@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 /// The file in a job directory, or in an output folder elsewhere, that a running job locks.
 pub const LOCK_FILE: &str = ".sandmill-lock";
 
+/// The socket in a job directory where its owner asks a running job how it stands, and to end.
+pub const CONTROL_SOCKET: &str = "control.sock";
+
 /// A job directory. All of the layout is here; nobody else joins path names.
 ///
 /// ```text
 /// .sandmill-lock              locked while the job runs, and then removed
+/// control.sock                where a running job is asked how it stands, and to end
 /// job.json                    who made it and how it stands
 /// journal.sqlite              what is committed
 /// parts/process000.part       the rows that a worker wrote
@@ -41,6 +45,11 @@ impl JobDir {
     /// The job's state: name, id, status, output folder.
     pub fn state_file(&self) -> PathBuf {
         self.0.join("job.json")
+    }
+
+    /// Where a running job is asked how it stands, and to end.
+    pub fn control_socket(&self) -> PathBuf {
+        self.0.join(CONTROL_SOCKET)
     }
 
     /// The journal.

@@ -327,6 +327,9 @@ pub struct JobResult {
     pub rows: u64,
     /// Seconds from start to end.
     pub seconds: f64,
+    /// CPU seconds of workers in all attempts of this run, user and system.
+    #[serde(default)]
+    pub processor_seconds: f64,
     /// Inference in all attempts of this run, whether they succeeded or not.
     #[serde(default)]
     pub inference: InferenceStats,

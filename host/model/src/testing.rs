@@ -76,6 +76,7 @@ impl JobResult {
             items: ItemCounts::default(),
             rows: 1,
             seconds: 1.0,
+            processor_seconds: 0.5,
             inference: InferenceStats::default(),
             os_sandbox: WallState::default(),
         }

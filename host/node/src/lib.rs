@@ -51,7 +51,7 @@ pub mod turns;
 pub mod worker;
 
 use sandmill_data::{dataset, finish, output};
-use sandmill_files::opening;
+use sandmill_files::{self as files, opening};
 use sandmill_guest_host::{compile, inference, sandbox};
 use sandmill_model as model;
 use sandmill_spec as spec;

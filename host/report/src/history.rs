@@ -24,6 +24,8 @@ const MOST_SLOW: usize = 10;
 pub struct History {
     /// The job's name; empty if nothing was read.
     pub job: String,
+    /// On whose behalf it ran last.
+    pub tenant: String,
     /// When the last run of it began.
     pub began: Option<Timestamp>,
     /// The last event.
@@ -46,6 +48,10 @@ pub struct History {
     pub items: ItemCounts,
     /// Rows that are committed.
     pub rows: u64,
+    /// CPU seconds of workers in all attempts of the last run.
+    pub processor_seconds: f64,
+    /// Since when it waits for other jobs to leave room; none if it has workers.
+    pub waits_since: Option<Timestamp>,
     /// Attempts that ended.
     pub attempts: u64,
     /// Results that came too late, and were discarded.
@@ -203,13 +209,20 @@ impl History {
         let at = event.at;
         self.last = Some(at);
         match event.kind {
-            EventKind::JobStarted { job, workers, resumed, .. } => {
+            EventKind::JobStarted { job, tenant, workers, resumed } => {
                 let taken_up = if resumed.is_some() { self.taken_up + 1 } else { 0 };
                 // What failed in earlier runs is tried again, but for the items of mini-batches that
                 // succeeded.
                 let kept = resumed.is_some().then(|| std::mem::take(&mut self.failed_items));
                 let failed_items = kept.unwrap_or_default();
-                *self = Self { job, wanted: workers, taken_up, failed_items, ..Self::default() };
+                *self = Self {
+                    job,
+                    tenant,
+                    wanted: workers,
+                    taken_up,
+                    failed_items,
+                    ..Self::default()
+                };
                 (self.began, self.last) = (Some(at), Some(at));
                 if let Some(resumed) = resumed {
                     (self.succeeded, self.failed) = (resumed.succeeded, resumed.failed);
@@ -226,6 +239,7 @@ impl History {
             EventKind::Planned { mini_batches, finished, .. } => {
                 (self.planned, self.plan_finished) = (mini_batches, finished);
             }
+            EventKind::WaitsForTurn => self.waits_since = Some(at),
             EventKind::WindingDown { reason } => self.winding_down = Some(reason),
             EventKind::JobFinished { result } => self.result = Some(*result),
             kind => self.take_work(kind, at),
@@ -235,6 +249,7 @@ impl History {
     fn take_work(&mut self, kind: EventKind, at: Timestamp) {
         match kind {
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
+                self.waits_since = None;
                 let doing = Doing::Starting;
                 self.workers.insert(worker, Worker { pid, gpu_index, doing, since: at });
             }
@@ -285,6 +300,7 @@ impl History {
     #[expect(clippy::cast_possible_truncation, reason = "half the memory for seven digits")]
     fn take_attempt(&mut self, attempt: Attempt, report: AttemptReport, will_retry: bool) {
         self.attempts += 1;
+        self.processor_seconds += attempt.cpu;
         self.run_seconds.push(report.run.seconds as f32);
         self.note_slow(&attempt);
         self.waiting.remove(&report.id);

@@ -18,6 +18,7 @@ mod errors;
 mod events;
 mod explain;
 mod failed_items;
+mod follow;
 mod guest_logs;
 mod header;
 mod history;
@@ -50,6 +51,7 @@ use sandmill_model::{self as model, event};
 
 pub use budget::ReportBudget;
 pub use explain::explain_text;
+pub use follow::Follower;
 pub use history::{Doing, History};
 pub use logs::{LogFilter, print_logs};
 pub use reporters::{Reporter, Reporters};

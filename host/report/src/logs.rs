@@ -4,7 +4,7 @@ use super::history::read_events;
 use crate::event::{Event, EventKind};
 use crate::model::{JobDir, MiniBatchId, NODE_ID, printable};
 use jiff::{SignedDuration, Timestamp};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::
 
 /// The folders of what an entry script says, with the ends of its files' names, in the order in
 /// which they are shown.
-const KINDS: [(&str, &str); 4] = [
+pub(super) const KINDS: [(&str, &str); 4] = [
     ("user/entry_script_log", ".log.txt"),
     ("user/stdout", ".stdout.txt"),
     ("user/stderr", ".stderr.txt"),
@@ -58,7 +58,7 @@ fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io:
 }
 
 /// Files with content of one worker or of all, also older ones that were put aside, by name.
-fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -85,11 +85,14 @@ fn print_file(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     each_line(path, |line| writeln!(out, "{line}"))
 }
 
-fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
-    // While the job runs, something else may have taken the file's place.
+/// While the job runs, something else may have taken the file's place.
+pub(super) fn opened(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let mut reader = BufReader::new(file);
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
+    let mut reader = BufReader::new(opened(path)?);
     let mut line = Vec::new();
     // A line without end comes in pieces.
     while reader.by_ref().take(LINE).read_until(b'\n', &mut line)? > 0 {

@@ -13,6 +13,8 @@ pub(super) enum Exit {
     Usage,
     /// The job began, and failed; the component did not pass the check, or imports what is refused.
     Failed,
+    /// `status --exit-code` of a job that has not ended: it runs, waits, or was interrupted.
+    Unfinished,
     /// The job was cancelled (Ctrl-C, SIGTERM). What was committed is kept.
     Cancelled,
 }
@@ -22,6 +24,7 @@ pub(super) const HELP: &str = "\
 Exit codes:
     0  completed
     2  bad usage or bad job file; nothing was run
+    3  the job has not ended (status --exit-code)
    42  the job failed; the component did not pass the check, or imports what is refused
   130  the job was cancelled; what was committed is kept";
 
@@ -30,6 +33,7 @@ impl Exit {
         match self {
             Self::Completed => 0,
             Self::Usage => 2,
+            Self::Unfinished => 3,
             Self::Failed => 42,
             Self::Cancelled => 130,
         }
@@ -90,7 +94,8 @@ mod tests {
 
     #[test]
     fn the_help_has_all_codes() {
-        for exit in [Exit::Completed, Exit::Usage, Exit::Failed, Exit::Cancelled] {
+        for exit in [Exit::Completed, Exit::Usage, Exit::Unfinished, Exit::Failed, Exit::Cancelled]
+        {
             let code = format!(" {}  ", exit.code());
             assert!(HELP.contains(&code), "{exit:?}");
         }

@@ -1,23 +1,53 @@
 //! `sandmill status`, `logs` and `explain`: what a job directory tells of its job.
 
 use super::exit::{Exit, Problem};
+use super::found::Now;
+use super::say;
 use super::terminal::{self, print, print_json};
-use crate::engine::{JobState, Standing, is_locked};
-use crate::model::{JobDir, MiniBatchId};
+use super::which::JobArgument;
+use crate::engine::{JobState, is_locked};
+use crate::model::{JobDir, MiniBatchId, shell_word};
 use crate::report::{
-    History, LogFilter, Places, explain_text, print_logs, result_text, standing_text,
+    Follower, History, LogFilter, Places, explain_text, print_logs, result_text, standing_text,
 };
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
-use std::io::{BufWriter, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+/// Between two looks at a job that is followed.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Between two times that its status is shown.
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
+
+/// Which job's status, and how it is told.
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArguments {
+    #[command(flatten)]
+    job: JobArgument,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+    /// Shows it each second, until the job has ended.
+    #[arg(long)]
+    watch: bool,
+    /// Exits as `run` did: 0 if the job is completed, 42 if it failed, 130 if it was cancelled; 3 if it has not ended.
+    #[arg(long)]
+    exit_code: bool,
+}
 
 /// Which part of a job's logs.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArguments {
-    /// The job directory.
-    #[arg(value_name = "JOB_DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    job: JobArgument,
+    /// Goes on as the job says more, until it ends; then exits as `status --exit-code` does.
+    #[arg(short, long, conflicts_with = "mini_batch")]
+    follow: bool,
     /// Only what this worker's entry script said, e.g. process003 or 3.
     #[arg(long, value_name = "NAME", conflicts_with = "mini_batch")]
     worker: Option<String>,
@@ -65,46 +95,88 @@ fn find(path: &Path) -> Result<Found, Problem> {
     Ok(Found { dir, state, history, places })
 }
 
-/// Prints how a job stands.
-pub(super) fn status(path: &Path, json: bool) -> Result<Exit, Problem> {
-    let found = find(path)?;
-    let running = is_locked(found.dir.root());
-    if json {
-        return print_json(&status_json(&found, running)).map(|()| Exit::Completed);
+impl Found {
+    fn now(&self) -> Now {
+        Now::of(&self.state, &self.history, is_locked(self.dir.root()))
     }
-    let Found { state, history, places, .. } = &found;
-    let name = &state.name;
-    let shown = path.display();
-    let text = match (&history.result, running) {
-        (_, true) => {
-            let head = format!("Job {name} is running (process {}).\n", state.pid);
-            head + &standing_text(history, true, Timestamp::now())
-        }
-        (Some(result), false) if state.status != Standing::Running => result_text(result, places),
-        _ => {
-            let head = format!(
-                "Job {name} was interrupted: its process {} is gone. What is committed is kept; go \
-                 on with: sandmill resume {shown}\n",
-                state.pid
-            );
-            head + &standing_text(history, false, Timestamp::now())
-        }
-    };
-    print(&text)?;
-    Ok(Exit::Completed)
 }
 
-fn status_json(found: &Found, running: bool) -> String {
+/// How a command ends that ends as the job did.
+fn as_job(now: Now) -> Exit {
+    match now {
+        Now::Completed => Exit::Completed,
+        Now::Failed => Exit::Failed,
+        Now::Cancelled => Exit::Cancelled,
+        Now::Running | Now::Waiting | Now::Interrupted => Exit::Unfinished,
+    }
+}
+
+/// Prints how a job stands.
+pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
+    let path = arguments.job.dir()?;
+    loop {
+        let found = find(&path)?;
+        let now = found.now();
+        let text = match arguments.json {
+            true => status_json(&found, now),
+            false => status_text(&found, now, &path),
+        };
+        match arguments.json {
+            true => print_json(&text)?,
+            false if arguments.watch => {
+                terminal::clear_screen();
+                print(&text)?;
+            }
+            false => print(&text)?,
+        }
+        if !(arguments.watch && now.is_live()) {
+            return Ok(if arguments.exit_code { as_job(now) } else { Exit::Completed });
+        }
+        sleep(WATCH_PAUSE);
+    }
+}
+
+fn status_text(found: &Found, now: Now, path: &Path) -> String {
+    let Found { state, history, places, .. } = found;
+    let (name, pid) = (&state.name, state.pid);
+    let shown = shell_word(&path.display().to_string());
+    let clock = Timestamp::now();
+    match (&history.result, now) {
+        (_, Now::Running) => {
+            let head = format!("Job {name} is running (process {pid}).\n");
+            head + &standing_text(history, true, clock)
+        }
+        (_, Now::Waiting) => {
+            let head = format!(
+                "Job {name} is waiting for its turn (process {pid}): other jobs use all that this \
+                 machine gives to jobs; sandmill jobs says which.\n"
+            );
+            head + &standing_text(history, true, clock)
+        }
+        (Some(result), Now::Completed | Now::Failed | Now::Cancelled) => {
+            result_text(result, places)
+        }
+        // Its events were removed, or had no room.
+        (None, Now::Completed | Now::Failed | Now::Cancelled) => match &state.result {
+            Some(result) => result_text(result, places),
+            None => format!("Job {name} {}.\n", state.status.how()),
+        },
+        (_, Now::Interrupted) => {
+            let head = format!(
+                "Job {name} was interrupted: its process {pid} is gone. What is committed is kept; go \
+                 on with: sandmill resume {shown}\n"
+            );
+            head + &standing_text(history, false, clock)
+        }
+    }
+}
+
+fn status_json(found: &Found, now: Now) -> String {
     let Found { state, history, .. } = found;
-    let status = match (running, state.status) {
-        (true, _) => serde_json::json!("running"),
-        (false, Standing::Running) => serde_json::json!("interrupted"),
-        (false, status) => serde_json::json!(status),
-    };
     let workers: Vec<_> = history
         .workers
         .iter()
-        .filter(|_| running)
+        .filter(|_| now.is_live())
         .map(|(name, worker)| {
             let mini_batch = match worker.doing {
                 crate::report::Doing::Running(id, attempt) => {
@@ -119,10 +191,17 @@ fn status_json(found: &Found, running: bool) -> String {
         })
         .collect();
     let value = serde_json::json!({
+        "version": VERSION,
         "job": state.name,
-        "status": status,
+        "job_dir": found.dir.root(),
+        "run": state.id,
+        "tenant": state.started_by.as_ref().map_or(&history.tenant, |by| &by.tenant),
+        "started_by": state.started_by,
+        "status": now,
         "pid": state.pid,
         "began": history.began,
+        "ended": state.ended,
+        "waits_since": history.waits_since.filter(|_| now == Now::Waiting),
         "taken_up": history.taken_up,
         "mini_batches": {
             "planned": history.planned,
@@ -134,16 +213,17 @@ fn status_json(found: &Found, running: bool) -> String {
         },
         "items": history.items,
         "rows": history.rows,
+        "processor_seconds": history.processor_seconds,
         "workers": workers,
         "output": found.places.output,
-        "result": history.result,
+        "result": history.result.as_ref().or(state.result.as_ref()).filter(|_| !now.is_live()),
     });
     format!("{value:#}\n")
 }
 
 /// Prints what went wrong and what to do.
-pub(super) fn explain(path: &Path) -> Result<Exit, Problem> {
-    let found = find(path)?;
+pub(super) fn explain(job: &JobArgument) -> Result<Exit, Problem> {
+    let found = find(&job.dir()?)?;
     let running = is_locked(found.dir.root());
     print(&explain_text(&found.history, &found.places, running))?;
     Ok(Exit::Completed)
@@ -151,19 +231,52 @@ pub(super) fn explain(path: &Path) -> Result<Exit, Problem> {
 
 /// Prints what the entry script said, or one mini-batch's story.
 pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
-    let found = find(&arguments.dir)?;
+    let path = arguments.job.dir()?;
+    let found = find(&path)?;
     let filter = match (&arguments.worker, arguments.mini_batch) {
         (_, Some(id)) => LogFilter::MiniBatch(MiniBatchId(id)),
         (Some(worker), None) => LogFilter::Worker(worker_name(worker).map_err(Problem::usage)?),
         (None, None) => LogFilter::All,
     };
+    if arguments.follow {
+        return match follow(&path, &filter) {
+            // Who read it has read enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),
+            Err(error) => Err(Problem::usage(error)),
+            Ok(()) => Ok(as_job(find(&path)?.now())),
+        };
+    }
     let mut out = BufWriter::new(terminal::stdout());
     let printed = print_logs(&found.dir, &filter, &mut out);
     match printed.and_then(|found| out.flush().map(|()| found)) {
         Ok(true) => Ok(Exit::Completed),
-        Ok(false) => Err(Problem::usage(nothing(&filter, &arguments.dir))),
+        Ok(false) => {
+            say(&nothing(&filter, &path));
+            Ok(Exit::Completed)
+        }
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),
         Err(error) => Err(Problem::usage(error)),
+    }
+}
+
+/// Prints what entry scripts say until the job has ended.
+fn follow(path: &Path, filter: &LogFilter) -> io::Result<()> {
+    let dir = JobDir::new(path);
+    let worker = match filter {
+        LogFilter::Worker(name) => Some(name.as_str()),
+        LogFilter::All | LogFilter::MiniBatch(_) => None,
+    };
+    let mut follower = Follower::new(&dir, worker);
+    let mut out = BufWriter::new(terminal::stdout());
+    loop {
+        // Looked at first: what was written before it ended is shown.
+        let is_last = !is_locked(path);
+        follower.print_new(is_last, &mut out)?;
+        out.flush()?;
+        if is_last {
+            return Ok(());
+        }
+        sleep(PAUSE);
     }
 }
 
@@ -176,16 +289,17 @@ fn worker_name(text: &str) -> anyhow::Result<String> {
     Ok(crate::model::WorkerId(number).to_string())
 }
 
-fn nothing(filter: &LogFilter, dir: &Path) -> anyhow::Error {
-    let dir = dir.display();
+/// That there is nothing to print, which is no error.
+fn nothing(filter: &LogFilter, dir: &Path) -> String {
+    let job = shell_word(&dir.display().to_string());
     match filter {
-        LogFilter::All => anyhow!("the entry script of {dir} has said nothing, and nothing failed"),
-        LogFilter::Worker(name) => anyhow!(
-            "{name} of {dir} has said nothing, and nothing of it failed; `sandmill status {dir}` \
+        LogFilter::All => format!("the entry script of {job} has said nothing, and nothing failed"),
+        LogFilter::Worker(name) => format!(
+            "{name} of {job} has said nothing, and nothing of it failed; `sandmill status {job}` \
              names the workers of a running job"
         ),
-        LogFilter::MiniBatch(id) => anyhow!(
-            "nothing is known of mini-batch {id} of {dir}: no attempt at it has ended in the runs \
+        LogFilter::MiniBatch(id) => format!(
+            "nothing is known of mini-batch {id} of {job}: no attempt at it has ended in the runs \
              that sys/events.jsonl tells of"
         ),
     }

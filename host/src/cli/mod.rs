@@ -4,15 +4,20 @@
 //! Messages go to standard error; standard output carries only what other programs may read.
 
 mod build;
+mod cancel;
 mod check;
 mod child;
+mod clean;
 mod datastores;
 mod doctor;
 mod error;
 mod exit;
+mod found;
 mod history;
 mod inspect;
+mod jobs;
 mod logging;
+mod metrics;
 mod new;
 mod plan;
 mod policy;
@@ -23,7 +28,9 @@ mod schema_block;
 mod signals;
 mod template;
 mod terminal;
+mod told;
 mod trial;
+mod which;
 
 use crate::compile::{Compiler, EntryFile};
 use crate::model::OsSandbox;
@@ -56,21 +63,23 @@ enum Command {
     /// Prints the mini-batches of a job, one a line, and runs nothing.
     Plan(plan::Arguments),
     /// Says how a job stands.
-    Status {
-        /// The job directory.
-        #[arg(value_name = "JOB_DIR")]
-        dir: PathBuf,
-        /// For programs.
-        #[arg(long)]
-        json: bool,
-    },
+    Status(history::StatusArguments),
+    /// Lists the jobs below a folder, and how each stands.
+    Jobs(jobs::Arguments),
+    /// Asks a running or waiting job to end; what is committed is kept.
+    ///
+    /// Ends with 2 if the job does not run.
+    Cancel(cancel::Arguments),
+    /// Removes the directories of jobs that ended long ago, with their output; never of one that runs.
+    Clean(clean::Arguments),
+    /// Prints the jobs below a folder as OpenMetrics, for Prometheus.
+    Metrics(metrics::Arguments),
     /// Prints what the entry script said, of all workers, of one, or about one mini-batch.
     Logs(history::LogArguments),
     /// Says what went wrong in a job or made it slow, what to read, and what to change.
     Explain {
-        /// The job directory.
-        #[arg(value_name = "JOB_DIR")]
-        dir: PathBuf,
+        #[command(flatten)]
+        job: which::JobArgument,
     },
     /// Gives names to data that jobs read, with versions.
     Dataset {
@@ -157,9 +166,13 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Run(arguments) => run::run(&arguments, logging),
         Command::Resume(arguments) => resume::resume(&arguments, logging),
         Command::Plan(arguments) => plan::plan(&arguments, logging),
-        Command::Status { dir, json } => history::status(&dir, json),
+        Command::Status(arguments) => history::status(&arguments),
+        Command::Jobs(arguments) => jobs::jobs(&arguments),
+        Command::Cancel(arguments) => cancel::cancel(&arguments),
+        Command::Clean(arguments) => clean::clean(&arguments),
+        Command::Metrics(arguments) => metrics::metrics(&arguments),
         Command::Logs(arguments) => history::logs(&arguments),
-        Command::Explain { dir } => history::explain(&dir),
+        Command::Explain { job } => history::explain(&job),
         Command::Dataset { command } => registry::dataset(&command),
         Command::Model { command } => registry::model(&command),
         Command::Build { path, examples, wall, policy } => {

@@ -6,6 +6,8 @@ use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
+use super::told::ToldArguments;
+use super::which::JobArgument;
 use crate::engine::{ClaimError, JobFile, JobState};
 use crate::load::this_machine;
 use crate::model::JobDir;
@@ -15,9 +17,8 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The job directory.
-    #[arg(value_name = "JOB_DIR")]
-    job_dir: PathBuf,
+    #[command(flatten)]
+    job: JobArgument,
     /// Sets KEY of the job file to VALUE, beside what was set when the job was begun; only what does
     /// not decide rows may change (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
@@ -33,17 +34,19 @@ pub(super) struct Arguments {
     policy: PolicyArgument,
     #[command(flatten)]
     datastores: DatastoresArgument,
+    #[command(flatten)]
+    told: ToldArguments,
 }
 
 /// Takes a job up from where it was interrupted, failed or cancelled.
 pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
-    let job_dir = JobDir::new(&arguments.job_dir);
+    let dir = arguments.job.dir()?;
+    let job_dir = JobDir::new(&dir);
     let refused = |error: ClaimError| Err(Problem::usage(error));
     let Some(state) = JobState::read(&job_dir).map_err(Problem::usage)? else {
-        return refused(ClaimError::NoJob(arguments.job_dir.clone()));
+        return refused(ClaimError::NoJob(dir));
     };
     let Some(JobFile { path, overrides, latest }) = state.job_file else {
-        let dir = arguments.job_dir.clone();
         return refused(ClaimError::NoJobFile { dir, name: state.name });
     };
     let later = arguments.counts.behind(&arguments.sets);
@@ -55,11 +58,11 @@ pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Resul
     let spec = spec::load(&job_file.path, &job_file.overrides, surroundings)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
     job_file.latest.clone_from(&spec.latest);
-    let mut options = Options::new(&arguments.job_dir, this_program()?);
+    let mut options = Options::new(&dir, this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
     options.onnxruntime = arguments.backends.onnxruntime();
     options.policy = policy;
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging)
+    prepare_and_run(spec, options, logging, &arguments.told)
 }

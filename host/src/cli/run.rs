@@ -8,15 +8,16 @@ use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
+use super::told::ToldArguments;
 use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
-use crate::engine::{self, JobFile, Reused};
+use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
-use crate::model::{JobDir, JobStatus, OutputAction};
+use crate::model::{JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::NodeError;
 use crate::report::{
-    self, ParentFolder, Places, ReportBudget, Reporters, Shown, log_tree, reused_text,
+    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Shown, log_tree, reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
@@ -125,6 +126,8 @@ pub(super) struct Arguments {
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     backends: BackendArguments,
+    #[command(flatten)]
+    told: ToldArguments,
 }
 
 /// What computes with models.
@@ -158,7 +161,7 @@ pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<E
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging)
+    prepare_and_run(spec, options, logging, &arguments.told)
 }
 
 fn here() -> Result<PathBuf, Problem> {
@@ -170,6 +173,7 @@ pub(super) fn prepare_and_run(
     spec: JobSpec,
     mut options: Options,
     logging: &LoggingArguments,
+    others: &ToldArguments,
 ) -> Result<Exit, Problem> {
     let is_quiet = logging.quiet;
     let say_progress = move |text: &str| {
@@ -178,6 +182,10 @@ pub(super) fn prepare_and_run(
         }
     };
     let shown_from = here()?;
+    options.command = std::env::args_os().map(|word| word.to_string_lossy().into()).collect();
+    if !options.overwrite {
+        options.notices.extend(other_policy(&options));
+    }
     // A policy means jobs that others wrote.
     if options.policy.file().is_some() && rustix::process::geteuid().is_root() {
         options.notices.push(engine::RUNS_AS_ROOT.to_owned());
@@ -226,16 +234,56 @@ pub(super) fn prepare_and_run(
         Prepared::Job(job) => {
             let places = places(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
             let output = job.claim.output().to_owned();
-            let exit = start(*job, &places, &options.cancel, (told.as_ref(), logging.shown()))?;
-            put(&output, exit)
+            let shown = (told.as_ref(), logging.shown(), others.reporter());
+            let result = start(*job, &places, &options.cancel, shown)?;
+            let exit = put(&output, exit_of(&result));
+            let status = if exit.is_err() { JobStatus::Failed } else { result.status };
+            others.call(&places.job, &places.job_dir, status);
+            exit
         }
         Prepared::Reused(earlier) => {
             let Reused { spec, result, ended, output, job_dir } = &*earlier;
             let places = places(spec, job_dir, output, None);
             say_progress(reused_text(result, *ended, &places).trim_end());
-            put(output, Exit::Completed)
+            let exit = put(output, Exit::Completed);
+            let status = if exit.is_err() { JobStatus::Failed } else { result.status };
+            others.call(&places.job, job_dir, status);
+            exit
         }
     }
+}
+
+/// What is told where a job goes on under another policy than that of its last run. It is no error: the one that holds
+/// now decides.
+fn other_policy(options: &Options) -> Option<String> {
+    let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
+    policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())
+}
+
+fn policy_note(was: Option<&PolicyUsed>, is: Option<&PolicyUsed>) -> Option<String> {
+    let note = match (was, is) {
+        (None, None) => return None,
+        (Some(was), None) => {
+            let was = was.file.display();
+            format!("policy: the last run of this job was under {was}; none holds now")
+        }
+        (None, Some(is)) => {
+            let is = is.file.display();
+            format!("policy: the last run of this job was under none; {is} holds now")
+        }
+        (Some(was), Some(is)) if was.sha256 == is.sha256 => return None,
+        (Some(was), Some(is)) if was.file == is.file => {
+            let is = is.file.display();
+            format!(
+                "policy: {is} has changed since the last run of this job; it holds as it is now"
+            )
+        }
+        (Some(was), Some(is)) => {
+            let (was, is) = (was.file.display(), is.file.display());
+            format!("policy: the last run of this job was under {was}; {is} holds now")
+        }
+    };
+    Some(note)
 }
 
 /// Takes the results where the job file says, if that is a store.
@@ -265,23 +313,27 @@ fn start(
     job: Job,
     places: &Places,
     cancel: &Cancel,
-    (told, shown): (Option<&signals::Told>, Shown),
-) -> Result<Exit, Problem> {
+    (told, shown, other): (Option<&signals::Told>, Shown, Option<Box<dyn Reporter>>),
+) -> Result<JobResult, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
     let mut all = report::terminal(places, shown, out);
     all.extend(log_tree(places));
+    all.extend(other);
     let reporters = Reporters::new(all);
     if let Some(told) = told {
         told.by(reporters.clone());
     }
-    let result =
-        run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)?;
-    Ok(match result.status {
+    run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)
+}
+
+/// How the command ends whose job came to this.
+fn exit_of(result: &JobResult) -> Exit {
+    match result.status {
         JobStatus::Completed => Exit::Completed,
         JobStatus::Failed if result.never_began() => Exit::Usage,
         JobStatus::Failed => Exit::Failed,
         JobStatus::Cancelled => Exit::Cancelled,
-    })
+    }
 }
 
 /// The path of this program, for its children.
@@ -302,6 +354,27 @@ fn output_place(spec: &JobSpec, folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_policy_is_told() {
+        let policy = |file: &str, sha256: &str| {
+            Some(PolicyUsed { file: file.into(), sha256: sha256.to_owned() })
+        };
+        let (one, changed, other) = (policy("/a", "1"), policy("/a", "2"), policy("/b", "2"));
+        let note = |was: &Option<PolicyUsed>, is: &Option<PolicyUsed>| {
+            policy_note(was.as_ref(), is.as_ref()).unwrap_or_default()
+        };
+        assert_eq!((note(&one, &one), note(&None, &None)), (String::new(), String::new()));
+        assert_eq!(note(&changed, &other), "", "the same text elsewhere");
+        let notes =
+            [note(&one, &None), note(&None, &one), note(&one, &changed), note(&one, &other)];
+        insta::assert_snapshot!(notes.join("\n"), @"
+        policy: the last run of this job was under /a; none holds now
+        policy: the last run of this job was under none; /a holds now
+        policy: /a has changed since the last run of this job; it holds as it is now
+        policy: the last run of this job was under /a; /b holds now
+        ");
+    }
 
     #[test]
     fn settings_have_a_key() {

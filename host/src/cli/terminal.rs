@@ -8,6 +8,7 @@ use crate::model::{on_one_line, printable, printable_json};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, ErrorKind, IsTerminal, Stdout, Write};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 /// A text for people, on standard error. Its lines stay lines. Nobody there to read it is no reason
 /// to stop.
@@ -28,6 +29,28 @@ pub(super) fn print(text: &str) -> Result<(), Problem> {
 /// Writes JSON for programs to standard output. Its values are as they were.
 pub(super) fn print_json(text: &str) -> Result<(), Problem> {
     write(&printable_json(text))
+}
+
+/// Writes a line of JSON to standard output, for programs that read while it is written.
+///
+/// # Errors
+/// If it cannot be written; also if nobody reads any more.
+pub(super) fn write_json_line(line: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(format!("{}\n", printable_json(line)).as_bytes())?;
+    stdout.flush()
+}
+
+/// Clears the screen before a text that takes the place of the one before, if a person watches standard output.
+pub(super) fn clear_screen() {
+    if io::stdout().is_terminal() {
+        let _ = io::stdout().write_all(b"\x1b[H\x1b[2J");
+    }
+}
+
+/// Where a program that is called writes: standard output is for what was asked for.
+pub(super) fn for_children() -> Stdio {
+    io::stderr().into()
 }
 
 /// Writes paths for programs to standard output, one a line: as they are, unless a person watches.

@@ -8,6 +8,7 @@
 
 mod bounds;
 pub mod cancel;
+pub mod control;
 mod frame;
 mod message;
 pub mod node;

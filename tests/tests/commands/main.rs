@@ -5,6 +5,7 @@ mod embed;
 mod explain;
 mod guest_sdk;
 mod job_dir;
+mod jobs;
 mod log_tree;
 mod logging;
 mod perf;

@@ -13,4 +13,4 @@ mod register;
 
 pub use devices::{Devices, Taken, keep};
 pub use folder::TurnsError;
-pub use register::{Place, Turns};
+pub use register::{Place, Turns, holders};

@@ -1,7 +1,10 @@
 //! Who has a place on the machine: a folder with one file for each place, locked by whoever has it.
 
 use super::folder::{Folder, TurnsError, lock};
+use crate::files::lock_holders;
 use crate::model::{ByteSize, MachineCaps};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -100,6 +103,29 @@ impl Turns {
     }
 }
 
+/// The processes that have places for workers on the machine, and how many each has; most first.
+///
+/// # Errors
+/// If the folder where they are counted cannot be read.
+pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
+    let mut found: BTreeMap<u32, u32> = BTreeMap::new();
+    if !caps.any() {
+        return Ok(Vec::new());
+    }
+    let folder = Folder::open(caps).map_err(io::Error::other)?;
+    for entry in std::fs::read_dir(folder.path())? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PLACE)) {
+            for pid in lock_holders(&entry.metadata()?) {
+                *found.entry(pid).or_default() += 1;
+            }
+        }
+    }
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_by_key(|(_, places)| Reverse(*places));
+    Ok(found)
+}
+
 /// What is taken.
 struct Counted {
     workers: u32,
@@ -171,6 +197,7 @@ mod tests {
         let second = other.take().unwrap().expect("a place");
         assert!(one.take().unwrap().is_none());
         assert!(other.take().unwrap().is_none());
+        assert_eq!(holders(&machine.caps(Some(2), None)).unwrap(), [(std::process::id(), 2)]);
         drop(first);
         let third = other.take().unwrap().expect("a place that was given back");
         assert!(one.take().unwrap().is_none());

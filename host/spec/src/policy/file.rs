@@ -11,6 +11,7 @@ use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
 use crate::raw::{self, RawJob};
 use crate::scope::{At, Scope};
 use crate::tree::{self, Value};
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// What the operator of a machine lets jobs do. The default lets them do all: without a policy file
@@ -23,6 +24,8 @@ pub struct OperatorPolicy(pub(super) Option<Settings>);
 pub(super) struct Settings {
     /// The policy file.
     pub(super) file: PathBuf,
+    /// The SHA-256 of its text, in hexadecimal.
+    pub(super) sha256: String,
     pub(super) ceilings: Vec<Ceiling>,
     /// The least that a job may insist on.
     pub(super) os_sandbox: Option<At<OsSandbox>>,
@@ -61,7 +64,11 @@ impl OperatorPolicy {
         let report = Report::default();
         let text = owner::read(path);
         let settings = match text {
-            Ok(text) => parse(path, &text, &report),
+            Ok(text) => parse(path, &text, &report).map(|settings| {
+                let digest = Sha256::digest(text.as_bytes());
+                let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                Settings { sha256, ..settings }
+            }),
             Err(error) => {
                 report.error(&Origin::File, "", error.to_string());
                 None
@@ -87,6 +94,11 @@ impl OperatorPolicy {
     /// The policy file, if there is one.
     pub fn file(&self) -> Option<&Path> {
         self.0.as_ref().map(|settings| settings.file.as_path())
+    }
+
+    /// The SHA-256 of the policy file's text, in hexadecimal, if there is one.
+    pub fn sha256(&self) -> Option<&str> {
+        self.0.as_ref().map(|settings| settings.sha256.as_str())
     }
 }
 
@@ -152,6 +164,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     let (machine, machine_workers, tenant_workers) = machine(&mut scope, report);
     scope.finish();
     Some(Settings {
+        sha256: String::new(),
         file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         ceilings,
         os_sandbox: Some(os_sandbox),

@@ -139,6 +139,7 @@ impl JobMachine {
             items: self.items,
             rows: self.rows,
             seconds: self.now.as_secs_f64(),
+            processor_seconds: 0.0,
             inference: self.inference,
             os_sandbox: Default::default(),
         };

@@ -134,6 +134,7 @@ impl JobMachine {
         let is_alone = company == Company::Alone && self.is_empty_but(id);
         if is_alone && self.waits_since.is_none() {
             self.waits_since = Some(self.now);
+            self.emit(EventKind::WaitsForTurn);
             self.notice(
                 "the job waits for its turn: other jobs use all that this machine gives to jobs \
                  (machine, in the operator's policy)"

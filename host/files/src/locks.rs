@@ -1,0 +1,50 @@
+//! Which processes have a lock on a file, as the kernel tells it.
+
+use rustix::fs::{major, minor};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+/// The processes that have taken a lock on a file; none where `/proc/locks` tells nothing.
+pub fn lock_holders(file: &Metadata) -> Vec<u32> {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    holders(&locks, file.dev(), file.ino())
+}
+
+/// The processes that have a lock on this file. Some file systems (btrfs) have other numbers for their device there than
+/// in what they tell of a file: then the inode alone counts.
+fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
+    let device = format!("{:02x}:{:02x}", major(device), minor(device));
+    let all: Vec<(u32, &str)> = locks.lines().filter_map(|line| holder(line, inode)).collect();
+    let is_there = all.iter().any(|(_, found)| *found == device);
+    let counts = |found: &str| !is_there || found == device;
+    all.iter().filter(|(_, found)| counts(found)).map(|(pid, _)| *pid).collect()
+}
+
+/// The process that a line of `/proc/locks` tells of, and the device, if it has a lock on a file with this number:
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
+fn holder(line: &str, inode: u64) -> Option<(u32, &str)> {
+    let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
+    let pid = words.nth(3)?;
+    let file = words.next()?;
+    let (device, number) = file.rsplit_once(':')?;
+    (number.parse() == Ok(inode)).then(|| Some((pid.parse().ok()?, device)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_of_one_device() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 11 fe:00:1234 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 00:2a:1234 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 13 00:2a:1234 0 EOF\n\
+                     3: POSIX  ADVISORY  WRITE 14 00:2a:1234 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 15 00:2a:12345 0 EOF\n";
+        let of = |major, minor| holders(locks, rustix::fs::makedev(major, minor), 1234);
+        assert_eq!(of(0xfe, 0), [11]);
+        assert_eq!(of(0, 0x2a), [12, 13]);
+        assert_eq!(of(0, 0x99), [11, 12, 13], "a device that is not named is none of a file's");
+        assert!(holders(locks, 0, 1).is_empty());
+    }
+}

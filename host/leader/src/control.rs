@@ -1,0 +1,245 @@
+//! The control socket of a running job, on a thread of its own: whoever asks slowly, or asks nonsense, keeps nobody but
+//! itself and others who ask.
+//!
+//! It is for the user whose job this is, and root: the socket's mode says so, and the kernel tells who asks. Workers
+//! cannot reach it, as their wall lets them make no sockets.
+
+use crate::cancel::Cancel;
+use crate::event::EventKind;
+use crate::model::{CONTROL_SOCKET, JobDir};
+use crate::protocol::control::{
+    Answer, Ask, Asked, CONTROL_VERSION, LiveState, control_path, read_line, write_line,
+};
+use rustix::fs::{Mode, chmodat, unlinkat};
+use rustix::net::Shutdown;
+use rustix::net::sockopt::socket_peercred;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Why a job ends that was asked to by its socket.
+const REASON: &str = "sandmill cancel";
+
+/// Pause after a connection that could not be accepted, as when there are too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that answers until this is dropped.
+#[derive(Debug)]
+pub(super) struct Control {
+    /// The job directory.
+    folder: OwnedFd,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    listener: UnixListener,
+    job: String,
+    run: String,
+    cancel: Cancel,
+    is_waiting: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+impl Control {
+    /// Listens in a job directory that this process holds. What a killed process left there is replaced.
+    ///
+    /// # Errors
+    /// If there can be no socket in the directory.
+    pub(super) fn open(
+        job_dir: &JobDir,
+        job: &str,
+        run: &str,
+        cancel: &Cancel,
+    ) -> io::Result<Self> {
+        let (folder, path) = control_path(job_dir.root(), CONTROL_SOCKET)?;
+        remove(&folder);
+        let listener = UnixListener::bind(path)?;
+        let own = Mode::RUSR | Mode::WUSR;
+        chmodat(&folder, CONTROL_SOCKET, own, rustix::fs::AtFlags::empty())?;
+        let shared = Arc::new(Shared {
+            listener,
+            job: job.to_owned(),
+            run: run.to_owned(),
+            cancel: cancel.clone(),
+            is_waiting: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        });
+        let thread = thread::Builder::new().name("control".to_owned()).spawn({
+            let shared = shared.clone();
+            move || shared.serve()
+        });
+        match thread {
+            Ok(_) => Ok(Self { folder, shared }),
+            Err(error) => {
+                remove(&folder);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes in what happens, for later answers.
+    pub(super) fn see(&self, kind: &EventKind) {
+        match kind {
+            EventKind::WaitsForTurn => self.shared.is_waiting.store(true, Ordering::Relaxed),
+            EventKind::WorkerStarted { .. } => {
+                self.shared.is_waiting.store(false, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.has_ended.store(true, Ordering::Release);
+        // The name goes first: who comes from here on finds none.
+        remove(&self.folder);
+        // Wakes the thread, for which nobody waits: it may be at someone who says nothing, and then ends within seconds.
+        let _ = rustix::net::shutdown(&self.shared.listener, Shutdown::Both);
+    }
+}
+
+/// Removes the socket's name, if it is there.
+fn remove(folder: &OwnedFd) {
+    // What stays is refused by `bind`, which tells.
+    let _ = unlinkat(folder, CONTROL_SOCKET, rustix::fs::AtFlags::empty());
+}
+
+impl Shared {
+    fn serve(&self) {
+        while !self.has_ended.load(Ordering::Acquire) {
+            match self.listener.accept() {
+                // Who asked and does not want the answer is none of the job's concern.
+                Ok((stream, _)) => drop(self.answer(stream)),
+                Err(_) if self.has_ended.load(Ordering::Acquire) => return,
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
+        let peer = socket_peercred(&stream)?.uid;
+        if !peer.is_root() && peer != rustix::process::geteuid() {
+            return Ok(());
+        }
+        let refused = match read_line::<Asked>(&mut stream) {
+            Ok(asked) if asked.version != CONTROL_VERSION => {
+                let found = asked.version;
+                Some(format!("found version {found}; this job's process knows {CONTROL_VERSION}"))
+            }
+            Ok(asked) => {
+                self.obey(asked.ask);
+                None
+            }
+            Err(error) => Some(format!("no question that this job's process knows: {error}")),
+        };
+        write_line(&mut stream, &self.stands(refused))
+    }
+
+    fn obey(&self, ask: Ask) {
+        match ask {
+            Ask::State => {}
+            Ask::Cancel { at_once: false } => self.cancel.cancel(REASON),
+            Ask::Cancel { at_once: true } => self.cancel.cancel_at_once(REASON),
+        }
+    }
+
+    fn stands(&self, refused: Option<String>) -> Answer {
+        let reason = self.cancel.reason();
+        let state = match (&reason, self.is_waiting.load(Ordering::Relaxed)) {
+            (Some(_), _) => LiveState::WindingDown,
+            (None, true) => LiveState::Waiting,
+            (None, false) => LiveState::Running,
+        };
+        Answer {
+            version: CONTROL_VERSION,
+            job: self.job.clone(),
+            run: self.run.clone(),
+            pid: std::process::id(),
+            state,
+            reason,
+            refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::control::ask;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn open(path: &Path, cancel: &Cancel) -> Control {
+        Control::open(&JobDir::new(path), "iris", "run-1", cancel).unwrap()
+    }
+
+    #[test]
+    fn it_answers_and_obeys_until_it_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join(CONTROL_SOCKET);
+        let cancel = Cancel::new();
+        let control = open(dir.path(), &cancel);
+        assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let state = || ask(dir.path(), CONTROL_SOCKET, Ask::State).unwrap();
+        assert_eq!((state().state, state().job.as_str()), (LiveState::Running, "iris"));
+        control.see(&EventKind::WaitsForTurn);
+        assert_eq!(state().state, LiveState::Waiting);
+        let asked = Ask::Cancel { at_once: true };
+        let answer = ask(dir.path(), CONTROL_SOCKET, asked).unwrap();
+        assert_eq!((answer.state, answer.refused), (LiveState::WindingDown, None));
+        assert_eq!(cancel.reason().as_deref(), Some(REASON));
+        drop(control);
+        assert!(socket.symlink_metadata().is_err());
+        assert!(ask(dir.path(), CONTROL_SOCKET, Ask::State).is_err());
+    }
+
+    /// `sun_path` has 108 bytes; and a killed process leaves its socket, which nobody listens at.
+    #[test]
+    fn long_paths_and_leftovers_do_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = dir.path().join("x".repeat(200)).join("y".repeat(200));
+        std::fs::create_dir_all(&long).unwrap();
+        let (_folder, path) = control_path(&long, CONTROL_SOCKET).unwrap();
+        drop(UnixListener::bind(path).unwrap());
+        let error = ask(&long, CONTROL_SOCKET, Ask::State).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let control = open(&long, &Cancel::new());
+        assert_eq!(ask(&long, CONTROL_SOCKET, Ask::State).unwrap().state, LiveState::Running);
+        drop(control);
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_later_questions_are_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let cancel = Cancel::new();
+        let _control = open(dir.path(), &cancel);
+        for nonsense in ["\n", "{}\n", "{\"version\":2,\"ask\":\"cancel\"}\n"] {
+            let (_folder, path) = control_path(dir.path(), CONTROL_SOCKET).unwrap();
+            let mut stream = UnixStream::connect(path).unwrap();
+            stream.write_all(nonsense.as_bytes()).unwrap();
+            let answer: Answer = read_line(&mut stream).unwrap();
+            assert!(answer.refused.is_some(), "{nonsense}");
+        }
+        assert_eq!(cancel.reason(), None);
+        assert!(ask(dir.path(), CONTROL_SOCKET, Ask::State).is_ok());
+    }
+
+    /// One who connects and says nothing does not keep the job from its end.
+    #[test]
+    fn a_silent_one_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = open(dir.path(), &Cancel::new());
+        let (_folder, path) = control_path(dir.path(), CONTROL_SOCKET).unwrap();
+        let _silent = UnixStream::connect(path).unwrap();
+        let begin = std::time::Instant::now();
+        drop(control);
+        assert!(begin.elapsed() < Duration::from_secs(1));
+    }
+}

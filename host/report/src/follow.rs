@@ -1,0 +1,120 @@
+//! What entry scripts say while a job runs: the text of `sandmill logs --follow`.
+
+use super::logs::{KINDS, files, opened};
+use crate::model::{JobDir, NODE_ID, printable};
+use std::collections::HashMap;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The most that is read of a file at once, in bytes; the rest comes with the next look.
+const PIECE: u64 = 1 << 20;
+
+/// Shows what is new since the last look.
+#[derive(Debug)]
+pub struct Follower {
+    dir: JobDir,
+    worker: Option<String>,
+    /// How far each file was shown, by device and inode: a full one gets another name.
+    shown: HashMap<(u64, u64), u64>,
+    /// Of which file a line was shown last.
+    last: Option<PathBuf>,
+}
+
+impl Follower {
+    /// Follows what all workers say, or the one with this name.
+    pub fn new(dir: &JobDir, worker: Option<&str>) -> Self {
+        let worker = worker.map(str::to_owned);
+        Self { dir: dir.clone(), worker, shown: HashMap::new(), last: None }
+    }
+
+    /// Writes what is new, in whole lines unless this `is_last`. False if there is nothing.
+    ///
+    /// # Errors
+    /// If something cannot be read, or `out` not be written.
+    pub fn print_new(&mut self, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
+        let mut any = false;
+        for (folder, end) in KINDS {
+            let folder = self.dir.logs().join(folder).join(NODE_ID);
+            for path in files(&folder, self.worker.as_deref(), end)? {
+                while self.print_piece(&path, is_last, out)? {
+                    any = true;
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    fn print_piece(&mut self, path: &Path, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
+        let mut file = match opened(path) {
+            Ok(file) => file,
+            // It has another name by now, under which it comes next time.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let found = file.metadata()?;
+        let from = self.shown.entry((found.dev(), found.ino())).or_default();
+        if found.len() < *from {
+            *from = 0;
+        }
+        file.seek(SeekFrom::Start(*from))?;
+        let mut bytes = Vec::new();
+        file.take(PIECE).read_to_end(&mut bytes)?;
+        let is_full = bytes.len() as u64 == PIECE;
+        let length = match bytes.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) if is_full || !is_last => at + 1,
+            // Half a line waits for its end, unless it fills a piece or nothing more comes.
+            None if !is_full && !is_last => 0,
+            _ => bytes.len(),
+        };
+        if length == 0 {
+            return Ok(false);
+        }
+        *from += length as u64;
+        if self.last.as_deref() != Some(path) {
+            let shown = path.strip_prefix(self.dir.root()).unwrap_or(path).display();
+            writeln!(out, "==> {shown} <==")?;
+            self.last = Some(path.to_owned());
+        }
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        for line in text.lines() {
+            writeln!(out, "{}", printable(line))?;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{WorkerId, rotated};
+    use std::fs;
+
+    #[test]
+    fn what_is_new_comes_once_also_of_a_file_that_was_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let path = dir.script_stdout(WorkerId(0));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut follower = Follower::new(&dir, None);
+        let mut look = |is_last| {
+            let mut out = Vec::new();
+            follower.print_new(is_last, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(look(false), "");
+        fs::write(&path, "one\ntw").unwrap();
+        let head = "==> logs/user/stdout/0/process000.stdout.txt <==\n";
+        assert_eq!(look(false), format!("{head}one\n"));
+        assert_eq!(look(false), "", "half a line waits");
+        fs::write(&path, "one\ntwo \u{1b}[31m\n").unwrap();
+        assert_eq!(look(false), "two \\u{1b}[31m\n");
+        fs::rename(&path, rotated(&path, 1)).unwrap();
+        fs::write(&path, "three").unwrap();
+        assert_eq!(look(false), "");
+        assert_eq!(look(true), "three\n");
+        assert_eq!(look(true), "");
+        let mut other = Follower::new(&dir, Some("process001"));
+        assert!(!other.print_new(true, &mut Vec::new()).unwrap());
+    }
+}

@@ -1,0 +1,107 @@
+//! `sandmill cancel`: asks a running job to end, by its control socket.
+
+use super::exit::{Exit, Problem};
+use super::say;
+use super::which::JobArgument;
+use crate::engine::{JobState, is_locked};
+use crate::model::{CONTROL_SOCKET, JobDir, shell_word};
+use crate::protocol::control::{Answer, Ask, ask};
+use anyhow::anyhow;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a job that is being prepared is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    job: JobArgument,
+    /// Ends running mini-batches, too, instead of letting them finish within ten seconds.
+    #[arg(long)]
+    at_once: bool,
+    /// Waits until the job has ended.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Asks the job to end.
+pub(super) fn cancel(arguments: &Arguments) -> Result<Exit, Problem> {
+    let dir = arguments.job.dir()?;
+    let Some(state) = JobState::read(&JobDir::new(&dir)).map_err(Problem::usage)? else {
+        let shown = dir.display();
+        return Err(Problem::usage(anyhow!("{shown} is no job directory: it has no job.json")));
+    };
+    if !is_locked(&dir) {
+        return Err(not_running(&state));
+    }
+    let answer = match reach(&dir, Ask::Cancel { at_once: arguments.at_once }) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => return Err(not_running(&state)),
+        Err(error) => return Err(unheard(&state, &dir, &error)),
+    };
+    if let Some(refused) = &answer.refused {
+        return Err(Problem::usage(anyhow!("job {} did not obey: {refused}", answer.job)));
+    }
+    told(&answer, arguments.at_once, &dir);
+    while arguments.wait && is_locked(&dir) {
+        sleep(PAUSE);
+    }
+    Ok(Exit::Completed)
+}
+
+/// The job's answer; none if it has ended meanwhile. A job that is being prepared has no socket yet.
+fn reach(dir: &Path, question: Ask) -> io::Result<Option<Answer>> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let error = match ask(dir, CONTROL_SOCKET, question) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(error) => error,
+        };
+        if !is_locked(dir) {
+            return Ok(None);
+        }
+        let is_absent = [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind());
+        if !is_absent || Instant::now() >= end {
+            return Err(error);
+        }
+        sleep(PAUSE);
+    }
+}
+
+fn told(answer: &Answer, at_once: bool, dir: &Path) {
+    let how = match at_once {
+        true => "ends at once",
+        false => "finishes its running mini-batches, and begins no new ones",
+    };
+    let job = shell_word(&dir.display().to_string());
+    say(&format!(
+        "Job {} (process {}) {how}. What is committed is kept; go on later with: sandmill resume {job}",
+        answer.job, answer.pid
+    ));
+}
+
+fn not_running(state: &JobState) -> Problem {
+    let ended = state.ended.map(|ended| format!(" at {ended:.0}")).unwrap_or_default();
+    Problem::usage(anyhow!("job {} does not run: it {}{ended}", state.name, state.status.how()))
+}
+
+fn unheard(state: &JobState, dir: &Path, error: &io::Error) -> Problem {
+    let (name, pid) = (&state.name, state.pid);
+    let socket = JobDir::new(dir).control_socket();
+    Problem::usage(match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
+            "job {name} (process {pid}) does not listen at {}: it is still being prepared, or an \
+             earlier version of Sandmill runs it. Try again later, or press Ctrl-C where it runs",
+            socket.display()
+        ),
+        ErrorKind::PermissionDenied => anyhow!(
+            "{}: {error}; only the user whose job it is, and root, may cancel it",
+            socket.display()
+        ),
+        _ => anyhow!("{}: {error}", socket.display()),
+    })
+}

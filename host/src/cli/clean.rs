@@ -1,0 +1,282 @@
+//! `sandmill clean`: removes the directories of jobs that ended long ago.
+
+use super::exit::{Exit, Problem};
+use super::found::{FoundJob, Now, RootArgument};
+use super::jobs::{age, all};
+use super::say;
+use super::terminal::{print, print_json};
+use crate::engine::JobHold;
+use crate::files::remove_tree;
+use crate::model::{ByteSize, JobDir, on_one_line};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    root: RootArgument,
+    /// Only jobs that ended at least this long ago: a number of s, min, h or d, as in 30d.
+    #[arg(long, value_name = "AGE", value_parser = seconds)]
+    older_than: i64,
+    /// Removes all but job.json and an output folder in the job directory.
+    #[arg(long)]
+    keep_output: bool,
+    /// Also jobs that failed, were cancelled or were interrupted, which could be resumed.
+    #[arg(long)]
+    failed: bool,
+    /// Says what would be removed, and removes nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A length of time in seconds.
+fn seconds(text: &str) -> Result<i64, String> {
+    let wrong = || "expected a number of s, min, h or d, as in 30d".to_owned();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "s" => 1,
+        "min" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: i64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).ok_or_else(wrong)
+}
+
+/// Removes what is asked for, and prints it.
+pub(super) fn clean(arguments: &Arguments) -> Result<Exit, Problem> {
+    let now = Timestamp::now();
+    let mut removed = Vec::new();
+    let mut exit = Exit::Completed;
+    for job in all(&arguments.root.root)? {
+        if !is_meant(&job, arguments, now) {
+            continue;
+        }
+        match remove(&job, arguments) {
+            Ok(Some(bytes)) => removed.push((job, bytes)),
+            Ok(None) => {}
+            Err(error) => {
+                say(&format!("error: {} cannot be removed: {error}", job.dir.display()));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    if arguments.json {
+        print_json(&as_json(&removed, arguments))?;
+    } else {
+        print(&text(&removed, arguments, now))?;
+    }
+    Ok(exit)
+}
+
+fn is_meant(job: &FoundJob, arguments: &Arguments, now: Timestamp) -> bool {
+    let is_ended = match job.now {
+        Now::Running | Now::Waiting => false,
+        Now::Completed => true,
+        Now::Failed | Now::Cancelled | Now::Interrupted => arguments.failed,
+    };
+    let ended = job.ended().filter(|_| is_ended);
+    ended.is_some_and(|ended| now.duration_since(ended).as_secs() >= arguments.older_than)
+}
+
+/// Removes a job's directory, or of it what is not kept. The bytes that are free now, or would be; none if a job runs
+/// there by now, or nothing is left to remove.
+fn remove(job: &FoundJob, arguments: &Arguments) -> io::Result<Option<u64>> {
+    // No job begins there meanwhile.
+    let Some(hold) = JobHold::take(&job.dir)? else { return Ok(None) };
+    // It may have been run again since it was looked at.
+    let state = crate::engine::JobState::read(&JobDir::new(&job.dir)).map_err(io::Error::other)?;
+    if state.is_none_or(|state| state.id != job.state.id) {
+        return Ok(None);
+    }
+    let kept = kept(job, arguments.keep_output);
+    let mut bytes = 0;
+    let mut goes = Vec::new();
+    for entry in fs::read_dir(&job.dir)? {
+        let path = entry?.path();
+        if !kept.contains(&path) && !JobHold::is_own(&path) {
+            bytes += size(&path)?;
+            goes.push(path);
+        }
+    }
+    if goes.is_empty() {
+        return Ok(None);
+    }
+    if arguments.dry_run {
+        return Ok(Some(bytes));
+    }
+    // The state last: what is removed in part is still a job that can be removed.
+    goes.sort_by_key(|path| *path == JobDir::new(&job.dir).state_file());
+    for path in &goes {
+        remove_tree(path)?;
+    }
+    drop(hold);
+    if kept.is_empty() {
+        // What another program has put something into by now, stays.
+        let _ = fs::remove_dir(&job.dir);
+    }
+    Ok(Some(bytes))
+}
+
+/// What stays of a job's directory. With its state, the job's result is still known; its output cannot be told from other
+/// files without.
+fn kept(job: &FoundJob, keep_output: bool) -> Vec<PathBuf> {
+    if !keep_output {
+        return Vec::new();
+    }
+    let output = job.dir.join(&job.state.output);
+    // The entry of the directory that holds it.
+    let inside = output.strip_prefix(&job.dir).ok().and_then(|path| path.components().next());
+    let output = inside.map(|part| job.dir.join(part));
+    [Some(JobDir::new(&job.dir).state_file()), output].into_iter().flatten().collect()
+}
+
+/// Bytes of a file, or of all files in a folder; links are not followed.
+fn size(path: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    let mut left = vec![path.to_owned()];
+    while let Some(path) = left.pop() {
+        let found = match fs::symlink_metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if found.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                left.push(entry?.path());
+            }
+        } else if found.is_file() {
+            bytes += found.len();
+        }
+    }
+    Ok(bytes)
+}
+
+fn text(removed: &[(FoundJob, u64)], arguments: &Arguments, now: Timestamp) -> String {
+    let (did, freed) = match arguments.dry_run {
+        true => ("would remove", "would be freed"),
+        false => ("removed", "freed"),
+    };
+    let mut text = String::new();
+    for (job, bytes) in removed {
+        let ended = job.ended().map(|ended| age(ended, now)).unwrap_or_default();
+        let dir = job.dir.display().to_string();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{did} {} ({}, ended {ended} ago): {}",
+            on_one_line(&dir),
+            job.now,
+            ByteSize(*bytes).rounded()
+        );
+    }
+    let total = ByteSize(removed.iter().map(|(_, bytes)| bytes).sum());
+    let jobs = if removed.len() == 1 { "job" } else { "jobs" };
+    let _ = writeln!(text, "{} {jobs}, {} {freed}", removed.len(), total.rounded());
+    text
+}
+
+fn as_json(removed: &[(FoundJob, u64)], arguments: &Arguments) -> String {
+    let jobs: Vec<Value> = removed
+        .iter()
+        .map(|(job, bytes)| {
+            json!({
+                "job": job.state.name, "dir": job.dir, "state": job.now, "ended": job.ended(),
+                "bytes": bytes,
+            })
+        })
+        .collect();
+    let total: u64 = removed.iter().map(|(_, bytes)| bytes).sum();
+    let value = json!({
+        "version": VERSION, "dry_run": arguments.dry_run, "jobs": jobs, "bytes": total,
+    });
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::found::testing::job;
+
+    fn asked(root: &Path) -> Arguments {
+        Arguments {
+            root: RootArgument { root: root.to_owned() },
+            older_than: 86_400,
+            keep_output: false,
+            failed: false,
+            dry_run: false,
+            json: false,
+        }
+    }
+
+    fn left(root: &Path) -> Vec<String> {
+        let entries = fs::read_dir(root).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn only_what_ended_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("file"), "theirs").unwrap();
+        let now = Timestamp::now().to_string();
+        job(&root.join("old"), "2026-01-01T10:00:00Z", "completed");
+        std::os::unix::fs::symlink(outside.path(), root.join("old/output/link")).unwrap();
+        job(&root.join("young"), &now, "completed");
+        job(&root.join("failed"), "2026-01-01T10:00:00Z", "failed");
+        job(&root.join("killed"), "2026-01-01T10:00:00Z", "running");
+        job(&root.join("runs"), "2026-01-01T10:00:00Z", "running");
+        let runs = JobHold::take(&root.join("runs")).unwrap().expect("it is free");
+        let all = left(root);
+        clean(&Arguments { dry_run: true, failed: true, ..asked(root) }).unwrap();
+        assert_eq!(left(root), all);
+        clean(&asked(root)).unwrap();
+        assert_eq!(left(root), ["failed", "killed", "runs", "young"]);
+        assert!(outside.path().join("file").exists(), "a link was followed");
+        clean(&Arguments { failed: true, ..asked(root) }).unwrap();
+        assert_eq!(left(root), ["runs", "young"]);
+        drop(runs);
+    }
+
+    #[test]
+    fn the_output_may_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        job(&root.join("old"), "2026-01-01T10:00:00Z", "completed");
+        fs::create_dir_all(root.join("old/logs/sys")).unwrap();
+        fs::write(root.join("old/logs/sys/events.jsonl"), "").unwrap();
+        let keeps = Arguments { keep_output: true, ..asked(root) };
+        clean(&keeps).unwrap();
+        assert_eq!(left(&root.join("old")), ["job.json", "output"]);
+        assert_eq!(left(&root.join("old/output")), ["rows.txt"]);
+        let (found, _) = crate::cli::found::jobs_below(root).unwrap();
+        assert_eq!(remove(&found[0], &keeps).unwrap(), None, "nothing is left to remove");
+    }
+
+    #[test]
+    fn ages_have_a_unit() {
+        assert_eq!(
+            ["90s", "5min", "2h", "30d"].map(seconds),
+            [Ok(90), Ok(300), Ok(7_200), Ok(2_592_000)]
+        );
+        for wrong in ["", "30", "d", "1w", "-1d", "99999999999999999999d", "999999999999999999d"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The jobs below a folder, and how each stands: what `jobs`, `clean` and `metrics` are about.
+
+use crate::engine::{JobState, Standing, is_locked};
+use crate::model::JobDir;
+use crate::report::History;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where `sandmill run` keeps jobs unless it is told otherwise.
+pub(super) const JOBS: &str = "jobs";
+/// How many folders deep job directories are looked for.
+const DEPTH: u32 = 4;
+
+/// Which jobs a command is about.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct RootArgument {
+    /// The folder below which job directories are looked for, four folders deep; links are not followed.
+    #[arg(long, value_name = "DIR", default_value = JOBS)]
+    pub(super) root: PathBuf,
+}
+
+/// How a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Now {
+    /// It runs.
+    Running,
+    /// It waits until other jobs leave room on the machine.
+    Waiting,
+    /// Its process is gone: killed, or the machine went down.
+    Interrupted,
+    /// It is completed.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Now {
+    /// All of them.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Running,
+        Self::Waiting,
+        Self::Interrupted,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// As programs read it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Interrupted => "interrupted",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// How a job stands of which this is known.
+    pub(super) fn of(state: &JobState, history: &History, is_locked: bool) -> Self {
+        match (is_locked, state.status) {
+            (true, _) if history.waits_since.is_some() => Self::Waiting,
+            (true, _) => Self::Running,
+            (false, Standing::Running) => Self::Interrupted,
+            (false, Standing::Completed) => Self::Completed,
+            (false, Standing::Failed) => Self::Failed,
+            (false, Standing::Cancelled) => Self::Cancelled,
+        }
+    }
+
+    /// Whether a process is at it.
+    pub(super) fn is_live(self) -> bool {
+        matches!(self, Self::Running | Self::Waiting)
+    }
+}
+
+impl fmt::Display for Now {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A job directory that was found.
+#[derive(Debug)]
+pub(super) struct FoundJob {
+    /// The directory, below the root as it was given.
+    pub(super) dir: PathBuf,
+    pub(super) state: JobState,
+    pub(super) history: History,
+    pub(super) now: Now,
+}
+
+impl FoundJob {
+    /// On whose behalf the job runs; empty if that is not known.
+    pub(super) fn tenant(&self) -> &str {
+        let noted = self.state.started_by.as_ref().map(|by| by.tenant.as_str());
+        noted.unwrap_or(&self.history.tenant)
+    }
+
+    /// When it ended, or was last heard of; none while it runs.
+    pub(super) fn ended(&self) -> Option<Timestamp> {
+        let last = self.history.last.unwrap_or(self.state.started);
+        (!self.now.is_live()).then(|| self.state.ended.unwrap_or(last))
+    }
+}
+
+/// All jobs below a folder, that which was started last first, and what could not be looked into.
+///
+/// # Errors
+/// If the folder itself cannot be read.
+pub(super) fn jobs_below(root: &Path) -> std::io::Result<(Vec<FoundJob>, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut troubles = Vec::new();
+    let is_job = |dir: &Path| JobDir::new(dir).state_file().symlink_metadata().is_ok();
+    if is_job(root) {
+        take(root, &mut found, &mut troubles);
+    } else {
+        let mut folders = vec![(root.to_owned(), 0)];
+        while let Some((folder, depth)) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) if depth == 0 => return Err(error),
+                Err(error) => {
+                    troubles.push(format!("{}: {error}", folder.display()));
+                    continue;
+                }
+            };
+            for entry in entries.flatten() {
+                // The type of the entry itself: links are not followed.
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                let path = entry.path();
+                if is_job(&path) {
+                    take(&path, &mut found, &mut troubles);
+                } else if depth + 1 < DEPTH {
+                    folders.push((path, depth + 1));
+                }
+            }
+        }
+    }
+    found.sort_by(|one, other| {
+        (other.state.started, &one.dir).cmp(&(one.state.started, &other.dir))
+    });
+    troubles.sort();
+    Ok((found, troubles))
+}
+
+fn take(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
+    let job_dir = JobDir::new(dir);
+    let state = match JobState::read(&job_dir) {
+        Ok(Some(state)) => state,
+        Ok(None) => return,
+        Err(error) => return troubles.push(error.to_string()),
+    };
+    // A job that has only just begun has none, and one of which the logs were removed.
+    let history = History::read(&job_dir).unwrap_or_default();
+    let now = Now::of(&state, &history, is_locked(dir));
+    found.push(FoundJob { dir: dir.to_owned(), state, history, now });
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use std::path::Path;
+
+    /// Makes a job directory whose job was started then and stands so.
+    pub(in crate::cli) fn job(dir: &Path, started: &str, status: &str) {
+        let name = dir.file_name().unwrap().to_string_lossy();
+        let ended = if status == "running" { None } else { Some(started) };
+        let state = serde_json::json!({
+            "version": 2, "name": name, "id": "run-1", "status": status, "output": "output",
+            "output_file": "rows.txt", "pid": 4_000_000, "begun": started, "started": started,
+            "ended": ended, "taken_up": 0, "job_file": null, "result": null, "output_size": null,
+        });
+        std::fs::create_dir_all(dir.join("output")).unwrap();
+        std::fs::write(dir.join("output/rows.txt"), "1\n").unwrap();
+        std::fs::write(dir.join("job.json"), state.to_string()).unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_found_and_links_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let job = testing::job;
+        job(&root.join("a/one"), "2026-11-01T10:00:00Z", "completed");
+        job(&root.join("two"), "2026-11-02T10:00:00Z", "running");
+        // A job directory holds no other jobs, and what lies too deep is not looked for.
+        job(&root.join("two/output/three"), "2026-11-02T10:00:00Z", "failed");
+        job(&root.join("1/2/3/4/five"), "2026-11-02T10:00:00Z", "failed");
+        std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();
+        fs::create_dir(root.join("bad")).unwrap();
+        fs::write(root.join("bad/job.json"), "{\"version\": 1}").unwrap();
+        let (found, troubles) = jobs_below(root).unwrap();
+        let told: Vec<_> = found.iter().map(|job| (job.state.name.as_str(), job.now)).collect();
+        assert_eq!(told, [("two", Now::Interrupted), ("one", Now::Completed)]);
+        assert!(troubles.len() == 1 && troubles[0].contains("version is 1"), "{troubles:?}");
+        assert_eq!(jobs_below(&root.join("two")).unwrap().0.len(), 1);
+        assert!(jobs_below(&root.join("missing")).is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! `sandmill jobs`: all jobs below a folder, and how each stands.
+
+use super::exit::{Exit, Problem};
+use super::found::{FoundJob, Now, RootArgument, jobs_below};
+use super::say;
+use super::terminal::{print, print_json};
+use crate::model::{MachineCaps, on_one_line};
+use crate::turns;
+use anyhow::Context;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    root: RootArgument,
+    /// Only jobs of this tenant.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// Only jobs that stand like this; may be given many times.
+    #[arg(long, value_name = "STATE")]
+    state: Vec<Now>,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    policy: super::PolicyArgument,
+}
+
+/// Prints the jobs.
+pub(super) fn jobs(arguments: &Arguments) -> Result<Exit, Problem> {
+    let root = &arguments.root.root;
+    let found = wanted(arguments)?;
+    let caps = arguments.policy.load()?.machine();
+    let holders =
+        if found.iter().any(|job| job.now == Now::Waiting) { holders(&caps) } else { Vec::new() };
+    let now = Timestamp::now();
+    if arguments.json {
+        let jobs: Vec<Value> = found.iter().map(|job| as_json(job, &holders, now)).collect();
+        let value = json!({"version": VERSION, "root": root, "jobs": jobs});
+        print_json(&format!("{value:#}\n"))?;
+    } else if found.is_empty() {
+        say(&format!("no such job below {}", root.display()));
+    } else {
+        print(&table(&found, &holders, now))?;
+    }
+    Ok(Exit::Completed)
+}
+
+fn wanted(arguments: &Arguments) -> Result<Vec<FoundJob>, Problem> {
+    let mut found = all(&arguments.root.root)?;
+    found.retain(|job| {
+        let is_theirs = arguments.tenant.as_deref().is_none_or(|tenant| tenant == job.tenant());
+        is_theirs && (arguments.state.is_empty() || arguments.state.contains(&job.now))
+    });
+    Ok(found)
+}
+
+/// The jobs below a folder; what cannot be looked into is said.
+pub(super) fn all(root: &Path) -> Result<Vec<FoundJob>, Problem> {
+    let found = jobs_below(root);
+    let cannot = || format!("the jobs below {} cannot be listed", root.display());
+    let (found, troubles) = found.with_context(cannot).map_err(Problem::usage)?;
+    troubles.iter().for_each(|trouble| say(&format!("warning: not looked into: {trouble}")));
+    Ok(found)
+}
+
+/// The processes that hold the machine's places, each with how many.
+fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
+    turns::holders(caps).unwrap_or_else(|error| {
+        say(&format!("warning: who holds the machine's places is not known: {error}"));
+        Vec::new()
+    })
+}
+
+fn table(jobs: &[FoundJob], holders: &[(u32, u32)], now: Timestamp) -> String {
+    let mut rows = vec![["JOB", "STATE", "PROGRESS", "AGE", "TENANT", "DIRECTORY"].map(Into::into)];
+    rows.extend(jobs.iter().map(|job| row(job, now)));
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if !holders.is_empty() {
+        let _ = writeln!(text, "\nPlaces for workers are held by {}.", told(jobs, holders));
+    }
+    text
+}
+
+/// `par-b (process 411): 2, process 412: 1`.
+fn told(jobs: &[FoundJob], holders: &[(u32, u32)]) -> String {
+    let one = |(pid, places): &(u32, u32)| match name(jobs, *pid) {
+        Some(name) => format!("{} (process {pid}): {places}", on_one_line(name)),
+        None => format!("process {pid}: {places}"),
+    };
+    holders.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn name(jobs: &[FoundJob], pid: u32) -> Option<&str> {
+    let held_by = |job: &&FoundJob| job.now.is_live() && job.state.pid == pid;
+    jobs.iter().find(held_by).map(|job| job.state.name.as_str())
+}
+
+fn row(job: &FoundJob, now: Timestamp) -> [String; 6] {
+    let history = &job.history;
+    let done = history.succeeded + history.failed;
+    let planned = history.planned.max(done);
+    let mut progress = match (history.plan_finished && planned > 0, job.now.is_live()) {
+        // At most 100, and no float.
+        (true, _) => format!("{} % ({done}/{planned})", done.saturating_mul(100) / planned),
+        (false, true) => format!("{done}/{planned}+"),
+        (false, false) => format!("{done}/{planned}"),
+    };
+    if history.failed > 0 {
+        let _ = write!(progress, ", {} failed", history.failed);
+    }
+    let state = match history.waits_since.filter(|_| job.now == Now::Waiting) {
+        Some(since) => format!("waiting for {}", age(since, now)),
+        None => job.now.to_string(),
+    };
+    let shown = |text: &str| on_one_line(text).into_owned();
+    [
+        shown(&job.state.name),
+        state,
+        progress,
+        age(job.state.started, now),
+        shown(job.tenant()),
+        shown(&job.dir.display().to_string()),
+    ]
+}
+
+/// `12 s`, `5 min`, `3 h` or `9 d`.
+pub(super) fn age(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn as_json(job: &FoundJob, holders: &[(u32, u32)], now: Timestamp) -> Value {
+    let FoundJob { dir, state, history, .. } = job;
+    let waiting = history.waits_since.filter(|_| job.now == Now::Waiting).map(|since| {
+        let places: Vec<Value> =
+            holders.iter().map(|(pid, places)| json!({"pid": pid, "workers": places})).collect();
+        json!({"since": since, "held_by": places})
+    });
+    json!({
+        "job": state.name,
+        "dir": std::path::absolute(dir).unwrap_or_else(|_| dir.clone()),
+        "state": job.now,
+        "tenant": job.tenant(),
+        "pid": job.now.is_live().then_some(state.pid),
+        "run": state.id,
+        "begun": state.begun,
+        "started": state.started,
+        "ended": job.ended(),
+        "age_seconds": now.duration_since(state.started).as_secs(),
+        "mini_batches": {
+            "planned": history.planned, "planning_finished": history.plan_finished,
+            "succeeded": history.succeeded, "failed": history.failed,
+        },
+        "items": history.items,
+        "rows": history.rows,
+        "waiting": waiting,
+        "reason": state.result.as_ref().map(|result| &result.reason).filter(|_| !job.now.is_live()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::found::testing::job;
+
+    #[test]
+    fn jobs_are_told_in_a_table_and_as_json() {
+        let dir = tempfile::tempdir().unwrap();
+        job(&dir.path().join("iris"), "2026-11-01T10:00:00Z", "completed");
+        job(&dir.path().join("a-longer-name"), "2026-11-03T09:00:00Z", "running");
+        let (mut jobs, _) = jobs_below(dir.path()).unwrap();
+        let now: Timestamp = "2026-11-03T10:00:00Z".parse().unwrap();
+        let waits = &mut jobs[0];
+        (waits.now, waits.history.planned) = (Now::Waiting, 3);
+        waits.history.waits_since = Some("2026-11-03T09:59:50Z".parse().unwrap());
+        let ended = &mut jobs[1].history;
+        ended.tenant = "ada".to_owned();
+        (ended.planned, ended.plan_finished) = (8, true);
+        (ended.succeeded, ended.failed) = (7, 1);
+        let text = table(&jobs, &[(4_000_000, 2), (17, 1)], now);
+        let text = text.replace(&dir.path().display().to_string(), "jobs");
+        insta::assert_snapshot!(text, @"
+        JOB            STATE             PROGRESS               AGE     TENANT  DIRECTORY
+        a-longer-name  waiting for 10 s  0/3+                   60 min          jobs/a-longer-name
+        iris           completed         100 % (8/8), 1 failed  2 d     ada     jobs/iris
+
+        Places for workers are held by a-longer-name (process 4000000): 2, process 17: 1.
+        ");
+        let value = as_json(&jobs[0], &[(17, 1)], now);
+        assert_eq!(value["waiting"]["held_by"][0]["pid"], 17);
+        assert_eq!(value["state"], "waiting");
+        assert_eq!(as_json(&jobs[1], &[], now)["waiting"], Value::Null);
+    }
+}

@@ -1,0 +1,177 @@
+//! `sandmill metrics`: the jobs below a folder as OpenMetrics, which Prometheus and the textfile collector of its node
+//! exporter read.
+
+use super::exit::{Exit, Problem};
+use super::found::{FoundJob, Now, RootArgument};
+use super::jobs::all;
+use super::terminal::print_json;
+use crate::model::to_f64;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    root: RootArgument,
+}
+
+/// Prints the metrics.
+pub(super) fn metrics(arguments: &Arguments) -> Result<Exit, Problem> {
+    // Not as for people, whose backslashes would be doubled: labels are escaped here.
+    print_json(&text(&all(&arguments.root.root)?))?;
+    Ok(Exit::Completed)
+}
+
+/// A family of metrics: name, help, and the values of a job, each with a label of its own or none.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    values: fn(&FoundJob) -> Vec<(Option<(&'static str, &'static str)>, f64)>,
+}
+
+const FAMILIES: [Family; 6] = [
+    Family {
+        name: "sandmill_job_mini_batches",
+        help: "Mini-batches of a job that are known, that succeeded, and that failed for good.",
+        values: |job| {
+            let history = &job.history;
+            let of = |state, count| (Some(("state", state)), to_f64(count));
+            vec![
+                of("planned", history.planned),
+                of("succeeded", history.succeeded),
+                of("failed", history.failed),
+            ]
+        },
+    },
+    Family {
+        name: "sandmill_job_items",
+        help: "Items of the mini-batches of a job that ended.",
+        values: |job| {
+            let items = &job.history.items;
+            let of = |state, count| (Some(("state", state)), to_f64(count));
+            vec![of("succeeded", items.succeeded), of("failed", items.failed)]
+        },
+    },
+    Family {
+        name: "sandmill_job_rows",
+        help: "Rows of a job that are committed.",
+        values: |job| vec![(None, to_f64(job.history.rows))],
+    },
+    Family {
+        name: "sandmill_job_processor_seconds",
+        help: "CPU seconds of the workers in all attempts of the last run of a job.",
+        values: |job| vec![(None, job.history.processor_seconds)],
+    },
+    Family {
+        name: "sandmill_job_started_timestamp_seconds",
+        help: "When the last run of a job was started.",
+        values: |job| vec![(None, job.state.started.as_millisecond() as f64 / 1e3)],
+    },
+    Family {
+        name: "sandmill_job_ended_timestamp_seconds",
+        help: "When the last run of a job ended, or was last heard of.",
+        values: |job| {
+            let ended = job.ended().map(|ended| ended.as_millisecond() as f64 / 1e3);
+            ended.map(|ended| (None, ended)).into_iter().collect()
+        },
+    },
+];
+
+fn text(jobs: &[FoundJob]) -> String {
+    let mut text = String::new();
+    head(&mut text, "sandmill_jobs", "Jobs by state.");
+    for now in Now::ALL {
+        let count = jobs.iter().filter(|job| job.now == now).count();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "sandmill_jobs{{state=\"{now}\"}} {count}");
+    }
+    for family in &FAMILIES {
+        head(&mut text, family.name, family.help);
+        for job in jobs {
+            for (label, value) in (family.values)(job) {
+                let labels = labels(job, label);
+                let _ = writeln!(text, "{}{{{labels}}} {value}", family.name);
+            }
+        }
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+fn head(text: &mut String, name: &str, help: &str) {
+    // Gauges: a job that is begun anew counts from zero.
+    let _ = writeln!(text, "# TYPE {name} gauge\n# HELP {name} {help}");
+}
+
+/// The labels of a job. `job` itself is Prometheus's own.
+fn labels(job: &FoundJob, own: Option<(&'static str, &'static str)>) -> String {
+    let dir = job.dir.display().to_string();
+    let named = [("name", job.state.name.as_str()), ("tenant", job.tenant()), ("directory", &dir)];
+    let all: BTreeMap<&str, &str> = named.into_iter().chain(own).collect();
+    let all = all.into_iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    all.collect::<Vec<_>>().join(",")
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::found::jobs_below;
+    use crate::cli::found::testing::job;
+    use regex::Regex;
+    use std::collections::HashSet;
+
+    /// Reads OpenMetrics as its ABNF has it, as far as gauges go: families that are together, each described before its
+    /// values, no value twice, and the end marked.
+    fn check(text: &str) -> usize {
+        let label = r#"[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*""#;
+        let sample =
+            format!(r"^([a-z_]+)(\{{{label}(?:,{label})*\}})? (-?[0-9.]+(?:e[+-]?[0-9]+)?)$");
+        let sample = Regex::new(&sample).unwrap();
+        let head = Regex::new("^# (TYPE|HELP) ([a-z_]+) (.+)$").unwrap();
+        let text = text.strip_suffix("# EOF\n").expect("the end is not marked");
+        let (mut family, mut known, mut seen) = (String::new(), HashSet::new(), HashSet::new());
+        for line in text.lines() {
+            if let Some(found) = head.captures(line) {
+                if &found[1] == "TYPE" {
+                    family = found[2].to_owned();
+                    assert!(known.insert(family.clone()), "{family} comes twice");
+                    assert_eq!(&found[3], "gauge");
+                }
+                assert_eq!(found[2], family);
+            } else {
+                let found = sample.captures(line).unwrap_or_else(|| panic!("no sample: {line}"));
+                assert_eq!(found[1], family);
+                assert!(found[3].parse::<f64>().is_ok());
+                let labels = found.get(2).map(|labels| labels.as_str().to_owned());
+                assert!(seen.insert((family.clone(), labels)), "twice: {line}");
+            }
+        }
+        seen.len()
+    }
+
+    #[test]
+    fn the_text_is_open_metrics() {
+        let dir = tempfile::tempdir().unwrap();
+        job(&dir.path().join("iris"), "2026-11-01T10:00:00Z", "completed");
+        job(&dir.path().join("x\"\\\ny"), "2026-11-03T09:00:00Z", "running");
+        let (mut jobs, _) = jobs_below(dir.path()).unwrap();
+        jobs[1].history.tenant = "ada".to_owned();
+        (jobs[1].history.rows, jobs[1].history.processor_seconds) = (120, 1.25);
+        let text = text(&jobs);
+        assert_eq!(check(&text), 6 + 2 * (3 + 2 + 1 + 1 + 1 + 1));
+        let text = text.replace(&dir.path().display().to_string(), "jobs");
+        for line in [
+            "sandmill_jobs{state=\"interrupted\"} 1",
+            "sandmill_jobs{state=\"running\"} 0",
+            "sandmill_job_rows{directory=\"jobs/iris\",name=\"iris\",tenant=\"ada\"} 120",
+            "sandmill_job_processor_seconds{directory=\"jobs/iris\",name=\"iris\",tenant=\"ada\"} 1.25",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert_eq!(check(&super::text(&[])), 6);
+    }
+}

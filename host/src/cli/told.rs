@@ -1,0 +1,98 @@
+//! Who else is told of a job that runs: a program that reads its events, and one that is called at its end.
+
+use super::{say, terminal};
+use crate::event::{Event, EventKind};
+use crate::model::{JobDir, JobStatus};
+use crate::report::Reporter;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// Who else is told of a job.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct ToldArguments {
+    /// Writes each event of the job to standard output (-), a JSON object a line, as in logs/sys/events.jsonl.
+    #[arg(long, value_name = "-", value_parser = standard_output)]
+    events: Option<()>,
+    /// Calls this program when the job has ended, without a shell and without arguments; SANDMILL_JOB, SANDMILL_STATE
+    /// (completed, failed or cancelled) and SANDMILL_DIR say of which. It ends before this command does.
+    #[arg(long, value_name = "PROGRAM")]
+    on_end: Option<PathBuf>,
+}
+
+fn standard_output(text: &str) -> Result<(), String> {
+    (text == "-").then_some(()).ok_or_else(|| "expected -, for standard output".to_owned())
+}
+
+impl ToldArguments {
+    /// Writes events, if that is asked for.
+    pub(super) fn reporter(&self) -> Option<Box<dyn Reporter>> {
+        self.events.map(|()| Box::new(Events::new()) as _)
+    }
+
+    /// Calls the program, if one is given; what is wrong with it is said, and changes nothing of the job.
+    pub(super) fn call(&self, job: &str, job_dir: &JobDir, status: JobStatus) {
+        if let Some(program) = &self.on_end
+            && let Err(why) = call(program, job, job_dir, status)
+        {
+            say(&format!("warning: --on-end {}: {why}", program.display()));
+        }
+    }
+}
+
+fn call(program: &Path, job: &str, job_dir: &JobDir, status: JobStatus) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command.env("SANDMILL_JOB", job).env("SANDMILL_STATE", status.to_string());
+    let dir = std::path::absolute(job_dir.root()).unwrap_or_else(|_| job_dir.root().to_owned());
+    command.env("SANDMILL_DIR", dir).stdin(Stdio::null());
+    // Standard output is for events alone.
+    command.stdout(terminal::for_children());
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("it ended with {status}")),
+        Err(error) => Err(format!("it cannot be started: {error}")),
+    }
+}
+
+/// Events that wait for a slow reader, at most; then the job waits for it, too.
+const WAITING: usize = 10_000;
+
+/// Hands events to a thread that writes them, so that the leader seldom waits for who reads them.
+struct Events {
+    /// None at the end.
+    lines: Option<SyncSender<String>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Events {
+    fn new() -> Self {
+        let (lines, written) = sync_channel::<String>(WAITING);
+        let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
+            // Nobody there to read them is no reason to stop the job.
+            while let Ok(line) = written.recv() {
+                if terminal::write_json_line(&line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { lines: Some(lines), writer: writer.ok() }
+    }
+}
+
+impl Reporter for Events {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        let line = serde_json::to_string(event)?;
+        if let Some(lines) = &self.lines {
+            // It fails when nobody reads any more.
+            let _ = lines.send(line);
+        }
+        if let EventKind::JobFinished { .. } = event.kind {
+            self.lines = None;
+            // What a panic of it says is said.
+            let _ = self.writer.take().map(JoinHandle::join);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Which job a command is about: a job directory, the name of a job below `jobs`, or the newest one there.
+
+use super::exit::Problem;
+use super::found::JOBS;
+use crate::engine::JobState;
+use crate::model::{JobDir, nearest};
+use anyhow::anyhow;
+use std::path::{Component, Path, PathBuf};
+
+/// How many names an error lists.
+const MOST_NAMED: usize = 10;
+
+/// The job that a command is about.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct JobArgument {
+    /// The job's directory, or its name if that is jobs/NAME [default: the newest job in jobs].
+    #[arg(value_name = "JOB")]
+    job: Option<PathBuf>,
+}
+
+impl JobArgument {
+    /// The job's directory, as it is to be shown.
+    ///
+    /// # Errors
+    /// If there is no such job.
+    pub(super) fn dir(&self) -> Result<PathBuf, Problem> {
+        find(self.job.as_deref(), Path::new(JOBS)).map_err(Problem::usage)
+    }
+}
+
+fn find(job: Option<&Path>, jobs: &Path) -> anyhow::Result<PathBuf> {
+    let Some(given) = job else {
+        return newest(jobs).ok_or_else(|| {
+            anyhow!(
+                "there is no job in {}; name a job directory, or begin a job with: sandmill run \
+                 JOB.yaml",
+                jobs.display()
+            )
+        });
+    };
+    if holds_job(given) {
+        return Ok(given.to_owned());
+    }
+    let mut parts = given.components();
+    if let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) {
+        let named = jobs.join(name);
+        if holds_job(&named) {
+            return Ok(named);
+        }
+        if !given.exists() {
+            return Err(unknown(&name.to_string_lossy(), jobs));
+        }
+    }
+    // The command says what is wrong with it.
+    Ok(given.to_owned())
+}
+
+/// A name that is neither a directory's nor a job's.
+fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
+    let known = by_age(jobs);
+    let shown = jobs.display();
+    if known.is_empty() {
+        return anyhow!(
+            "{name} is no job directory, and there is no job in {shown}: name a job directory"
+        );
+    }
+    let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+    let like = nearest(name, names.iter().copied());
+    let like = like.map_or_else(|| ".".to_owned(), |like| format!("; did you mean {like}?"));
+    let more = names.len().saturating_sub(MOST_NAMED);
+    let list = names[..names.len().min(MOST_NAMED)].join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    anyhow!(
+        "{name} is no job directory, and no job in {shown} has this name{like} The newest come \
+         first: {list}{more}"
+    )
+}
+
+fn holds_job(dir: &Path) -> bool {
+    JobDir::new(dir).state_file().symlink_metadata().is_ok()
+}
+
+fn newest(jobs: &Path) -> Option<PathBuf> {
+    by_age(jobs).into_iter().next().map(|(_, dir)| dir)
+}
+
+/// The jobs directly below a folder, that which was started last first, with their folders' names.
+fn by_age(jobs: &Path) -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(jobs).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| {
+            let state = JobState::read(&JobDir::new(entry.path())).ok()??;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            Some((state.started, name, entry.path()))
+        })
+        .collect();
+    found.sort_by(|one, other| (other.0, &other.1).cmp(&(one.0, &one.1)));
+    found.into_iter().map(|(_, name, path)| (name, path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::found::testing::job;
+    use insta::assert_snapshot;
+
+    #[test]
+    fn a_job_is_found_by_folder_by_name_or_by_age() {
+        let dir = tempfile::tempdir().unwrap();
+        let jobs = &dir.path().join(JOBS);
+        let error = |job: Option<&str>| {
+            let error = find(job.map(Path::new), jobs).unwrap_err().to_string();
+            error.replace(&jobs.display().to_string(), "jobs")
+        };
+        assert_snapshot!(error(None), @"there is no job in jobs; name a job directory, or begin a job with: sandmill run JOB.yaml");
+        assert_snapshot!(error(Some("iris")), @"iris is no job directory, and there is no job in jobs: name a job directory");
+        job(&jobs.join("older"), "2026-11-01T10:00:00Z", "completed");
+        job(&jobs.join("iris"), "2026-11-03T10:00:00Z", "completed");
+        job(&jobs.join("zoo"), "2026-11-02T10:00:00Z", "failed");
+        std::fs::create_dir(jobs.join("none")).unwrap();
+        let found = |job: Option<&str>| find(job.map(Path::new), jobs).unwrap();
+        assert_eq!(found(None), jobs.join("iris"));
+        assert_eq!(found(Some("zoo")), jobs.join("zoo"));
+        let whole = jobs.join("older").display().to_string();
+        assert_eq!(found(Some(&whole)), jobs.join("older"));
+        assert_eq!(found(Some("/etc")), Path::new("/etc"), "the command tells what it lacks");
+        assert_snapshot!(error(Some("irsi")), @"irsi is no job directory, and no job in jobs has this name; did you mean iris? The newest come first: iris, zoo, older");
+        assert_snapshot!(error(Some("unlike-any")), @"unlike-any is no job directory, and no job in jobs has this name. The newest come first: iris, zoo, older");
+    }
+}

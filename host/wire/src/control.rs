@@ -1,0 +1,177 @@
+//! The control socket of a running job: its owner asks there how the job stands, and asks it to end. One question and one
+//! answer for each connection, each a line of JSON with a version.
+//!
+//! The socket lies in the job directory. It is reached by way of the open directory, since the path of a socket must be
+//! shorter than 108 bytes and that of a directory need not be.
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Changes with every change of questions and answers that is not an addition.
+pub const CONTROL_VERSION: u32 = 1;
+
+/// Bytes of a question or an answer, at most.
+const LONGEST: usize = 16 << 10;
+/// How long a whole question or answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is asked of a running job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Ask {
+    /// How it stands.
+    State,
+    /// To end; what is committed is kept.
+    Cancel {
+        /// Whether running mini-batches are ended, too, instead of finished.
+        #[serde(default)]
+        at_once: bool,
+    },
+}
+
+/// A question with its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// [`CONTROL_VERSION`] of the one who asks.
+    pub version: u32,
+    /// The question.
+    #[serde(flatten)]
+    pub ask: Ask,
+}
+
+impl Asked {
+    /// A question of this version.
+    pub fn new(ask: Ask) -> Self {
+        Self { version: CONTROL_VERSION, ask }
+    }
+}
+
+/// How a running job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LiveState {
+    /// It runs.
+    Running,
+    /// It waits until the machine has room for its workers.
+    Waiting,
+    /// It begins no new mini-batches.
+    WindingDown,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// [`CONTROL_VERSION`] of the one who answers.
+    pub version: u32,
+    /// The job's name.
+    pub job: String,
+    /// The id of its run.
+    pub run: String,
+    /// The process that runs it.
+    pub pid: u32,
+    /// How it stands, with what was asked already counted in.
+    pub state: LiveState,
+    /// Why it ends, if it does.
+    pub reason: Option<String>,
+    /// Why the question was not obeyed; none if it was.
+    #[serde(default)]
+    pub refused: Option<String>,
+}
+
+/// A path to the socket in an open job directory; short, however long the directory's own path is. Good for as long as
+/// the directory is open.
+///
+/// # Errors
+/// If the directory cannot be opened.
+pub fn control_path(job_dir: &Path, name: &str) -> io::Result<(OwnedFd, PathBuf)> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, job_dir, flags, Mode::empty())?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()));
+    Ok((folder, path))
+}
+
+/// Asks the job that runs in a directory. Not found and connection refused mean that none listens there.
+///
+/// # Errors
+/// If the job cannot be reached, or answers something else or nothing within seconds.
+pub fn ask(job_dir: &Path, socket: &str, ask: Ask) -> io::Result<Answer> {
+    let (_folder, path) = control_path(job_dir, socket)?;
+    let mut stream = UnixStream::connect(path)?;
+    write_line(&mut stream, &Asked::new(ask))?;
+    read_line(&mut stream)
+}
+
+/// Writes one line of JSON.
+///
+/// # Errors
+/// If it cannot be written within seconds.
+pub fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&line)
+}
+
+/// Reads one line of JSON.
+///
+/// # Errors
+/// If it is too long, takes too long, or is something else.
+pub fn read_line<T: for<'de> Deserialize<'de>>(stream: &mut UnixStream) -> io::Result<T> {
+    let end = Instant::now() + PATIENCE;
+    let mut line = Vec::new();
+    let mut piece = [0; 1024];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let read = stream.read(&mut piece)?;
+        line.extend_from_slice(&piece[..read]);
+        let whole = line.iter().position(|byte| *byte == b'\n');
+        if let Some(length) = whole.or((read == 0).then_some(line.len())) {
+            return Ok(serde_json::from_slice(&line[..length])?);
+        }
+        if line.len() > LONGEST {
+            let text = format!("a line of more than {LONGEST} bytes");
+            return Err(io::Error::new(ErrorKind::InvalidData, text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_lines_with_a_version() {
+        let text = |ask| serde_json::to_string(&Asked::new(ask)).unwrap();
+        assert_eq!(text(Ask::State), r#"{"version":1,"ask":"state"}"#);
+        assert_eq!(
+            text(Ask::Cancel { at_once: true }),
+            r#"{"version":1,"ask":"cancel","at_once":true}"#
+        );
+        let read: Asked = serde_json::from_str(r#"{"version":1,"ask":"cancel"}"#).unwrap();
+        assert_eq!(read.ask, Ask::Cancel { at_once: false });
+    }
+
+    #[test]
+    fn a_line_has_a_bound_and_a_deadline() {
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        write_line(&mut one, &Asked::new(Ask::State)).unwrap();
+        assert_eq!(read_line::<Asked>(&mut other).unwrap().ask, Ask::State);
+        one.write_all(&vec![b'x'; LONGEST + 1024]).unwrap();
+        let error = read_line::<Asked>(&mut other).unwrap_err().to_string();
+        assert_eq!(error, "a line of more than 16384 bytes");
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        one.write_all(b"{").unwrap();
+        let begin = Instant::now();
+        read_line::<Asked>(&mut other).unwrap_err();
+        assert!(begin.elapsed() >= PATIENCE && begin.elapsed() < 3 * PATIENCE);
+    }
+}

@@ -1,0 +1,174 @@
+//! Many jobs: which there are, how each stands, ending them, and what programs are told of them.
+
+use sandmill_tests::{Job, Running, guest, sandmill};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A job of three mini-batches.
+fn texts(entry_script: &str) -> Job {
+    Job::new(&guest(entry_script))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("in/a.txt", "1")
+        .file("in/b.txt", "22")
+        .file("in/c.txt", "333")
+}
+
+/// One whose entry script never returns.
+fn asleep() -> Job {
+    texts("hostile_files")
+        .yaml("arguments: [--do, sleep]\nrun_invocation_timeout: 120\ntenant: ada")
+}
+
+/// A command in this folder, while something else runs there.
+fn command(dir: &Path, arguments: &[&str]) -> Output {
+    Command::new(sandmill()).args(arguments).current_dir(dir).output().unwrap()
+}
+
+fn json(dir: &Path, arguments: &[&str]) -> Value {
+    let output = command(dir, arguments);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+fn runs(running: &mut Running) {
+    running.until("it runs a mini-batch", |running| {
+        let status = command(running.dir(), &["status"]);
+        String::from_utf8_lossy(&status.stdout).contains("attempt 1")
+    });
+}
+
+#[test]
+fn a_job_is_listed_and_cancelled_by_its_name() {
+    let mut running = asleep().spawn(&["run", "job.yaml"]);
+    runs(&mut running);
+    let dir = running.dir().to_owned();
+    let list = json(&dir, &["jobs", "--json", "--tenant", "ada"]);
+    assert_eq!((&list["version"], &list["jobs"][0]["state"]), (&1.into(), &"running".into()));
+    assert_eq!(list["jobs"][0]["job"], "test");
+    let socket = dir.join("jobs/test/control.sock");
+    assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let status = command(&dir, &["status", "--exit-code"]);
+    assert_eq!(status.status.code(), Some(3));
+    // A job that runs is never removed.
+    command(&dir, &["clean", "--older-than", "0s", "--failed"]);
+    assert!(dir.join("jobs/test/job.json").exists());
+
+    let asked = command(&dir, &["cancel", "test", "--at-once", "--wait"]);
+    assert_eq!(asked.status.code(), Some(0), "{asked:?}");
+    let ran = running.wait();
+    ran.exits_with(130).says("sandmill cancel");
+    assert!(socket.symlink_metadata().is_err(), "the socket is left");
+    let again = ran.into_job().command(&["cancel"]);
+    again.exits_with(2).says("error: job test does not run: it was cancelled at ");
+    let status = again.into_job().command(&["status", "--exit-code", "test"]);
+    status.exits_with(130);
+    let none = status.into_job().command(&["status", "tset"]);
+    none.exits_with(2).says("no job in jobs has this name; did you mean test?");
+
+    let few = none.into_job().command(&["clean", "--older-than", "0s"]);
+    few.exits_with(0);
+    assert_eq!(few.stdout, "0 jobs, 0 bytes freed\n", "it could be resumed");
+    let all = few.into_job().command(&["clean", "--older-than", "0s", "--failed"]);
+    assert!(all.exits_with(0).stdout.contains("removed jobs/test (cancelled, "), "{all}");
+    assert!(!all.has("jobs/test"));
+}
+
+/// The first has the machine's one place, the second waits, and is cancelled while it does.
+#[test]
+fn a_waiting_job_says_so_and_is_cancelled() {
+    let machine = tempfile::tempdir().unwrap();
+    let policy = machine.path().join("policy.yaml");
+    let places = machine.path().join("places");
+    let text = format!("machine: {{ workers: 1, directory: '{}' }}\n", places.display());
+    fs::write(&policy, text).unwrap();
+    let policy = policy.to_str().unwrap();
+    let mut first = asleep().spawn(&["run", "job.yaml", "--policy", policy]);
+    runs(&mut first);
+    let mut second = texts("echo_files").spawn(&["run", "job.yaml", "--policy", policy]);
+    second.until("it waits", |second| second.stderr_so_far().contains("waits for its turn"));
+    let dir = second.dir().to_owned();
+    second.until("status says so", |_| json(&dir, &["status", "--json"])["status"] == "waiting");
+    let status = command(&dir, &["status"]);
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert!(text.starts_with("Job test is waiting for its turn (process "), "{text}");
+    let list = json(&dir, &["jobs", "--json", "--state", "waiting", "--policy", policy]);
+    let holder = &list["jobs"][0]["waiting"]["held_by"][0];
+    assert_eq!((&holder["pid"], &holder["workers"]), (&first.pid().into(), &1.into()));
+    assert_eq!(command(&dir, &["cancel"]).status.code(), Some(0));
+    second.wait().exits_with(130);
+    assert_eq!(command(first.dir(), &["cancel", "--at-once"]).status.code(), Some(0));
+    first.wait().exits_with(130);
+}
+
+/// A leader that was killed leaves its socket; the next run makes a new one, and removes it.
+#[test]
+fn a_stale_socket_does_no_harm() {
+    let mut running = texts("hostile_files")
+        .yaml("arguments: [--do, sleep, --on-batch, 1, --on-attempt, 1]\nrun_invocation_timeout: 2")
+        .spawn(&["run", "job.yaml"]);
+    runs(&mut running);
+    running.kill_leader();
+    let killed = running.wait();
+    assert!(killed.dir().join("jobs/test/control.sock").symlink_metadata().is_ok(), "{killed}");
+    let list = json(killed.dir(), &["jobs", "--json"]);
+    assert_eq!(list["jobs"][0]["state"], "interrupted");
+    let refused = killed.into_job().command(&["cancel"]);
+    refused.exits_with(2).says("error: job test does not run: it was interrupted");
+    let ran = refused.into_job().command(&["resume"]);
+    ran.exits_with(0);
+    assert!(!ran.has("jobs/test/control.sock"));
+    assert_eq!(ran.text("jobs/test/output/parallel_run_step.txt").lines().count(), 3);
+}
+
+fn executable(job: &Job, path: &str) {
+    fs::set_permissions(job.path(path), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Events go to standard output, and the program is called when all is written.
+#[test]
+fn programs_are_told_of_a_job() {
+    let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > told\n\
+                  test -f \"$SANDMILL_DIR/job.json\" && echo noise\n";
+    let job = texts("echo_files").file("end.sh", script);
+    executable(&job, "end.sh");
+    let ran = job.command(&["run", "job.yaml", "--events", "-", "--on-end", "./end.sh"]);
+    ran.exits_with(0);
+    let events: Vec<Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kind = |event: Option<&Value>| event.unwrap()["kind"]["event"].clone();
+    assert_eq!(kind(events.first()), "job_started");
+    assert_eq!(kind(events.last()), "job_finished");
+    let raw = ran.text("jobs/test/logs/sys/events.jsonl");
+    assert_eq!(ran.stdout, raw, "the same as in the log tree");
+    assert_eq!(ran.text("told"), "test completed\n");
+    let ran = ran.into_job().command(&["metrics"]);
+    assert!(ran.exits_with(0).stdout.contains("sandmill_jobs{state=\"completed\"} 1\n"), "{ran}");
+    assert!(ran.stdout.ends_with("# EOF\n"), "{ran}");
+
+    let ran = ran.into_job().command(&["run", "job.yaml", "--overwrite", "--on-end", "./none.sh"]);
+    ran.exits_with(0).says("warning: --on-end ./none.sh: it cannot be started");
+}
+
+/// It shows what comes, and ends when the job does, as the job did.
+#[test]
+fn logs_are_followed_to_the_end() {
+    let mut running = texts("surroundings").spawn(&["run", "job.yaml"]);
+    running.until("it has begun", |running| running.dir().join("jobs/test/job.json").exists());
+    let followed = command(running.dir(), &["logs", "-f"]);
+    assert_eq!(followed.status.code(), Some(0), "{followed:?}");
+    let ran = running.wait();
+    ran.exits_with(0);
+    let at_end = ran.into_job().command(&["logs"]);
+    // Heads of files come as often as it goes from one to the other.
+    let said = |text: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with("==> ")).map(str::to_owned);
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort_unstable();
+        lines
+    };
+    let followed = String::from_utf8(followed.stdout).unwrap();
+    assert!(followed.contains("run 0 attempt 1\n"), "{followed}");
+    assert_eq!(said(&followed), said(&at_end.stdout));
+}
