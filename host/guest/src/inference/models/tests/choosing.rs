@@ -155,8 +155,8 @@ fn onnxruntime_that_is_not_there_is_told() {
 fn what_tract_does_not_have_is_told_by_name() {
     let mut proto = model(
         vec![
-            node("Scaler", &["x"], &["a"]),
-            node("TreeEnsembleRegressor", &["a"], &["b"]),
+            node("FeatureVectorizer", &["x"], &["a"]),
+            node("TfIdfVectorizer", &["a"], &["b"]),
             node("Relu", &["b"], &["c"]),
             node("Relu", &["c"], &["y"]),
         ],
@@ -168,7 +168,7 @@ fn what_tract_does_not_have_is_told_by_name() {
     graph.node[3].domain = "org.example".to_owned();
     assert_eq!(
         told(load(&proto)),
-        "UnsupportedOperation: the model from bytes: it needs Scaler, TreeEnsembleRegressor, \
+        "UnsupportedOperation: the model from bytes: it needs FeatureVectorizer, TfIdfVectorizer, \
          org.example.Relu, which tract does not have; try backend: onnxruntime"
     );
     assert_eq!(
