@@ -7,7 +7,8 @@ use super::guard::caught;
 use super::vet::Vetted;
 use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorType, TensorView,
-    Wanted, ml, onnx_facts, tract_cuda, tract_vet,
+    Wanted, ml, onnx_facts, tract_cuda,
+    tract_vet::{self, ELSEWHERE},
 };
 use crate::inference::memory::{LARGE, PLANS};
 use crate::model::{Backend, FailureKind};
@@ -37,6 +38,13 @@ struct TractModel {
 struct Plan {
     shapes: Vec<Vec<usize>>,
     runnable: Box<dyn Runnable>,
+}
+
+/// Why tract cannot compute a model, as far as its file shows; none if it can.
+pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
+    keep_what_is_given(proto);
+    let refused = tract_vet::check(proto).err();
+    refused.or_else(|| input_types(proto.graph.as_ref()?).err())
 }
 
 /// Loads a model.
@@ -183,7 +191,7 @@ fn input_types(graph: &GraphProto) -> Result<Vec<DatumType>, InferenceError> {
                 InferenceError::refused(
                     ErrorCode::UnsupportedOperation,
                     format!(
-                        "its input {:?} is {ty}, which tract cannot take; try backend: onnxruntime",
+                        "its input {:?} is {ty}, which tract cannot take; {ELSEWHERE}",
                         input.name
                     ),
                 )

@@ -19,6 +19,10 @@ const CONTRIBUTED: [&str; 9] = [
     "SkipSimplifiedLayerNormalization",
 ];
 
+/// What to do about what tract does not have.
+pub(super) const ELSEWHERE: &str = "ONNX Runtime may: run \"pip install onnxruntime\" in the active \
+     virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out";
+
 /// Refuses what tract does not have, and what would harm it.
 ///
 /// # Errors
@@ -54,7 +58,7 @@ pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
         let missing = Vec::from_iter(missing).join(", ");
         return Err(InferenceError::refused(
             ErrorCode::UnsupportedOperation,
-            format!("it needs {missing}, which tract does not have; try backend: onnxruntime"),
+            format!("it needs {missing}, which tract does not have; {ELSEWHERE}"),
         ));
     }
     Ok(())

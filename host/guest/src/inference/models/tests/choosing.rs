@@ -169,12 +169,11 @@ fn what_tract_does_not_have_is_told_by_name() {
     assert_eq!(
         told(load(&proto)),
         "UnsupportedOperation: the model from bytes: it needs FeatureVectorizer, TfIdfVectorizer, \
-         org.example.Relu, which tract does not have; try backend: onnxruntime"
+         org.example.Relu, which tract does not have; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
     );
     assert_eq!(
         told(load(&one("Relu", DataType::Bfloat16, DataType::Bfloat16, "N"))),
-        "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; \
-         try backend: onnxruntime"
+        "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
     );
 }
 

@@ -105,7 +105,7 @@ fn graphs_that_contradict_themselves_are_told() {
     InvalidEncoding: two of its outputs are called "y"
     InvalidEncoding: "x" has a dimension of 5000000000; 4294967295 is the most
     RuntimeError: tract: nothing in the model makes "nothing"
-    UnsupportedOperation: its input "x" is no tensor, which tract cannot take; try backend: onnxruntime
+    UnsupportedOperation: its input "x" is no tensor, which tract cannot take; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     "#);
 }
 
@@ -313,8 +313,8 @@ fn trees_that_are_none_are_told() {
     InvalidEncoding: its TreeEnsembleClassifier describes its nodes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier describes its votes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier has labels that are numbers, and such as are texts
-    UnsupportedOperation: it needs TreeEnsembleClassifier of two classes with votes on the second one, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; try backend: onnxruntime
+    UnsupportedOperation: it needs TreeEnsembleClassifier of two classes with votes on the second one, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     "#);
 }
 
@@ -338,11 +338,11 @@ fn what_tract_computes_otherwise_is_told() {
             vec![ints("classlabels_ints", &[0, 1]), reals("intercepts", &[1.0]), softmax],
         ),
     ];
-    insta::assert_snapshot!(texts.join("\n"), @"
-    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs LinearClassifier without intercepts, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; try backend: onnxruntime
-    ");
+    insta::assert_snapshot!(texts.join("\n"), @r#"
+    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs LinearClassifier without intercepts, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    "#);
 }
 
 /// More elements than there are addresses, so that no machine gets into need.

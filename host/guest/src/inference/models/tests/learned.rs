@@ -270,10 +270,10 @@ fn attributes_that_do_not_fit_are_told() {
             forest([0.0; 4], vec![int("n_targets", i64::MAX)]),
         )),
     ];
-    insta::assert_snapshot!(texts.join("\n"), @"
+    insta::assert_snapshot!(texts.join("\n"), @r#"
     InvalidEncoding: its Scaler has 1 offsets and 0 scales; it takes one of each for each column
     InvalidEncoding: its Normalizer has a norm that is none of MAX, L1 and L2
-    UnsupportedOperation: it needs Imputer of whole numbers, which tract does not have; try backend: onnxruntime
+    UnsupportedOperation: it needs Imputer of whole numbers, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     InvalidEncoding: its OneHotEncoder has no categories, or one of them twice
     InvalidEncoding: its LinearClassifier has no labels
     InvalidEncoding: its LinearClassifier has 2 intercepts; it takes 3
@@ -287,7 +287,7 @@ fn attributes_that_do_not_fit_are_told() {
     InvalidEncoding: its SVMClassifier has a kernel that is not known
     InvalidEncoding: its SVMClassifier has 2 support vectors of 3 numbers together
     InvalidEncoding: its TreeEnsembleRegressor has 9223372036854775807 targets
-    ");
+    "#);
 }
 
 #[test]
