@@ -4,7 +4,7 @@ use super::error::NodeError;
 use super::model_error::ModelError;
 use super::options::NodeOptions;
 use crate::gpu::library_folders;
-use crate::inference::{Probe, bytes_below};
+use crate::inference::{Judged, Probe, bytes_below};
 use crate::model::Backend;
 use crate::spec::{JobSpec, ModelSpec};
 use std::path::PathBuf;
@@ -33,9 +33,9 @@ pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<
         (None, None) => {}
         (None, Some(model)) => {
             return Err(NodeError::Backend(format!(
-                "models.{}.backend is onnxruntime, and where its library is, is not known: install it \
-                 (pip install onnxruntime), and name that with SANDMILL_ONNXRUNTIME=PATH or \
-                 --onnxruntime PATH; or set the backend to auto",
+                "models.{}.backend is onnxruntime, and its library was not found: run \"pip install \
+                 onnxruntime\" in the active virtual environment, or name its library with \
+                 --onnxruntime PATH or SANDMILL_ONNXRUNTIME=PATH; or set the backend to auto",
                 model.name
             )));
         }
@@ -84,6 +84,33 @@ pub(super) fn weigh_models(
     Ok(notices)
 }
 
+/// Looks at each model before workers load it. One that tract has to compute, and cannot, is an error. Returns what the
+/// user should know: outputs that the entry script does not get. Of a model that could not be looked at, workers tell.
+pub(super) fn judge_models(
+    spec: &JobSpec,
+    models: &[ModelSpec],
+    options: &NodeOptions,
+    has_onnxruntime: bool,
+) -> Result<Vec<String>, NodeError> {
+    let limit = spec.limits.models.0;
+    let mut notices = Vec::new();
+    for model in models {
+        let judged = probe(spec, options).judge(model.folder.as_deref(), &model.file, limit);
+        let Ok(Judged { not_by_tract, left_out }) = judged else { continue };
+        let name = model.name.clone();
+        let by_tract = match model.backend {
+            Backend::Tract => true,
+            Backend::Auto => !has_onnxruntime,
+            Backend::OnnxRuntime => false,
+        };
+        if by_tract && let Some(why) = not_by_tract {
+            return Err(ModelError::Refused { name, why }.into());
+        }
+        notices.extend(left_out.into_iter().map(|what| format!("model {name}: its output {what}")));
+    }
+    Ok(notices)
+}
+
 /// Who tries out what computes with this job's models.
 pub(super) fn probe(spec: &JobSpec, options: &NodeOptions) -> Probe {
     let program = options.program.clone();
@@ -127,7 +154,7 @@ mod tests {
     #[test]
     fn a_job_that_needs_it_does_not_begin_without() {
         let needs = |named| told(Backend::OnnxRuntime, named).unwrap_err();
-        assert_snapshot!(needs(None), @"models.digits.backend is onnxruntime, and where its library is, is not known: install it (pip install onnxruntime), and name that with SANDMILL_ONNXRUNTIME=PATH or --onnxruntime PATH; or set the backend to auto");
+        assert_snapshot!(needs(None), @r#"models.digits.backend is onnxruntime, and its library was not found: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH or SANDMILL_ONNXRUNTIME=PATH; or set the backend to auto"#);
         assert_snapshot!(needs(gone("ORT_DYLIB_PATH")), @"models.digits.backend is onnxruntime, which cannot be used: ORT_DYLIB_PATH names /gone: No such file or directory (os error 2)");
         // Somebody wanted it for this job.
         let error = told(Backend::Auto, NamedLibrary::given(Some(Path::new("/gone")))).unwrap_err();

@@ -53,6 +53,14 @@ pub enum ModelError {
         /// What it had.
         expected: String,
     },
+    /// Nothing on this machine can compute it.
+    #[error("model {name}: {why}")]
+    Refused {
+        /// The model.
+        name: String,
+        /// What it needs, and what to do, in words.
+        why: String,
+    },
     /// It is larger than a worker may load.
     #[error("model {name}: {why}")]
     TooLarge {

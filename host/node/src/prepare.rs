@@ -1,7 +1,7 @@
 //! From a checked job to all that it needs of this machine: inputs found, entry script built and compiled, models looked
 //! at. Nothing is written to the job directory.
 
-use super::backends::{self, find_onnxruntime, weigh_models};
+use super::backends::{self, find_onnxruntime, judge_models, weigh_models};
 use super::content::content;
 use super::error::NodeError;
 use super::features;
@@ -48,9 +48,15 @@ pub fn prepare(
     options.policy.check_model_places(places(&staged.models, &seen))?;
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
+    // An entry script may do something else with the models that it is given.
+    let computes = !staged.models.is_empty() && script.computes_with_models()?;
     let (entry_script, component) = script.compile(&spec, &options, say)?;
     let mut found = find_onnxruntime(&spec, &options)?;
     notices.extend(found.notice.take());
+    if computes {
+        let has_onnxruntime = found.onnxruntime.is_some();
+        notices.extend(judge_models(&spec, &staged.models, &options, has_onnxruntime)?);
+    }
     let mut inference = spec.inference.clone();
     inference.onnxruntime = found.onnxruntime.as_ref().map(|(library, _)| library.clone());
     let budget = setup::budget(&spec, &staged.models, &inference);
@@ -143,6 +149,11 @@ impl Script {
         // Before the compiler sees it.
         check_digest(spec, &path, file.digest())?;
         Ok(Self { path, file, compiler })
+    }
+
+    /// Whether it imports what computes with models.
+    fn computes_with_models(&self) -> Result<bool, NodeError> {
+        Ok(self.compiler.outline(&self.path)?.names.compute_with_models())
     }
 
     /// Returns where the entry script lies, and its compiled code.

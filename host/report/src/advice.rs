@@ -116,16 +116,24 @@ pub(super) fn name(ended_by: EndedBy) -> String {
 /// What to do about records and files that cannot be decoded.
 pub(super) const BAD_INPUT: &str = "The input is broken where failed_items.csv says: mend that file, leave it out by a glob, or bear its rows with error_threshold. It was not tried again, as it would be the same";
 
+/// What to do about a model that was refused, to the entry script.
+const MODEL_REFUSED: [&str; 2] = [
+    "The entry script was told that of a model. Try it with that model alone: sandmill check COMPONENT --run FILE --model NAME=PATH",
+    "docs/inference.md says what each backend computes; sandmill doctor, which backends and GPUs this machine has. What tract cannot compute, ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH",
+];
+
+/// Whether the entry script passed on what it was told of a model.
+fn is_of_model(failure: &Failure) -> bool {
+    failure.message.contains("model \"")
+}
+
 /// A call that spent less than this share of its time computing waited for something.
 pub(super) const COMPUTING: f64 = 0.5;
 
 /// What to change when attempts fail like this. `killed`: by somebody else, with its process.
 pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Vec<String> {
     let texts: Vec<&str> = match failure.kind {
-        FailureKind::ScriptError if failure.message.contains("model \"") => vec![
-            "The entry script was told that of a model. Try it with that model alone: sandmill check COMPONENT --run FILE --model NAME=PATH",
-            "docs/inference.md says what each backend computes; sandmill doctor, which backends and GPUs this machine has",
-        ],
+        FailureKind::ScriptError if is_of_model(failure) => MODEL_REFUSED.to_vec(),
         FailureKind::OutOfMemory if failure.message.starts_with("inference ended") => vec![
             "Have the entry script compute less at once, or raise limits.tensors or limits.models: a worker's memory for inference follows from them",
         ],
@@ -195,8 +203,11 @@ pub(super) fn was_killed(failure: &Failure) -> bool {
 }
 
 /// What to change when workers fail to start.
-pub(super) fn of_init(kind: FailureKind) -> Vec<String> {
-    let text = match kind {
+pub(super) fn of_init(failure: &Failure) -> Vec<String> {
+    let text = match failure.kind {
+        FailureKind::ScriptError if is_of_model(failure) => {
+            return MODEL_REFUSED.map(str::to_owned).to_vec();
+        }
         FailureKind::OutOfMemory => "Raise limits.memory, or have init load less",
         FailureKind::OutOfFuel => "Raise limits.fuel, or have init do less",
         FailureKind::Timeout => {
@@ -263,6 +274,18 @@ mod tests {
         );
         let told = of_failure(&failure, &attempt(1.0), false);
         assert!(told[0].starts_with("Have the entry script hold less"), "{told:?}");
+    }
+
+    /// Not what init usually misses.
+    #[test]
+    fn a_refused_model_has_advice_of_its_own() {
+        let refused = |message: &str| Failure::new(FailureKind::ScriptError, message);
+        let model =
+            refused("model \"churn\": it needs FeatureVectorizer, which tract does not have");
+        let told = of_init(&model);
+        assert!(told[1].contains("pip install onnxruntime"), "{told:?}");
+        assert_eq!(told, of_failure(&model, &attempt(1.0), false));
+        assert!(of_init(&refused("no file"))[0].starts_with("init fails by itself"));
     }
 
     /// T6: elapsed and CPU seconds of an attempt that was too slow are compared.

@@ -253,7 +253,7 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
         }
     };
     if let Some((_, failure)) = &history.first_init_failure {
-        of_init(failure.kind).into_iter().for_each(&mut add);
+        of_init(failure).into_iter().for_each(&mut add);
     }
     for group in history.groups.iter().take(3) {
         let killed = history.exits.iter().any(|(worker, _)| *worker == group.first.worker);

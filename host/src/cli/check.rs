@@ -8,7 +8,7 @@ use super::error::ArgumentError;
 use super::trial::{Asked, Trial as TrialProcess};
 use crate::compile::{Cache, Compiler, EntryFile, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
-use crate::inference::{NamedLibrary, Probe};
+use crate::inference::{Judged, NamedLibrary, Probe};
 use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 };
@@ -211,6 +211,8 @@ fn asked(
         asked.mounts = mounts;
         asked.mounts.extend(side_inputs(trial)?);
         asked.models = models(check, &asked.limits, scratch)?;
+        let has_onnxruntime = asked.inference.onnxruntime.is_some();
+        judge(check, &asked, has_onnxruntime, say)?;
         asked.mounts.extend(asked.models.iter().map(Model::mount));
         asked.items = Some(items);
     }
@@ -315,14 +317,38 @@ fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<
     Ok(node::give_models(&models, limits.models, &JobDir::new(scratch))?)
 }
 
+/// Looks at the models before the entry script does, as for a job.
+fn judge(
+    check: &Check<'_>,
+    asked: &Asked,
+    has_onnxruntime: bool,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<()> {
+    let probe = probe(check);
+    for Model { name, host, file, .. } in &asked.models {
+        let judged = probe.judge(Some(host), &host.join(file), asked.limits.models.0);
+        let Ok(Judged { not_by_tract, left_out }) = judged else { continue };
+        if let Some(why) = not_by_tract.filter(|_| !has_onnxruntime) {
+            anyhow::bail!("model {name}: {why}");
+        }
+        for what in left_out {
+            say(&format!("note: model {name}: its output {what}"));
+        }
+    }
+    Ok(())
+}
+
+fn probe(check: &Check<'_>) -> Probe {
+    let program = check.program.to_owned();
+    Probe { program, os_sandbox: check.os_sandbox, cuda: Vec::new() }
+}
+
 /// What computes with models, beside tract: tried out first, as for a job.
 fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<InferenceSettings> {
     let mut settings = InferenceSettings::default();
     let named = check.onnxruntime.as_ref().filter(|_| !check.trial.models.is_empty());
     let Some(named) = named else { return Ok(settings) };
-    let program = check.program.to_owned();
-    let os_sandbox = check.os_sandbox;
-    match (Probe { program, os_sandbox, cuda: Vec::new() }).named(named) {
+    match probe(check).named(named) {
         Ok((library, _)) => settings.onnxruntime = Some(library),
         Err(why) if named.by_option() => anyhow::bail!(why),
         Err(why) => say(&format!("note: onnxruntime is not used, but tract: {why}")),

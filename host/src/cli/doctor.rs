@@ -91,7 +91,7 @@ pub(super) fn doctor(
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
     let mut findings = Findings::now(policy);
-    findings.backends = self::backends(backends)?;
+    findings.backends = self::backends(backends, policy)?;
     let text = if json {
         serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"
     } else {
@@ -282,21 +282,25 @@ fn built(features: &[Feature]) -> String {
 }
 
 /// The backends, each tried out in a process of its own.
-fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> {
+fn backends(
+    arguments: &BackendArguments,
+    policy: &PolicyArgument,
+) -> Result<Vec<BackendState>, Problem> {
     if !node::has(Feature::Inference) {
         return Ok(Vec::new());
     }
     let program = this_program()?;
     let os_sandbox = OsSandbox::BestEffort;
-    let library = arguments.onnxruntime().map(|named| named.find());
+    let library = arguments.onnxruntime(policy.which().as_deref());
+    let library = library.map(|named| named.find());
     let cuda = library_folders(library.as_ref().and_then(|found| found.as_deref().ok()));
     let probe = Probe { program, os_sandbox, cuda };
     let onnxruntime = match library {
         Some(Ok(library)) => probe.onnxruntime_and_gpu(&library),
         Some(Err(why)) => BackendState::missing_onnxruntime(why.to_string()),
         None => BackendState::missing_onnxruntime(
-            "where its library is, is not known: install it (pip install onnxruntime), and name that \
-             with SANDMILL_ONNXRUNTIME=PATH"
+            "its library was not found: run \"pip install onnxruntime\" in the active virtual \
+             environment, or name its library with SANDMILL_ONNXRUNTIME=PATH"
                 .to_owned(),
         ),
     };

@@ -234,7 +234,7 @@ fn check_and_print(
     let program = run::this_program()?;
     let os_sandbox = policy.sandbox(wall.os_sandbox);
     let compiler = &Compiler::new(&program, os_sandbox);
-    let onnxruntime = backends.onnxruntime();
+    let onnxruntime = backends.onnxruntime(policy.file());
     let program = &program;
     let check =
         check::Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };

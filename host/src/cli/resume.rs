@@ -60,7 +60,7 @@ pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Resul
     job_file.latest.clone_from(&spec.latest);
     let mut options = Options::new(&dir, this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
-    options.onnxruntime = arguments.backends.onnxruntime();
+    options.onnxruntime = arguments.backends.onnxruntime(policy.file());
     options.policy = policy;
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);

@@ -134,15 +134,18 @@ pub(super) struct Arguments {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct BackendArguments {
     /// ONNX Runtime's library, or a folder that holds it, for jobs with models [default:
-    /// $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH].
+    /// $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else where it is found, if no policy holds: in the
+    /// active virtual environment, beside python3, or in the usual places].
     #[arg(long, value_name = "PATH")]
     onnxruntime: Option<PathBuf>,
 }
 
 impl BackendArguments {
-    /// Where ONNX Runtime is said to be.
-    pub(super) fn onnxruntime(&self) -> Option<NamedLibrary> {
-        NamedLibrary::given(self.onnxruntime.as_deref())
+    /// Where ONNX Runtime is said to be, or is found. Under a policy it is not looked for: whoever starts a stranger's
+    /// job must not have an environment choose what the host loads.
+    pub(super) fn onnxruntime(&self, policy: Option<&Path>) -> Option<NamedLibrary> {
+        let given = NamedLibrary::given(self.onnxruntime.as_deref());
+        given.or_else(|| if policy.is_none() { NamedLibrary::found() } else { None })
     }
 }
 
@@ -155,7 +158,7 @@ pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<E
     options.cache_dir.clone_from(&arguments.cache_dir);
     options.policy = policy;
     options.datastores = arguments.job.datastores.load()?;
-    options.onnxruntime = arguments.backends.onnxruntime();
+    options.onnxruntime = arguments.backends.onnxruntime(options.policy.file());
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
     let mut job_file = JobFile::new(&arguments.job.job, &sets);

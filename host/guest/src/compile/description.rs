@@ -114,6 +114,13 @@ pub enum Power {
     Unknown,
 }
 
+impl super::contract::Names {
+    /// Whether an entry script asks the host to compute with models.
+    pub fn compute_with_models(&self) -> bool {
+        self.imports.iter().any(|import| Power::of(import) == Power::Inference)
+    }
+}
+
 impl Power {
     /// For people.
     pub fn name(self) -> &'static str {

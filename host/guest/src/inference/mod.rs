@@ -32,6 +32,6 @@ pub use models::{KernelsError, serve_kernels};
 pub use models::{LoadedModel, Models, quiet_panics, serve_probe};
 pub use named_library::{NO_TELEMETRY, NamedLibrary};
 pub use note::NotePlace;
-pub use probe::{BackendState, KERNELS_COMMAND, PROBE_COMMAND, Probe, TRACT_VERSION};
+pub use probe::{BackendState, Judged, KERNELS_COMMAND, PROBE_COMMAND, Probe, TRACT_VERSION};
 #[cfg(not(feature = "inference"))]
 pub use without::{LoadedModel, Models, quiet_panics};

@@ -9,6 +9,7 @@ use crate::wall;
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::error::Error;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(super) const TRACT_GPU: &str = "tract-gpu";
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
 pub(super) const ONNXRUNTIME_GPU: &str = "onnxruntime-gpu";
 pub(super) const MODEL: &str = "model";
+pub(super) const JUDGE: &str = "judge-model";
 
 /// What a backend is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +64,16 @@ pub(super) struct Said {
     pub(super) problem: Option<String>,
     pub(super) has_cuda: bool,
     pub(super) model_bytes: Option<u64>,
+    pub(super) judged: Option<Judged>,
+}
+
+/// What is known of a model before a worker loads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// Why tract cannot compute it, for people; none if it can.
+    pub not_by_tract: Option<String>,
+    /// Its outputs that no caller gets, each with why, for people.
+    pub left_out: Vec<String>,
 }
 
 /// Something is wrong.
@@ -157,8 +169,43 @@ impl Probe {
         said.model_bytes.ok_or_else(|| ProbeError::Problem(said.problem.unwrap_or_default()))
     }
 
+    /// Looks at a model of at most `limit` bytes. Without a folder it is one file, whose weights all lie in it. Paths are
+    /// absolute.
+    ///
+    /// # Errors
+    /// Why nothing is known: the model is none, or could not be looked at.
+    pub fn judge(
+        &self,
+        folder: Option<&Path>,
+        file: &Path,
+        limit: u64,
+    ) -> Result<Judged, ProbeError> {
+        let limit = limit.to_string();
+        let task = |folder: &Path, file: &Path| {
+            [folder, file].map(|path| path.to_string_lossy().into_owned())
+        };
+        let mode = self.os_sandbox.name();
+        let said = match folder {
+            Some(folder) => {
+                let [folder, file] = task(folder, file);
+                self.ask(&[JUDGE, mode, &limit, &folder, &file])?
+            }
+            None => {
+                let source = |source| ProbeError::Start { program: file.to_owned(), source };
+                // The child gets the file, and no way to what lies beside it.
+                let opened = File::open(file).map_err(source)?;
+                self.ask_of(&[JUDGE, mode, &limit], opened.into())?
+            }
+        };
+        said.judged.ok_or_else(|| ProbeError::Problem(said.problem.unwrap_or_default()))
+    }
+
     /// Has a child do a task; an error is why it did not.
     fn ask(&self, task: &[&str]) -> Result<Said, ProbeError> {
+        self.ask_of(task, Stdio::null())
+    }
+
+    fn ask_of(&self, task: &[&str], input: Stdio) -> Result<Said, ProbeError> {
         let (variable, value) = NO_TELEMETRY;
         let mut command = Command::new(&self.program);
         command.arg(PROBE_COMMAND).args(task).env_clear().env(variable, value).current_dir("/");
@@ -169,7 +216,7 @@ impl Probe {
         }
         wall::keep_apart(&mut command);
         let child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -10,6 +10,7 @@
 //! - `guard`: calls of a backend that may panic;
 //! - `tract`, `tract_cuda`: the backend that is a part of Sandmill, and its way to a GPU;
 //! - `tract_vet`, `trees`: what tract must not be given;
+//! - `ml`: operators of `ai.onnx.ml` that are given to tract, as it does not have them;
 //! - `onnxruntime`: the backend that is a library of the machine;
 //! - `trial`: backends tried out, in the process that `probe` starts;
 //! - `kernels`: what is compiled for a GPU before a job begins, in a process of its own.
@@ -21,6 +22,7 @@ mod guard;
 mod inputs;
 #[cfg(feature = "cuda")]
 mod kernels;
+mod ml;
 mod onnx_facts;
 mod onnxruntime;
 mod registry;

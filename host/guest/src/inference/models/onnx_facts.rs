@@ -30,6 +30,20 @@ pub(super) fn nodes(proto: &ModelProto) -> impl Iterator<Item = &NodeProto> {
     graphs(proto).into_iter().flat_map(|graph| &graph.node).chain(functions)
 }
 
+/// The names that a node uses, with those that graphs inside it use and give.
+pub(super) fn used(node: &NodeProto) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut nodes = vec![node];
+    while let Some(node) = nodes.pop() {
+        names.extend(node.input.iter().map(String::as_str));
+        for graph in node.attribute.iter().flat_map(|it| it.g.iter().chain(&it.graphs)) {
+            names.extend(graph.output.iter().map(|output| output.name.as_str()));
+            nodes.extend(&graph.node);
+        }
+    }
+    names
+}
+
 /// An attribute of a node.
 pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
     node.attribute.iter().find(|attribute| attribute.name == name)

@@ -2,6 +2,7 @@
 
 mod choosing;
 mod hostile;
+mod learned;
 mod running;
 
 use super::samples::bytes;

@@ -7,13 +7,15 @@ use super::guard::caught;
 use super::vet::Vetted;
 use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorType, TensorView,
-    Wanted, onnx_facts, tract_cuda, tract_vet,
+    Wanted, ml, onnx_facts, tract_cuda,
+    tract_vet::{self, ELSEWHERE},
 };
 use crate::inference::memory::{LARGE, PLANS};
 use crate::model::{Backend, FailureKind};
+use std::collections::HashSet;
 use tract_onnx::model::ParseResult;
-use tract_onnx::pb::GraphProto;
 use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::{GraphProto, ModelProto, ValueInfoProto};
 use tract_onnx::prelude::{DatumType, InferenceFact, InferenceModel, InferenceModelExt, Tensor};
 use tract_onnx::prelude::{IntoTensor, TVec, TractResult};
 use tract_onnx::tract_core::runtime::{Runnable, runtime_for_name};
@@ -24,8 +26,8 @@ struct TractModel {
     /// Before its input shapes are known.
     model: InferenceModel,
     inputs: Vec<DatumType>,
-    /// What the file says that outputs are; none for those that are left out.
-    outputs: Vec<Option<DatumType>>,
+    /// The outputs that tract computes, and what the file says that they are; none for those that are left out.
+    outputs: Vec<(String, Option<DatumType>)>,
     /// `cpu` or `cuda`, tract's names.
     runtime: &'static str,
     /// The last used comes last.
@@ -38,13 +40,21 @@ struct Plan {
     runnable: Box<dyn Runnable>,
 }
 
+/// Why tract cannot compute a model, as far as its file shows; none if it can.
+pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
+    keep_what_is_given(proto);
+    let refused = tract_vet::check(proto).err();
+    refused.or_else(|| input_types(proto.graph.as_ref()?).err())
+}
+
 /// Loads a model.
 pub(super) fn load(
     source: ModelSource<'_>,
     vetted: Vetted,
     wanted: &Wanted,
 ) -> Result<Box<dyn Loaded>, InferenceError> {
-    let Vetted { proto, inputs, outputs, bytes, .. } = vetted;
+    let Vetted { mut proto, inputs, outputs, bytes, .. } = vetted;
+    keep_what_is_given(&mut proto);
     tract_vet::check(&proto)?;
     let graph = proto.graph.as_ref().ok_or_else(|| failed("there is no graph in it"))?;
     let folder = match source {
@@ -52,14 +62,15 @@ pub(super) fn load(
         ModelSource::Bytes(_) => None,
     };
     let input_types = input_types(graph)?;
-    let output_types = graph
+    let given = graph
         .output
         .iter()
-        .map(|output| onnx_facts::data_type(output).and_then(datum_type))
-        .collect();
+        .map(|output| (output.name.clone(), onnx_facts::data_type(output).and_then(datum_type)));
+    let given = given.collect();
     let model = guarded(wanted.gpu.is_some(), || {
         // Sizes in it are those of any batch, and contradict the ones of a plan.
-        let onnx = tract_onnx::onnx().with_ignore_value_info(true);
+        let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
+        ml::register(&mut onnx);
         let ParseResult { model, unresolved_inputs, .. } = onnx.parse(&proto, folder)?;
         match unresolved_inputs.first() {
             Some(name) => Err(anyhow::anyhow!("nothing in the model makes {name:?}")),
@@ -74,7 +85,7 @@ pub(super) fn load(
         facts,
         model,
         inputs: input_types,
-        outputs: output_types,
+        outputs: given,
         runtime: if wanted.gpu.is_some() { "cuda" } else { "cpu" },
         plans: Vec::new(),
         most_plans: if wanted.others.saturating_add(bytes) > LARGE { 1 } else { PLANS },
@@ -98,10 +109,9 @@ impl Loaded for TractModel {
         let tensors: Vec<Tensor> = tensors?;
         // One that failed is not put back: nobody knows what state it is in.
         self.plans.push(plan);
-        let declared = self.facts.outputs.iter().zip(&self.outputs);
+        let declared = self.outputs.iter().zip(tensors);
         declared
-            .zip(tensors)
-            .filter_map(|((port, ty), tensor)| Some((port.name.clone(), (*ty)?, tensor)))
+            .filter_map(|((name, ty), tensor)| Some((name.clone(), (*ty)?, tensor)))
             .map(|(name, ty, tensor)| guarded(cuda, || owned(name, ty, &tensor)))
             .collect()
     }
@@ -134,6 +144,30 @@ impl TractModel {
     }
 }
 
+/// Takes outputs away that no caller gets, and the nodes that only they need: labels that are texts, which tract's
+/// operators do not all take. A model of which nothing would be left stays as it is.
+fn keep_what_is_given(proto: &mut ModelProto) {
+    let Some(graph) = &mut proto.graph else { return };
+    let is_given =
+        |output: &ValueInfoProto| onnx_facts::data_type(output).and_then(datum_type).is_some();
+    if graph.output.iter().all(is_given) || !graph.output.iter().any(is_given) {
+        return;
+    }
+    graph.output.retain(is_given);
+    let mut wanted: HashSet<&str> =
+        graph.output.iter().map(|output| output.name.as_str()).collect();
+    // Nodes stand in the order in which they are computed.
+    let mut kept = vec![false; graph.node.len()];
+    for (node, kept) in graph.node.iter().zip(&mut kept).rev() {
+        *kept = node.output.iter().any(|name| wanted.contains(name.as_str()));
+        if *kept {
+            wanted.extend(onnx_facts::used(node));
+        }
+    }
+    let mut kept = kept.into_iter();
+    graph.node.retain(|_| kept.next().unwrap_or(true));
+}
+
 /// What tract has for the types of `wasi:nn`, and for booleans.
 fn datum_type(ty: DataType) -> Option<DatumType> {
     Some(match ty {
@@ -157,7 +191,7 @@ fn input_types(graph: &GraphProto) -> Result<Vec<DatumType>, InferenceError> {
                 InferenceError::refused(
                     ErrorCode::UnsupportedOperation,
                     format!(
-                        "its input {:?} is {ty}, which tract cannot take; try backend: onnxruntime",
+                        "its input {:?} is {ty}, which tract cannot take; {ELSEWHERE}",
                         input.name
                     ),
                 )

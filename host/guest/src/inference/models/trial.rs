@@ -1,14 +1,18 @@
 //! The child process that tries backends out; `probe` starts it.
 
-use super::error::TrialError;
+use super::error::{TrialError, short};
 use super::onnxruntime::Library;
-use super::{ModelSource, TensorType, TensorView, Wanted, tract_cuda, vet};
+use super::vet::{self, Vetted};
+use super::{
+    ElementType, ErrorCode, InferenceError, ModelSource, Port, TensorType, TensorView, Wanted,
+    tract, tract_cuda,
+};
 use crate::inference::probe::{
-    LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, SAID_BYTES, Said, TRACT_GPU, problem,
+    JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, SAID_BYTES, Said, TRACT_GPU, problem,
 };
 use crate::model::OsSandbox;
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,6 +38,10 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
         [MODEL, mode, folder, file] => {
             let bytes = model_bytes(mode, Path::new(folder), Path::new(file));
             bytes.map_or_else(problem, |bytes| Said { model_bytes: Some(bytes), ..Said::default() })
+        }
+        [JUDGE, mode, limit] => said_of(judge_input(mode, limit)),
+        [JUDGE, mode, limit, folder, file] => {
+            said_of(judge_file(mode, limit, Path::new(folder), Path::new(file)))
         }
         [ONNXRUNTIME_GPU, library] => {
             let result = enter().and_then(|()| Ok(Library::open(Path::new(library))?.try_cuda()?));
@@ -70,6 +78,56 @@ fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, TrialError
     enter()?;
     lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
     Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
+}
+
+fn said_of(judged: Result<Judged, TrialError>) -> Said {
+    judged.map_or_else(problem, |judged| Said { judged: Some(judged), ..Said::default() })
+}
+
+/// Judges the model that lies in a folder.
+fn judge_file(mode: &str, limit: &str, folder: &Path, file: &Path) -> Result<Judged, TrialError> {
+    let limit = limit.parse().map_err(|_| TrialError::ByHand)?;
+    enter()?;
+    lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
+    Ok(judged(vet::read(ModelSource::File(file), limit)?))
+}
+
+/// Judges the model on standard input.
+fn judge_input(mode: &str, limit: &str) -> Result<Judged, TrialError> {
+    let limit: u64 = limit.parse().map_err(|_| TrialError::ByHand)?;
+    enter()?;
+    lock_down(mode, Vec::new())?;
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(judged(vet::read(ModelSource::Bytes(&bytes), limit)?))
+}
+
+/// What a model's file says of who can compute it, and of what it gives.
+fn judged(mut vetted: Vetted) -> Judged {
+    let left_out = vetted.outputs.iter().filter_map(left_out).collect();
+    // One that contradicts itself is told of by the worker that needs it, as files that are no models are.
+    let lacks = |error: &InferenceError| {
+        matches!(error, InferenceError::Refused { code: ErrorCode::UnsupportedOperation, .. })
+    };
+    let refused = tract::refusal(&mut vetted.proto).filter(lacks);
+    Judged { not_by_tract: refused.map(|error| error.to_string()), left_out }
+}
+
+/// Why no caller gets an output, if that is so.
+fn left_out(port: &Port) -> Option<String> {
+    let ElementType::Other(ty) = &port.ty else { return None };
+    let name = short(&port.name);
+    Some(match ty.as_str() {
+        "string" => format!(
+            "{name:?} is left out: it is of texts, which no tensor of wasi:nn holds; take the place of the largest \
+             score, by the order of classes_ in scikit-learn"
+        ),
+        "no tensor" => format!(
+            "{name:?} is left out: it is a list or a map, and no tensor; export it from scikit-learn with \
+             options={{'zipmap': False}}"
+        ),
+        ty => format!("{name:?} is left out: it is {ty}, which no tensor of wasi:nn holds"),
+    })
 }
 
 /// As a worker does.

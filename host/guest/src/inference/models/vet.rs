@@ -1,7 +1,7 @@
 //! Looking at a model before a backend does: backends trust what they load more than they should.
 
 use super::weights::Weights;
-use super::{ErrorCode, InferenceError, ModelSource, Port, onnx_facts};
+use super::{ErrorCode, InferenceError, ModelSource, Port, ml, onnx_facts};
 use crate::model::{ByteSize, count};
 use std::collections::HashSet;
 use std::fs;
@@ -18,6 +18,8 @@ const DEEP: &str = "its graphs lie in each other too deeply; about 30 levels are
 /// A model that may be given to a backend.
 pub(super) struct Vetted {
     pub(super) proto: ModelProto,
+    /// Whether `proto` is another model than the file: outputs that are maps became tensors.
+    pub(super) changed: bool,
     pub(super) inputs: Vec<Port>,
     pub(super) outputs: Vec<Port>,
     /// Bytes of its file and weights.
@@ -35,10 +37,10 @@ pub(super) struct Vetted {
 pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, InferenceError> {
     let size = size(source)?;
     within(size, "file", limit)?;
-    let proto = decode(source, size)?;
-    let Some(graph) = &proto.graph else {
+    let mut proto = decode(source, size)?;
+    if proto.graph.is_none() {
         return Err(encoding("it is no ONNX model: there is no graph in it"));
-    };
+    }
     let nodes = onnx_facts::nodes(&proto).count();
     if nodes > MOST_NODES {
         let nodes = count(nodes as u64);
@@ -48,11 +50,6 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
             format!("it has {nodes} nodes; {most} is the most"),
         ));
     }
-    let inputs = onnx_facts::inputs(graph)?;
-    let outputs = onnx_facts::outputs(graph)?;
-    names(&inputs, "inputs")?;
-    names(&outputs, "outputs")?;
-    sources(graph)?;
     let mut weights = Weights::new(match source {
         ModelSource::File(path) => path.parent(),
         ModelSource::Bytes(_) => None,
@@ -61,8 +58,18 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     let bytes = size.max(weights.inside).saturating_add(weights.beside);
     within(bytes, "file with its weights", limit)?;
     let beside = weights.beside;
-    let files = weights.files.into_iter().collect();
-    Ok(Vetted { proto, inputs, outputs, bytes, beside, files })
+    let files: Vec<String> = weights.files.into_iter().collect();
+    // Weights beside the file are found from its place alone.
+    let changed = files.is_empty() && proto.graph.as_mut().is_some_and(ml::without_zipmaps);
+    let Some(graph) = &proto.graph else {
+        return Err(encoding("it is no ONNX model: there is no graph in it"));
+    };
+    let inputs = onnx_facts::inputs(graph)?;
+    let outputs = onnx_facts::outputs(graph)?;
+    names(&inputs, "inputs")?;
+    names(&outputs, "outputs")?;
+    sources(graph)?;
+    Ok(Vetted { proto, changed, inputs, outputs, bytes, beside, files })
 }
 
 /// Bytes of the file.

@@ -13,6 +13,7 @@ use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::value::{TensorElementType, ValueType};
+use prost::Message as _;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -37,8 +38,9 @@ impl Model {
         vetted: Vetted,
         wanted: &Wanted,
     ) -> Result<Self, InferenceError> {
-        let Vetted { proto, inputs, outputs, beside, .. } = vetted;
-        // It reads the file itself.
+        let Vetted { proto, changed, inputs, outputs, beside, .. } = vetted;
+        let encoded = changed.then(|| proto.encode_to_vec());
+        // Else it reads the file itself.
         drop(proto);
         let file = match source {
             ModelSource::File(path) => Some(path),
@@ -47,9 +49,10 @@ impl Model {
         let doing = Doing { what: "load", file, gpu: wanted.gpu.is_some() };
         let session = doing.guarded(|| {
             let mut builder = builder(environment, wanted, beside >= SHARED_FROM)?;
-            Ok(match source {
-                ModelSource::File(path) => builder.commit_from_file(path)?,
-                ModelSource::Bytes(bytes) => builder.commit_from_memory(bytes)?,
+            Ok(match (&encoded, source) {
+                (Some(bytes), _) => builder.commit_from_memory(bytes)?,
+                (None, ModelSource::File(path)) => builder.commit_from_file(path)?,
+                (None, ModelSource::Bytes(bytes)) => builder.commit_from_memory(bytes)?,
             })
         })?;
         let facts = Facts {

@@ -155,8 +155,8 @@ fn onnxruntime_that_is_not_there_is_told() {
 fn what_tract_does_not_have_is_told_by_name() {
     let mut proto = model(
         vec![
-            node("Scaler", &["x"], &["a"]),
-            node("TreeEnsembleRegressor", &["a"], &["b"]),
+            node("FeatureVectorizer", &["x"], &["a"]),
+            node("TfIdfVectorizer", &["a"], &["b"]),
             node("Relu", &["b"], &["c"]),
             node("Relu", &["c"], &["y"]),
         ],
@@ -168,13 +168,12 @@ fn what_tract_does_not_have_is_told_by_name() {
     graph.node[3].domain = "org.example".to_owned();
     assert_eq!(
         told(load(&proto)),
-        "UnsupportedOperation: the model from bytes: it needs Scaler, TreeEnsembleRegressor, \
-         org.example.Relu, which tract does not have; try backend: onnxruntime"
+        "UnsupportedOperation: the model from bytes: it needs FeatureVectorizer, TfIdfVectorizer, \
+         org.example.Relu, which tract does not have; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
     );
     assert_eq!(
         told(load(&one("Relu", DataType::Bfloat16, DataType::Bfloat16, "N"))),
-        "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; \
-         try backend: onnxruntime"
+        "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
     );
 }
 

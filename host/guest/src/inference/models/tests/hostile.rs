@@ -105,7 +105,7 @@ fn graphs_that_contradict_themselves_are_told() {
     InvalidEncoding: two of its outputs are called "y"
     InvalidEncoding: "x" has a dimension of 5000000000; 4294967295 is the most
     RuntimeError: tract: nothing in the model makes "nothing"
-    UnsupportedOperation: its input "x" is no tensor, which tract cannot take; try backend: onnxruntime
+    UnsupportedOperation: its input "x" is no tensor, which tract cannot take; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     "#);
 }
 
@@ -272,7 +272,7 @@ fn graphs_without_end_are_told() {
     ");
 }
 
-/// Each of these made tract 0.23.9 crash, turn in circles, or answer wrongly without a word.
+/// Each of these would crash, turn in circles, or answer wrongly without a word if it were computed.
 #[test]
 fn trees_that_are_none_are_told() {
     let tree = |attributes: Vec<AttributeProto>| load_bytes(&bytes(&trees(attributes)));
@@ -288,9 +288,12 @@ fn trees_that_are_none_are_told() {
         tree(vec![ints("nodes_nodeids", &[0, 1, 1])]),
         tree(vec![texts("nodes_modes", &["LEAF", "LEAF"])]),
         tree(vec![ints("class_ids", &[0, 1]), ints("class_ids", &[0, 9])]),
-        tree(vec![texts("nodes_modes", &["BRANCH_GTE", "LEAF", "LEAF"])]),
-        tree(vec![ints("classlabels_int64s", &[0, 1])]),
+        tree(vec![texts("nodes_modes", &["BRANCH_EQUAL", "LEAF", "LEAF"])]),
+        tree(vec![ints("nodes_featureids", &[-1, 0, 0])]),
+        tree(vec![reals("nodes_values", &[0.0])]),
+        tree(vec![reals("class_weights", &[1.0])]),
         tree(vec![texts("classlabels_strings", &["a", "b", "c"])]),
+        tree(vec![ints("classlabels_int64s", &[0, 1])]),
         tree(vec![reals("class_weights", &[-1.0, 1.0])]),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
@@ -305,10 +308,13 @@ fn trees_that_are_none_are_told() {
     InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not counted from 0
     InvalidEncoding: its TreeEnsembleClassifier describes its nodes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier has two attributes "class_ids"
-    UnsupportedOperation: it needs TreeEnsembleClassifier with BRANCH_GTE, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs TreeEnsembleClassifier of fewer than three classes, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs TreeEnsembleClassifier with labels that are texts, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; try backend: onnxruntime
+    InvalidEncoding: its TreeEnsembleClassifier has a node of a mode that is not known
+    InvalidEncoding: its TreeEnsembleClassifier asks for the column -1
+    InvalidEncoding: its TreeEnsembleClassifier describes its nodes in lists of different lengths
+    InvalidEncoding: its TreeEnsembleClassifier describes its votes in lists of different lengths
+    InvalidEncoding: its TreeEnsembleClassifier has labels that are numbers, and such as are texts
+    UnsupportedOperation: it needs TreeEnsembleClassifier of two classes with votes on the second one, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     "#);
 }
 
@@ -325,15 +331,18 @@ fn what_tract_computes_otherwise_is_told() {
         ..AttributeProto::default()
     };
     let texts = [
-        with("Normalizer", Vec::new()),
         with("LinearRegressor", vec![softmax.clone()]),
-        with("LinearClassifier", vec![ints("classlabels_ints", &[0, 1]), softmax]),
+        with("LinearClassifier", vec![ints("classlabels_ints", &[0, 1]), softmax.clone()]),
+        with(
+            "LinearClassifier",
+            vec![ints("classlabels_ints", &[0, 1]), reals("intercepts", &[1.0]), softmax],
+        ),
     ];
-    insta::assert_snapshot!(texts.join("\n"), @"
-    UnsupportedOperation: it needs Normalizer with the norm MAX, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; try backend: onnxruntime
-    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; try backend: onnxruntime
-    ");
+    insta::assert_snapshot!(texts.join("\n"), @r#"
+    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs LinearClassifier without intercepts, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    "#);
 }
 
 /// More elements than there are addresses, so that no machine gets into need.

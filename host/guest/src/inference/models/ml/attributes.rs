@@ -1,0 +1,43 @@
+//! Attributes of a node.
+
+use super::{Refusal, attribute};
+use std::collections::HashSet;
+use tract_onnx::pb::NodeProto;
+
+/// Whether no attribute is there twice: which one counts differs by reader.
+pub(super) fn distinct(node: &NodeProto) -> Result<(), Refusal> {
+    let mut names = HashSet::new();
+    match node.attribute.iter().find(|it| !names.insert(&it.name)) {
+        Some(twice) => Err(Refusal::Broken(format!("has two attributes {:?}", twice.name))),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn ints<'a>(node: &'a NodeProto, name: &str) -> &'a [i64] {
+    attribute(node, name).map_or(&[], |it| it.ints.as_slice())
+}
+
+pub(super) fn floats<'a>(node: &'a NodeProto, name: &str) -> &'a [f32] {
+    attribute(node, name).map_or(&[], |it| it.floats.as_slice())
+}
+
+pub(super) fn texts<'a>(node: &'a NodeProto, name: &str) -> &'a [Vec<u8>] {
+    attribute(node, name).map_or(&[], |it| it.strings.as_slice())
+}
+
+/// A text; empty where it is left out.
+pub(super) fn text<'a>(node: &'a NodeProto, name: &str) -> &'a [u8] {
+    attribute(node, name).map_or(&[], |it| it.s.as_slice())
+}
+
+pub(super) fn int(node: &NodeProto, name: &str) -> Option<i64> {
+    attribute(node, name).map(|it| it.i)
+}
+
+/// Whether a list is as long as it must be.
+pub(super) fn long(what: &str, there: usize, wanted: usize) -> Result<(), Refusal> {
+    if there == wanted {
+        return Ok(());
+    }
+    Err(Refusal::Broken(format!("has {there} {what}; it takes {wanted}")))
+}

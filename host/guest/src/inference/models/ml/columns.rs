@@ -1,0 +1,160 @@
+//! Rows of numbers made of rows of numbers.
+
+use super::attributes::{floats, int, ints, text, texts};
+use super::{Computation, Refusal, Rows, attribute};
+use std::collections::HashMap;
+use tract_onnx::pb::NodeProto;
+
+/// `(x - offset) * scale`.
+#[derive(Debug)]
+struct Scaler {
+    offset: Vec<f32>,
+    scale: Vec<f32>,
+}
+
+pub(super) fn scaler(node: &NodeProto) -> Result<Computation, Refusal> {
+    let offset = floats(node, "offset").to_vec();
+    let scale = floats(node, "scale").to_vec();
+    if offset.is_empty() || offset.len() != scale.len() {
+        return Err(Refusal::Broken(format!(
+            "has {} offsets and {} scales; it takes one of each for each column",
+            offset.len(),
+            scale.len()
+        )));
+    }
+    Ok(Computation::Rows(Box::new(Scaler { offset, scale })))
+}
+
+impl Rows for Scaler {
+    fn width(&self, columns: usize) -> usize {
+        columns
+    }
+
+    fn takes(&self, columns: usize) -> bool {
+        self.offset.len() == 1 || self.offset.len() == columns
+    }
+
+    fn row(&self, x: &[f32], y: &mut [f32]) {
+        // One for all columns goes round.
+        let numbers = self.offset.iter().zip(&self.scale).cycle();
+        for ((y, x), (offset, scale)) in y.iter_mut().zip(x).zip(numbers) {
+            *y = (x - offset) * scale;
+        }
+    }
+}
+
+/// Divides each row by its norm.
+#[derive(Debug)]
+enum Normalizer {
+    Max,
+    L1,
+    L2,
+}
+
+pub(super) fn normalizer(node: &NodeProto) -> Result<Computation, Refusal> {
+    let norm = match text(node, "norm") {
+        b"" | b"MAX" => Normalizer::Max,
+        b"L1" => Normalizer::L1,
+        b"L2" => Normalizer::L2,
+        _ => return Err(Refusal::Broken("has a norm that is none of MAX, L1 and L2".to_owned())),
+    };
+    Ok(Computation::Rows(Box::new(norm)))
+}
+
+impl Rows for Normalizer {
+    fn width(&self, columns: usize) -> usize {
+        columns
+    }
+
+    fn takes(&self, _columns: usize) -> bool {
+        true
+    }
+
+    fn row(&self, x: &[f32], y: &mut [f32]) {
+        let norm = match self {
+            // As ONNX has it, without regard to the sign.
+            Self::Max => x.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            Self::L1 => x.iter().map(|x| x.abs()).sum(),
+            Self::L2 => x.iter().map(|x| x * x).sum::<f32>().sqrt(),
+        };
+        // A row of zeros stays as it is.
+        let norm = if norm == 0.0 { 1.0 } else { norm };
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = x / norm;
+        }
+    }
+}
+
+/// Puts numbers in the place of those that are missing.
+#[derive(Debug)]
+struct Imputer {
+    values: Vec<f32>,
+    missing: f32,
+}
+
+pub(super) fn imputer(node: &NodeProto) -> Result<Computation, Refusal> {
+    let values = floats(node, "imputed_value_floats").to_vec();
+    if values.is_empty() {
+        return Err(Refusal::Unsupported("of whole numbers"));
+    }
+    let missing = attribute(node, "replaced_value_float").map_or(0.0, |it| it.f);
+    Ok(Computation::Rows(Box::new(Imputer { values, missing })))
+}
+
+impl Rows for Imputer {
+    fn width(&self, columns: usize) -> usize {
+        columns
+    }
+
+    fn takes(&self, columns: usize) -> bool {
+        self.values.len() == 1 || self.values.len() == columns
+    }
+
+    fn row(&self, x: &[f32], y: &mut [f32]) {
+        for ((y, x), value) in y.iter_mut().zip(x).zip(self.values.iter().cycle()) {
+            let is_missing = *x == self.missing || (x.is_nan() && self.missing.is_nan());
+            *y = if is_missing { *value } else { *x };
+        }
+    }
+}
+
+/// A row for each number: 1 in its category's place, and else 0.
+#[derive(Debug)]
+pub(in super::super) struct OneHot {
+    places: HashMap<i64, usize>,
+    width: usize,
+    /// Whether an unknown category is a row of zeros, and no error.
+    zeros: bool,
+}
+
+pub(super) fn one_hot(node: &NodeProto) -> Result<Computation, Refusal> {
+    if !texts(node, "cats_strings").is_empty() {
+        return Err(Refusal::Unsupported("of categories that are texts"));
+    }
+    let categories = ints(node, "cats_int64s");
+    let places: HashMap<i64, usize> =
+        categories.iter().enumerate().map(|(place, category)| (*category, place)).collect();
+    if categories.is_empty() || places.len() != categories.len() {
+        return Err(Refusal::Broken("has no categories, or one of them twice".to_owned()));
+    }
+    let zeros = int(node, "zeros").unwrap_or(1) != 0;
+    Ok(Computation::OneHot(OneHot { places, width: categories.len(), zeros }))
+}
+
+impl OneHot {
+    /// Columns of each row.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Fills the row of a category, which is zeros. False if it is not known and must be.
+    pub(super) fn row(&self, category: i64, y: &mut [f32]) -> bool {
+        match self.places.get(&category) {
+            Some(place) => {
+                y[*place] = 1.0;
+                true
+            }
+            None => self.zeros,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The way into tract: one operator for all that this folder computes.
+
+use super::columns::OneHot;
+use super::scores::Labels;
+use super::{Classes, Computation, Refusal, Rows, extractor, read};
+use std::sync::Arc;
+use tract_onnx::Onnx;
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+/// The names of the operators that are computed here.
+pub(in super::super) const OPERATORS: [&str; 9] = [
+    "Imputer",
+    "LinearClassifier",
+    "Normalizer",
+    "OneHotEncoder",
+    "SVMClassifier",
+    "SVMRegressor",
+    "Scaler",
+    "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
+];
+
+/// Has tract use these operators, also in the place of its own of the same names.
+pub(in super::super) fn register(onnx: &mut Onnx) {
+    for name in OPERATORS {
+        onnx.op_register.insert(name, build);
+    }
+    onnx.op_register.insert(extractor::NAME, extractor::build);
+}
+
+fn build(
+    _context: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let computation = read(node).map_err(|refusal| match refusal {
+        Refusal::Unsupported(variant) => format_err!("{} {variant} is not supported", node.op_type),
+        Refusal::Broken(what) => format_err!("{} {what}", node.op_type),
+    })?;
+    let name = OPERATORS.into_iter().find(|name| *name == node.op_type).unwrap_or("Operator");
+    Ok((expand(Operator { name, computation: Arc::new(computation) }), Vec::new()))
+}
+
+/// What a node computes, for tract.
+#[derive(Clone, Debug)]
+struct Operator {
+    name: &'static str,
+    computation: Arc<Computation>,
+}
+
+/// Two are the same if they come from the same node.
+impl PartialEq for Operator {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.computation, &other.computation)
+    }
+}
+
+impl Eq for Operator {}
+
+/// Operators as the file has them.
+impl Expansion for Operator {
+    fn name(&self) -> StaticName {
+        self.name.into()
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(self.outputs())
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, self.outputs())?;
+        solver.given_2(&inputs[0].datum_type, &inputs[0].shape, move |solver, ty, shape| {
+            for (output, (ty, shape)) in outputs.iter().zip(self.facts(ty, &shape)?) {
+                solver.equals(&output.datum_type, ty)?;
+                solver.equals(&output.shape, shape)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        model.wire_node(prefix, self.clone(), inputs)
+    }
+}
+
+impl Op for Operator {
+    fn name(&self) -> StaticName {
+        self.name.into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl TypedOp for Operator {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        ensure!(inputs.len() == 1, "{} has {} inputs; it takes one", self.name, inputs.len());
+        let facts = self.facts(inputs[0].datum_type, &inputs[0].shape.to_tvec())?;
+        Ok(facts.into_iter().map(|(ty, shape)| ty.fact(shape)).collect())
+    }
+
+    as_op!();
+}
+
+impl EvalOp for Operator {
+    op_out_of_plan!();
+
+    fn eval(&self, _context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let input = args_1!(inputs);
+        let shape = input.shape();
+        if let Computation::OneHot(encoder) = &*self.computation {
+            return Ok(tvec!(one_hot(encoder, &input)?.into_tvalue()));
+        }
+        let [rows, columns] = self.matrix(shape)?;
+        let x = input.cast_to::<f32>()?;
+        let x = x.try_as_plain_ram()?;
+        let x = x.as_slice::<f32>()?;
+        let outputs = match &*self.computation {
+            Computation::Rows(each) => tvec!(map(&**each, x, rows, columns, shape)?),
+            Computation::Classes(each, labels) => classify(&**each, labels, x, rows, columns)?,
+            Computation::OneHot(_) => bail!("{} takes no numbers", self.name),
+        };
+        Ok(outputs.into_iter().map(IntoTValue::into_tvalue).collect())
+    }
+}
+
+impl Operator {
+    fn outputs(&self) -> usize {
+        match &*self.computation {
+            Computation::Rows(_) | Computation::OneHot(_) => 1,
+            Computation::Classes(..) => 2,
+        }
+    }
+
+    /// Types and shapes of the outputs for an input.
+    fn facts(&self, ty: DatumType, shape: &[TDim]) -> TractResult<TVec<(DatumType, TVec<TDim>)>> {
+        // tract counts in sizes, which are whole numbers.
+        let is_number = ty.is_number() || ty == DatumType::TDim;
+        ensure!(is_number, "{} takes numbers; found {ty:?}", self.name);
+        let f32 = DatumType::F32;
+        if let Computation::OneHot(encoder) = &*self.computation {
+            let shape = shape.iter().cloned().chain([encoder.width().to_dim()]).collect();
+            return Ok(tvec!((f32, shape)));
+        }
+        let (rows, columns) = match shape {
+            [columns] => (1.to_dim(), columns),
+            [rows, columns] => (rows.clone(), columns),
+            other => bail!("{} takes rows of numbers; found {} dimensions", self.name, other.len()),
+        };
+        let columns = columns.to_usize()?;
+        ensure!(self.takes(columns), "{} does not take {columns} columns", self.name);
+        Ok(match &*self.computation {
+            Computation::Rows(each) => {
+                let mut shape: TVec<TDim> = shape.into();
+                if let Some(last) = shape.last_mut() {
+                    *last = each.width(columns).to_dim();
+                }
+                tvec!((f32, shape))
+            }
+            Computation::Classes(each, labels) => {
+                let ty = match labels {
+                    Labels::Numbers(_) => DatumType::I64,
+                    Labels::Texts(_) => DatumType::String,
+                };
+                tvec!((ty, tvec!(rows.clone())), (f32, tvec!(rows, each.width().to_dim())))
+            }
+            Computation::OneHot(_) => tvec!(),
+        })
+    }
+
+    fn takes(&self, columns: usize) -> bool {
+        match &*self.computation {
+            Computation::Rows(each) => each.takes(columns),
+            Computation::Classes(each, _) => each.takes(columns),
+            Computation::OneHot(_) => true,
+        }
+    }
+
+    /// Rows and columns of a shape. One row may come without the dimension of rows.
+    fn matrix(&self, shape: &[usize]) -> TractResult<[usize; 2]> {
+        let matrix = match shape {
+            [columns] => [1, *columns],
+            [rows, columns] => [*rows, *columns],
+            other => bail!("{} takes rows of numbers; found the shape {other:?}", self.name),
+        };
+        ensure!(self.takes(matrix[1]), "{} does not take {} columns", self.name, matrix[1]);
+        Ok(matrix)
+    }
+}
+
+fn one_hot(encoder: &OneHot, input: &Tensor) -> TractResult<Tensor> {
+    let categories = input.cast_to::<i64>()?;
+    let categories = categories.try_as_plain_ram()?;
+    let categories = categories.as_slice::<i64>()?;
+    let mut shape: TVec<usize> = input.shape().into();
+    shape.push(encoder.width());
+    let mut output = Tensor::zero::<f32>(&shape)?;
+    let mut plain = output.try_as_plain_ram_mut()?;
+    let rows = plain.as_slice_mut::<f32>()?.chunks_exact_mut(encoder.width());
+    for (category, row) in categories.iter().zip(rows) {
+        ensure!(encoder.row(*category, row), "there is no category {category}");
+    }
+    Ok(output)
+}
+
+fn map(
+    each: &dyn Rows,
+    x: &[f32],
+    rows: usize,
+    columns: usize,
+    shape: &[usize],
+) -> TractResult<Tensor> {
+    let width = each.width(columns);
+    let mut shape: TVec<usize> = shape.into();
+    if let Some(last) = shape.last_mut() {
+        *last = width;
+    }
+    let mut output = Tensor::zero::<f32>(&shape)?;
+    let mut plain = output.try_as_plain_ram_mut()?;
+    let y = plain.as_slice_mut::<f32>()?;
+    for row in 0..rows {
+        each.row(&x[row * columns..][..columns], &mut y[row * width..][..width]);
+    }
+    Ok(output)
+}
+
+fn classify(
+    each: &dyn Classes,
+    labels: &Labels,
+    x: &[f32],
+    rows: usize,
+    columns: usize,
+) -> TractResult<TVec<Tensor>> {
+    let width = each.width();
+    let mut scores = Tensor::zero::<f32>(&[rows, width])?;
+    let mut plain = scores.try_as_plain_ram_mut()?;
+    let y = plain.as_slice_mut::<f32>()?;
+    let classes: Vec<usize> = (0..rows)
+        .map(|row| each.row(&x[row * columns..][..columns], &mut y[row * width..][..width]))
+        .collect();
+    let labels = match labels {
+        Labels::Numbers(labels) => {
+            tensor1(&classes.iter().map(|class| labels[*class]).collect::<Vec<_>>())
+        }
+        Labels::Texts(labels) => {
+            tensor1(&classes.iter().map(|class| labels[*class].clone()).collect::<Vec<_>>())
+        }
+    };
+    Ok(tvec!(labels, scores))
+}

@@ -1,0 +1,119 @@
+//! What becomes of scores at the end, and labels.
+
+use super::Refusal;
+use super::attributes::{ints, text, texts};
+use tract_onnx::pb::NodeProto;
+
+/// The labels of a classifier, one for each class.
+#[derive(Debug)]
+pub(in super::super) enum Labels {
+    /// Whole numbers.
+    Numbers(Vec<i64>),
+    /// Texts.
+    Texts(Vec<String>),
+}
+
+impl Labels {
+    /// Reads the labels, of which one list may be there.
+    pub(super) fn read(node: &NodeProto, numbers: &str) -> Result<Self, Refusal> {
+        let numbers = ints(node, numbers);
+        let strings = texts(node, "classlabels_strings");
+        match (numbers, strings) {
+            ([], []) => Err(Refusal::Broken("has no labels".to_owned())),
+            (numbers, []) => Ok(Self::Numbers(numbers.to_vec())),
+            ([], strings) => {
+                let strings = strings.iter().map(|text| String::from_utf8(text.clone()));
+                let strings: Result<Vec<String>, _> = strings.collect();
+                let strings = strings
+                    .map_err(|_| Refusal::Broken("has a label that is not UTF-8".to_owned()))?;
+                Ok(Self::Texts(strings))
+            }
+            _ => Err(Refusal::Broken(
+                "has labels that are numbers, and such as are texts".to_owned(),
+            )),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Numbers(labels) => labels.len(),
+            Self::Texts(labels) => labels.len(),
+        }
+    }
+}
+
+/// What is done to the scores of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transform {
+    None,
+    Logistic,
+    Softmax,
+}
+
+impl Transform {
+    pub(super) fn read(node: &NodeProto) -> Result<Self, Refusal> {
+        match text(node, "post_transform") {
+            b"" | b"NONE" => Ok(Self::None),
+            b"LOGISTIC" => Ok(Self::Logistic),
+            b"SOFTMAX" => Ok(Self::Softmax),
+            _ => Err(Refusal::Unsupported("with post_transform PROBIT or SOFTMAX_ZERO")),
+        }
+    }
+
+    pub(super) fn apply(self, scores: &mut [f32]) {
+        match self {
+            Self::None => (),
+            Self::Logistic => scores.iter_mut().for_each(|score| *score = logistic(*score)),
+            Self::Softmax => {
+                let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                scores.iter_mut().for_each(|score| *score = (*score - most).exp());
+                let sum: f32 = scores.iter().sum();
+                scores.iter_mut().for_each(|score| *score /= sum);
+            }
+        }
+    }
+}
+
+/// As an `f32`, which scores are.
+#[expect(clippy::cast_possible_truncation, reason = "the nearest one is wanted")]
+pub(super) fn single(x: f64) -> f32 {
+    x as f32
+}
+
+/// A number of things, to compute with.
+pub(super) fn amount(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// Without the loss of digits near 0.
+pub(super) fn logistic(x: f32) -> f32 {
+    let x = f64::from(x);
+    single(if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) })
+}
+
+/// The place of the largest score; of several, the first. Nothing is larger than a number that is none.
+pub(super) fn largest(scores: &[f32]) -> usize {
+    let mut best = 0;
+    for (place, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = place;
+        }
+    }
+    best
+}
+
+/// The sum of products, in several lanes, so that it is computed in a processor's wide registers.
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let (a_blocks, a_rest) = a.as_chunks::<LANES>();
+    let (b_blocks, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0_f32; LANES];
+    for (a, b) in a_blocks.iter().zip(b_blocks) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}

@@ -1,0 +1,281 @@
+//! Support vector machines.
+
+use super::attributes::{floats, int, ints, long, text};
+use super::scores::{Labels, Transform, amount, dot, single};
+use super::{Classes, Computation, Refusal, Rows};
+use tract_onnx::pb::NodeProto;
+
+/// Classes of a machine: what is kept for a row grows with their square.
+const MOST_CLASSES: usize = 1000;
+
+#[derive(Debug)]
+enum Kernel {
+    Linear,
+    Poly,
+    Rbf,
+    Sigmoid,
+}
+
+/// Vectors that a row is compared with.
+#[derive(Debug)]
+struct Vectors {
+    kernel: Kernel,
+    gamma: f32,
+    coef0: f32,
+    degree: f32,
+    vectors: Vec<f32>,
+    columns: usize,
+}
+
+impl Vectors {
+    fn read(node: &NodeProto, count: usize) -> Result<Self, Refusal> {
+        let kernel = match text(node, "kernel_type") {
+            b"" | b"LINEAR" => Kernel::Linear,
+            b"POLY" => Kernel::Poly,
+            b"RBF" => Kernel::Rbf,
+            b"SIGMOID" => Kernel::Sigmoid,
+            _ => return Err(Refusal::Broken("has a kernel that is not known".to_owned())),
+        };
+        let [gamma, coef0, degree] = match floats(node, "kernel_params") {
+            [] => [0.0; 3],
+            [gamma, coef0, degree] => [*gamma, *coef0, *degree],
+            other => {
+                return Err(Refusal::Broken(format!(
+                    "has {} kernel_params; it takes 3",
+                    other.len()
+                )));
+            }
+        };
+        let vectors = floats(node, "support_vectors").to_vec();
+        let columns = vectors.len().checked_div(count).unwrap_or(0);
+        if columns == 0 || columns.checked_mul(count) != Some(vectors.len()) {
+            let numbers = vectors.len();
+            return Err(Refusal::Broken(format!(
+                "has {count} support vectors of {numbers} numbers together"
+            )));
+        }
+        Ok(Self { kernel, gamma, coef0, degree, vectors, columns })
+    }
+
+    /// How near a row is to each of them.
+    fn near<'a>(&'a self, x: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
+        self.vectors.chunks_exact(self.columns).map(move |vector| match self.kernel {
+            Kernel::Linear => dot(x, vector),
+            Kernel::Poly => (self.gamma * dot(x, vector) + self.coef0).powf(self.degree),
+            Kernel::Sigmoid => (self.gamma * dot(x, vector) + self.coef0).tanh(),
+            Kernel::Rbf => {
+                let apart: f32 = x.iter().zip(vector).map(|(a, b)| (a - b) * (a - b)).sum();
+                (-self.gamma * apart).exp()
+            }
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Classifier {
+    vectors: Vectors,
+    /// Where the vectors of each class begin, and where those of the last one end.
+    starts: Vec<usize>,
+    coefficients: Vec<f32>,
+    rho: Vec<f32>,
+    /// For each pair of classes, if scores are to be probabilities.
+    probabilities: Option<Vec<(f32, f32)>>,
+}
+
+pub(super) fn classifier(node: &NodeProto) -> Result<Computation, Refusal> {
+    let labels = Labels::read(node, "classlabels_ints")?;
+    if Transform::read(node)? != Transform::None {
+        return Err(Refusal::Unsupported("with post_transform"));
+    }
+    let per_class = ints(node, "vectors_per_class");
+    if per_class.is_empty() {
+        return Err(Refusal::Unsupported("without support vectors"));
+    }
+    let classes = labels.len();
+    if !(2..=MOST_CLASSES).contains(&classes) {
+        return Err(Refusal::Unsupported("of one class, or of more than 1000"));
+    }
+    long("numbers in vectors_per_class", per_class.len(), classes)?;
+    let mut starts = vec![0_usize];
+    for count in per_class {
+        let before = starts.last().copied().unwrap_or(0);
+        let next = usize::try_from(*count).ok().and_then(|count| before.checked_add(count));
+        let bad = || Refusal::Broken(format!("has {count} support vectors of a class"));
+        starts.push(next.ok_or_else(bad)?);
+    }
+    let count = starts.last().copied().unwrap_or(0);
+    let vectors = Vectors::read(node, count)?;
+    let coefficients = floats(node, "coefficients").to_vec();
+    long("coefficients", coefficients.len(), count.saturating_mul(classes - 1))?;
+    let pairs = classes * (classes - 1) / 2;
+    let rho = floats(node, "rho").to_vec();
+    long("numbers in rho", rho.len(), pairs)?;
+    let (a, b) = (floats(node, "prob_a"), floats(node, "prob_b"));
+    let probabilities = if a.is_empty() && b.is_empty() {
+        None
+    } else {
+        long("numbers in prob_a", a.len(), pairs)?;
+        long("numbers in prob_b", b.len(), pairs)?;
+        Some(a.iter().copied().zip(b.iter().copied()).collect())
+    };
+    let machine = Classifier { vectors, starts, coefficients, rho, probabilities };
+    Ok(Computation::Classes(Box::new(machine), labels))
+}
+
+impl Classifier {
+    fn classes(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The score of each pair of classes, above zero for the first of them.
+    fn pairs(&self, x: &[f32]) -> Vec<f32> {
+        let near: Vec<f32> = self.vectors.near(x).collect();
+        let classes = self.classes();
+        // What the vectors of one class say with the coefficients of a row.
+        let part = |class: usize, row: usize| -> f64 {
+            let vectors = self.starts[class]..self.starts[class + 1];
+            let row = &self.coefficients[row * near.len()..][..near.len()];
+            row[vectors.clone()].iter().zip(&near[vectors]).map(|(a, b)| f64::from(a * b)).sum()
+        };
+        let mut scores = Vec::with_capacity(self.rho.len());
+        for i in 0..classes {
+            for j in i + 1..classes {
+                let rho = f64::from(self.rho[scores.len()]);
+                scores.push(single(part(i, j - 1) + part(j, i) + rho));
+            }
+        }
+        scores
+    }
+}
+
+impl Classes for Classifier {
+    fn width(&self) -> usize {
+        match self.classes() {
+            2 => 2,
+            classes if self.probabilities.is_some() => classes,
+            _ => self.rho.len(),
+        }
+    }
+
+    fn takes(&self, columns: usize) -> bool {
+        columns == self.vectors.columns
+    }
+
+    fn row(&self, x: &[f32], scores: &mut [f32]) -> usize {
+        let pairs = self.pairs(x);
+        let classes = self.classes();
+        let mut votes = vec![0_usize; classes];
+        let mut at = pairs.iter();
+        for i in 0..classes {
+            for j in i + 1..classes {
+                let first = at.next().is_some_and(|score| *score > 0.0);
+                votes[if first { i } else { j }] += 1;
+            }
+        }
+        match &self.probabilities {
+            Some(sigmoids) => probabilities(&pairs, sigmoids, scores),
+            None if classes == 2 => scores.copy_from_slice(&[-pairs[0], pairs[0]]),
+            None => scores.copy_from_slice(&pairs),
+        }
+        // Of several, the first.
+        let most = votes.iter().copied().max().unwrap_or(0);
+        votes.iter().position(|votes| *votes == most).unwrap_or(0)
+    }
+}
+
+/// The probability of each class, by the second method of Wu, Lin and Weng, "Probability Estimates for Multi-class
+/// Classification by Pairwise Coupling" (2004), as libsvm has it.
+fn probabilities(pairs: &[f32], sigmoids: &[(f32, f32)], p: &mut [f32]) {
+    const LEAST: f64 = 1e-7;
+    let classes = p.len();
+    let mut r = vec![0.0_f64; classes * classes];
+    let mut at = pairs.iter().zip(sigmoids);
+    for i in 0..classes {
+        for j in i + 1..classes {
+            let Some((score, (a, b))) = at.next() else { break };
+            let x = f64::from(*score) * f64::from(*a) + f64::from(*b);
+            let first = (1.0 / (1.0 + x.exp())).clamp(LEAST, 1.0 - LEAST);
+            r[i * classes + j] = first;
+            r[j * classes + i] = 1.0 - first;
+        }
+    }
+    let mut q = vec![0.0_f64; classes * classes];
+    for i in 0..classes {
+        for j in (0..classes).filter(|j| *j != i) {
+            q[i * classes + i] += r[j * classes + i] * r[j * classes + i];
+            q[i * classes + j] = -r[j * classes + i] * r[i * classes + j];
+        }
+    }
+    let enough = 0.005 / amount(classes);
+    let mut wanted = vec![1.0 / amount(classes); classes];
+    let mut products = vec![0.0_f64; classes];
+    for _ in 0..classes.max(100) {
+        for (product, row) in products.iter_mut().zip(q.chunks_exact(classes)) {
+            *product = row.iter().zip(&wanted).map(|(q, p)| q * p).sum();
+        }
+        let mut all: f64 = wanted.iter().zip(&products).map(|(p, product)| p * product).sum();
+        if products.iter().all(|product| (product - all).abs() < enough) {
+            break;
+        }
+        for i in 0..classes {
+            let own = q[i * classes + i];
+            let step = (all - products[i]) / own;
+            wanted[i] += step;
+            all = (all + step * (step * own + 2.0 * products[i])) / (1.0 + step) / (1.0 + step);
+            for j in 0..classes {
+                products[j] = (products[j] + step * q[i * classes + j]) / (1.0 + step);
+                wanted[j] /= 1.0 + step;
+            }
+        }
+    }
+    for (p, wanted) in p.iter_mut().zip(wanted) {
+        *p = single(wanted);
+    }
+}
+
+#[derive(Debug)]
+struct Regressor {
+    vectors: Vectors,
+    coefficients: Vec<f32>,
+    rho: f32,
+    one_class: bool,
+}
+
+pub(super) fn regressor(node: &NodeProto) -> Result<Computation, Refusal> {
+    if Transform::read(node)? != Transform::None {
+        return Err(Refusal::Unsupported("with post_transform"));
+    }
+    let count = usize::try_from(int(node, "n_supports").unwrap_or(0)).unwrap_or(0);
+    if count == 0 {
+        return Err(Refusal::Unsupported("without support vectors"));
+    }
+    let vectors = Vectors::read(node, count)?;
+    let coefficients = floats(node, "coefficients").to_vec();
+    long("coefficients", coefficients.len(), count)?;
+    let rho = floats(node, "rho");
+    long("numbers in rho", rho.len(), 1)?;
+    let one_class = int(node, "one_class").unwrap_or(0) != 0;
+    let machine = Regressor { vectors, coefficients, rho: rho[0], one_class };
+    Ok(Computation::Rows(Box::new(machine)))
+}
+
+impl Rows for Regressor {
+    fn width(&self, _columns: usize) -> usize {
+        1
+    }
+
+    fn takes(&self, columns: usize) -> bool {
+        columns == self.vectors.columns
+    }
+
+    fn row(&self, x: &[f32], y: &mut [f32]) {
+        let products = self.vectors.near(x).zip(&self.coefficients);
+        let sum: f64 = products.map(|(near, coefficient)| f64::from(near * coefficient)).sum();
+        let score = single(sum + f64::from(self.rho));
+        y[0] = match self.one_class {
+            true if score > 0.0 => 1.0,
+            true => -1.0,
+            false => score,
+        };
+    }
+}

@@ -1,0 +1,57 @@
+//! `ZipMap`, which scikit-learn's exporter puts at the end of a classifier: a list of maps from labels to scores, one
+//! for each row, which no tensor holds. The scores themselves are a tensor, and take its place.
+
+use crate::inference::models::onnx_facts::attribute;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension::Value};
+use tract_onnx::pb::{
+    GraphProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+};
+
+/// Lets each output of the graph that comes from a `ZipMap` be its scores, under the same name. A `ZipMap` whose maps
+/// are used for something else stays. Returns whether there was one.
+pub(in super::super) fn without_zipmaps(graph: &mut GraphProto) -> bool {
+    let mut found = false;
+    for at in 0..graph.node.len() {
+        let node = &graph.node[at];
+        if node.op_type != "ZipMap" || node.domain != "ai.onnx.ml" {
+            continue;
+        }
+        let ([scores], [maps]) = (node.input.as_slice(), node.output.as_slice()) else { continue };
+        let (scores, maps) = (scores.clone(), maps.clone());
+        let used = graph.node.iter().any(|node| node.input.contains(&maps));
+        let Some(output) = graph.output.iter_mut().find(|output| output.name == maps) else {
+            continue;
+        };
+        if used {
+            continue;
+        }
+        *output = tensor(maps.clone(), labels(&graph.node[at]));
+        graph.node[at] = NodeProto {
+            op_type: "Identity".to_owned(),
+            name: graph.node[at].name.clone(),
+            input: vec![scores],
+            output: vec![maps],
+            ..NodeProto::default()
+        };
+        found = true;
+    }
+    found
+}
+
+fn labels(node: &NodeProto) -> usize {
+    let numbers = attribute(node, "classlabels_int64s").map_or(0, |it| it.ints.len());
+    let texts = attribute(node, "classlabels_strings").map_or(0, |it| it.strings.len());
+    numbers.max(texts)
+}
+
+/// `f32 [?, labels]`.
+fn tensor(name: String, labels: usize) -> ValueInfoProto {
+    let labels = i64::try_from(labels).ok().filter(|labels| *labels > 0).map(Value::DimValue);
+    let dim = [None, labels].map(|value| Dimension { value, ..Dimension::default() });
+    let shape = Some(TensorShapeProto { dim: dim.to_vec() });
+    let tensor = type_proto::Tensor { elem_type: DataType::Float as i32, shape };
+    let value = Some(type_proto::Value::TensorType(tensor));
+    let r#type = Some(TypeProto { value, ..TypeProto::default() });
+    ValueInfoProto { name, r#type, ..ValueInfoProto::default() }
+}
