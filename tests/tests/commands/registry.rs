@@ -50,6 +50,30 @@ fn notes(ran: &Ran) -> String {
 }
 
 #[test]
+fn versions_are_listed_and_removed() {
+    let ran = registered().command(&["dataset", "list", "--all"]);
+    let titles = |ran: &Ran| {
+        let names = ran.stdout.lines().filter_map(|line| line.split(' ').next());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(titles(&ran), "images@1 images@2");
+    let ran = ran.into_job().command(&["dataset", "remove", "images@2"]);
+    ran.exits_with(0);
+    assert_eq!(ran.stdout, "images@2\n");
+    assert_snapshot!(ran.redacted(), @"removed from [DIR]/registry/registry.db; the files stay, and the numbers are not given again");
+    let ran = ran.into_job().command(&["dataset", "remove", "images@2"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"error: dataset images has no version 2; the only one is 1");
+    let ran = ran.into_job().command(&["dataset", "list"]);
+    assert_eq!(titles(&ran), "images@1");
+    let ran = ran.into_job().command(&["model", "remove", "net"]);
+    assert_eq!(ran.stdout, "net@1\n");
+    let ran = ran.into_job().command(&["model", "list", "--all"]);
+    ran.exits_with(0);
+    assert_eq!(ran.stdout, "");
+}
+
+#[test]
 fn names_are_registered_listed_and_shown() {
     let ran = place().command(&["dataset", "list"]);
     ran.exits_with(0);

@@ -8,6 +8,8 @@ use crate::model::{ColumnType, CsvFormat, TableFormat, TextSlice};
 use proptest::prelude::*;
 
 type Rows = Vec<Vec<String>>;
+/// Of each row; `None` is null.
+type Cells = Vec<Vec<Option<String>>>;
 
 /// A dialect, and how its writer goes about what the dialect leaves open.
 #[derive(Clone, Debug)]
@@ -115,7 +117,7 @@ fn writers() -> impl Strategy<Value = Writer> {
     })
 }
 
-fn expected(rows: &Rows) -> Vec<Vec<Option<String>>> {
+fn expected(rows: &Rows) -> Cells {
     let field = |field: &String| Some(field.clone()).filter(|field| !field.is_empty());
     rows.iter().map(|row| row.iter().map(field).collect()).collect()
 }
@@ -125,7 +127,7 @@ fn table(csv: &CsvFormat) -> TableFormat {
 }
 
 /// The rows of slices after they were gathered in one text.
-fn gathered(files: &Files, csv: &CsvFormat, slices: &[TextSlice]) -> Vec<Vec<Option<String>>> {
+fn gathered(files: &Files, csv: &CsvFormat, slices: &[TextSlice]) -> Cells {
     let mut text = b"a,b,c\n".to_vec();
     let mut more = vec![csv.delimiter];
     quote_field(b"x,\"'\\y", &csv.gathered(), &mut more);
@@ -195,10 +197,11 @@ proptest! {
     }
 }
 
-fn odd(csv: CsvFormat, text: &str) -> (Vec<Vec<Option<String>>>, Vec<(Option<u64>, String)>) {
+/// The rows of a text that is cut small, and what was rejected, with its line.
+fn odd(csv: &CsvFormat, text: &str) -> (Cells, Vec<(Option<u64>, String)>) {
     let files = Files::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv.clone(), &[("a", ColumnType::Int64), ("b", ColumnType::String)]);
-    let (rows, rejected) = read(&files, &format, &files.slices(&csv, 7));
+    let (rows, rejected) = read(&files, &format, &files.slices(csv, 7));
     (rows, rejected.into_iter().map(|it| (it.line, it.reason)).collect())
 }
 
@@ -206,7 +209,7 @@ fn odd(csv: CsvFormat, text: &str) -> (Vec<Vec<Option<String>>>, Vec<(Option<u64
 fn lines_are_counted_over_what_is_no_record() {
     let csv = CsvFormat { comment: Some(b'#'), skip_lines: 3, ..CsvFormat::default() };
     let text = "one\r\ntwo\r\r# c\na,b\n#\n1,x\r\n# y\r\n\n2,\"#\n#\"\nz,bad\n3,#\n# end";
-    let (rows, rejected) = odd(csv, text);
+    let (rows, rejected) = odd(&csv, text);
     let row = |a: &str, b: &str| vec![Some(a.to_owned()), Some(b.to_owned())];
     assert_eq!(rows, [row("1", "x"), row("2", "#\n#"), row("3", "#")]);
     let places: Vec<_> = rejected.iter().map(|(line, _)| *line).collect();
@@ -216,7 +219,7 @@ fn lines_are_counted_over_what_is_no_record() {
 #[test]
 fn quotes_of_another_dialect_can_be_stray() {
     let csv = CsvFormat { quote: Some(b'\''), header: false, ..CsvFormat::default() };
-    let (rows, rejected) = odd(csv, "1,'a''b'\n2,\"\n3,'x'y\n4,'open\n5,z\n");
+    let (rows, rejected) = odd(&csv, "1,'a''b'\n2,\"\n3,'x'y\n4,'open\n5,z\n");
     let row = |a: &str, b: &str| vec![Some(a.to_owned()), Some(b.to_owned())];
     assert_eq!(rows, [row("1", "a'b"), row("2", "\""), row("5", "z")]);
     let places: Vec<_> = rejected.iter().map(|(line, _)| line.unwrap()).collect();
