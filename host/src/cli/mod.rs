@@ -69,17 +69,16 @@ enum Command {
     ///
     /// Ends with 2 if the job does not run.
     Cancel(cancel::Arguments),
-    /// Removes the directories of jobs that ended long ago, with their output; never of one that runs.
+    /// Removes the directories of jobs that ended long ago, output and all.
+    ///
+    /// Never that of a job that runs or waits; without --failed only those of completed ones.
     Clean(clean::Arguments),
     /// Prints the jobs below a folder as OpenMetrics, for Prometheus.
     Metrics(metrics::Arguments),
     /// Prints what the entry script said, of all workers, of one, or about one mini-batch.
     Logs(history::LogArguments),
     /// Says what went wrong in a job or made it slow, what to read, and what to change.
-    Explain {
-        #[command(flatten)]
-        job: which::JobArgument,
-    },
+    Explain(history::ExplainArguments),
     /// Gives names to data that jobs read, with versions.
     Dataset {
         #[command(subcommand)]
@@ -171,7 +170,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Clean(arguments) => clean::clean(&arguments),
         Command::Metrics(arguments) => metrics::metrics(&arguments),
         Command::Logs(arguments) => history::logs(&arguments),
-        Command::Explain { job } => history::explain(&job),
+        Command::Explain(arguments) => history::explain(&arguments),
         Command::Dataset { command } => registry::dataset(&command),
         Command::Model { command } => registry::model(&command),
         Command::Build { path, examples, wall, policy } => {
