@@ -17,8 +17,8 @@ const VERSION: u32 = 1;
 /// Who else is told of a job.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ToldArguments {
-    /// Writes each event of the job to standard output (-), a JSON object a line, as in logs/sys/events.jsonl.
-    #[arg(long, value_name = "-", value_parser = standard_output)]
+    /// Writes each event of the job to standard output (TARGET is -), a JSON object a line, as in logs/sys/events.jsonl.
+    #[arg(long, value_name = "TARGET", value_parser = standard_output)]
     events: Option<()>,
     /// Prints what the job came to on standard output, as JSON.
     #[arg(long, conflicts_with = "events")]

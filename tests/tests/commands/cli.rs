@@ -92,6 +92,12 @@ fn version_and_help() {
                                 else sandmill in the user's cache folder]
           --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
                                 [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH]
+          --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
+                                object a line, as in logs/sys/events.jsonl
+          --json                Prints what the job came to on standard output, as JSON
+          --on-end <PROGRAM>    Calls this program when the job has ended, without a shell and without
+                                arguments; SANDMILL_JOB, SANDMILL_STATE (completed, failed or cancelled)
+                                and SANDMILL_DIR say of which. It ends before this command does
       -h, --help                Print help
 
     Logging:
