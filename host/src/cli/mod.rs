@@ -96,6 +96,9 @@ enum Command {
         /// Builds the crate's examples of type cdylib instead, each a component.
         #[arg(long)]
         examples: bool,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         wall: WallArgument,
         #[command(flatten)]
@@ -173,8 +176,8 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Explain(arguments) => history::explain(&arguments),
         Command::Dataset { command } => registry::dataset(&command),
         Command::Model { command } => registry::model(&command),
-        Command::Build { path, examples, wall, policy } => {
-            build_and_print(&path, examples, &wall, &policy)
+        Command::Build { path, examples, json, wall, policy } => {
+            build_and_print(&path, (examples, json), &wall, &policy)
         }
         Command::Check { component, trial, backends, cache_dir, wall, policy } => {
             let backends = (&trial, &backends);
@@ -203,7 +206,7 @@ fn os_sandbox(text: &str) -> Result<OsSandbox, ArgumentError> {
 /// Prints the components' paths on standard output, one a line.
 fn build_and_print(
     path: &Path,
-    examples: bool,
+    (examples, as_json): (bool, bool),
     wall: &WallArgument,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
@@ -211,11 +214,18 @@ fn build_and_print(
     policy.check_trial(path, [], []).map_err(refused)?;
     let compiler = Compiler::new(&run::this_program()?, policy.sandbox(wall.os_sandbox));
     let components = build::build(path, examples, &compiler, &mut say).map_err(Problem::usage)?;
+    let mut listed = Vec::new();
     for component in &components {
         let file = EntryFile::open(component, &compiler).map_err(Problem::usage)?;
         say(&format!("sha256:{}  {}", file.digest(), component.display()));
+        listed.push(serde_json::json!({"path": component, "sha256": file.digest().to_string()}));
     }
-    print_paths(&components)?;
+    if as_json {
+        let value = serde_json::json!({"version": 1, "components": listed});
+        print_json(&format!("{value:#}\n"))?;
+    } else {
+        print_paths(&components)?;
+    }
     Ok(Exit::Completed)
 }
 
