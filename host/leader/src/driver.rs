@@ -10,6 +10,7 @@ use super::intake::Intake;
 use super::job::Job;
 use super::machine::{JobAction, JobMachine, JobMessage, Joined, Outcome};
 use super::nodes::{JobOnNode, RunningNode};
+use super::peak::peak_of_children;
 use super::spans::Spans;
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};
@@ -374,6 +375,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
         result.processor_seconds = self.processor_seconds;
+        result.peak_memory = peak_of_children();
         // Who finds the job ended finds no socket of it.
         self.control = None;
         let written = self.claim.end(&result);

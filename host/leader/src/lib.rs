@@ -37,6 +37,7 @@ pub mod machine;
 mod nodes;
 mod options;
 mod parent;
+mod peak;
 mod prepare;
 mod prepare_error;
 mod reserve;

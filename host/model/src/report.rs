@@ -330,6 +330,10 @@ pub struct JobResult {
     /// CPU seconds of workers in all attempts of this run, user and system.
     #[serde(default)]
     pub processor_seconds: f64,
+    /// The most memory that one process which was started for this run held, in bytes; of a program that runs several
+    /// jobs, one of them all.
+    #[serde(default)]
+    pub peak_memory: Option<u64>,
     /// Inference in all attempts of this run, whether they succeeded or not.
     #[serde(default)]
     pub inference: InferenceStats,

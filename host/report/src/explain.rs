@@ -212,7 +212,7 @@ fn attempt(attempt: &Attempt) -> String {
     format!("mini-batch {}, attempt {}, {}", attempt.id, attempt.attempt, attempt.worker)
 }
 
-fn to_read(history: &History, places: &Places) -> Vec<String> {
+pub(super) fn to_read(history: &History, places: &Places) -> Vec<String> {
     let dir = &places.job_dir;
     let mut files: Vec<(PathBuf, &str)> = vec![
         (dir.result_file(), "the outcome"),
@@ -245,7 +245,7 @@ fn to_read(history: &History, places: &Places) -> Vec<String> {
         .collect()
 }
 
-fn to_change(history: &History, places: &Places) -> Vec<String> {
+pub(super) fn to_change(history: &History, places: &Places) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !lines.contains(&line) {

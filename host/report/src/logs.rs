@@ -4,6 +4,7 @@ use super::history::read_events;
 use crate::event::{Event, EventKind};
 use crate::model::{JobDir, MiniBatchId, NODE_ID, printable};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -33,6 +34,54 @@ pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::
         LogFilter::Worker(name) => print_workers(dir, Some(name), out),
         LogFilter::MiniBatch(id) => print_mini_batch(dir, *id, out),
     }
+}
+
+/// Hands each line of the logs to `visit`, for programs: of workers what was said, of a mini-batch the events of its
+/// attempts. False if there is nothing.
+///
+/// # Errors
+/// If something cannot be read, or `visit` fails.
+pub fn logs_json(
+    dir: &JobDir,
+    filter: &LogFilter,
+    visit: &mut dyn FnMut(&Value) -> io::Result<()>,
+) -> io::Result<bool> {
+    let worker = match filter {
+        LogFilter::All => None,
+        LogFilter::Worker(name) => Some(name.as_str()),
+        LogFilter::MiniBatch(id) => {
+            let attempts = attempts(dir, *id)?;
+            for event in &attempts {
+                visit(&serde_json::to_value(event)?)?;
+            }
+            return Ok(!attempts.is_empty());
+        }
+    };
+    let mut found = false;
+    for (folder, end) in KINDS {
+        let kind = folder.rsplit('/').next().unwrap_or(folder);
+        for path in files(&dir.logs().join(folder).join(NODE_ID), worker, end)? {
+            found = true;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let worker = name.split('.').next().unwrap_or_default();
+            let file = path.strip_prefix(dir.root()).unwrap_or(&path);
+            each_line(&path, |line| {
+                visit(&json!({"worker": worker, "kind": kind, "file": file, "line": line}))
+            })?;
+        }
+    }
+    Ok(found)
+}
+
+/// The ends of all attempts at a mini-batch.
+fn attempts(dir: &JobDir, id: MiniBatchId) -> io::Result<Vec<Event>> {
+    let mut attempts = Vec::new();
+    read_events(dir, &mut |event: Event| {
+        if matches!(&event.kind, EventKind::AttemptFinished { report, .. } if report.id == id) {
+            attempts.push(event);
+        }
+    })?;
+    Ok(attempts)
 }
 
 /// The folders of what an entry script says, with the ends of its files' names, in the order in
@@ -103,12 +152,7 @@ fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::
 }
 
 fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::Result<bool> {
-    let mut attempts = Vec::new();
-    read_events(dir, &mut |event: Event| {
-        if matches!(&event.kind, EventKind::AttemptFinished { report, .. } if report.id == id) {
-            attempts.push(event);
-        }
-    })?;
+    let attempts = attempts(dir, id)?;
     for event in &attempts {
         let EventKind::AttemptFinished { worker, report, location, started, .. } = &event.kind
         else {

@@ -8,7 +8,8 @@ use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
 use crate::model::{JobDir, MiniBatchId, shell_word};
 use crate::report::{
-    Follower, History, LogFilter, Places, explain_text, print_logs, result_text, standing_text,
+    Follower, History, LogFilter, Places, explain_json, explain_text, logs_json, print_logs,
+    result_text, standing_text,
 };
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
@@ -40,14 +41,27 @@ pub(super) struct StatusArguments {
     exit_code: bool,
 }
 
+/// Which job is explained, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct ExplainArguments {
+    #[command(flatten)]
+    job: JobArgument,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Which part of a job's logs.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArguments {
     #[command(flatten)]
     job: JobArgument,
     /// Goes on as the job says more, until it ends; then exits as `status --exit-code` does.
-    #[arg(short, long, conflicts_with = "mini_batch")]
+    #[arg(short, long, conflicts_with_all = ["mini_batch", "json"])]
     follow: bool,
+    /// For programs: an object a line, with worker, kind, file and line; of a mini-batch its attempts' events.
+    #[arg(long)]
+    json: bool,
     /// Only what this worker's entry script said, e.g. process003 or 3.
     #[arg(long, value_name = "NAME", conflicts_with = "mini_batch")]
     worker: Option<String>,
@@ -222,8 +236,25 @@ fn status_json(found: &Found, now: Now) -> String {
 }
 
 /// Prints what went wrong and what to do.
-pub(super) fn explain(job: &JobArgument) -> Result<Exit, Problem> {
-    let found = find(&job.dir()?)?;
+pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
+    let found = find(&arguments.job.dir()?)?;
+    if arguments.json {
+        let Found { state, history, places, .. } = &found;
+        let mut value = serde_json::json!({
+            "version": VERSION,
+            "job": state.name,
+            "job_dir": found.dir.root(),
+            "status": found.now(),
+            "result": history.result.as_ref().or(state.result.as_ref()),
+        });
+        if let (Some(all), serde_json::Value::Object(more)) =
+            (value.as_object_mut(), explain_json(history, places))
+        {
+            all.extend(more);
+        }
+        print_json(&format!("{value:#}\n"))?;
+        return Ok(Exit::Completed);
+    }
     let running = is_locked(found.dir.root());
     print(&explain_text(&found.history, &found.places, running))?;
     Ok(Exit::Completed)
@@ -246,9 +277,15 @@ pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
             Ok(()) => Ok(as_job(find(&path)?.now())),
         };
     }
-    let mut out = BufWriter::new(terminal::stdout());
-    let printed = print_logs(&found.dir, &filter, &mut out);
-    match printed.and_then(|found| out.flush().map(|()| found)) {
+    let printed = if arguments.json {
+        let mut line = |value: &serde_json::Value| terminal::write_json_line(&value.to_string());
+        logs_json(&found.dir, &filter, &mut line)
+    } else {
+        let mut out = BufWriter::new(terminal::stdout());
+        let printed = print_logs(&found.dir, &filter, &mut out);
+        printed.and_then(|found| out.flush().map(|()| found))
+    };
+    match printed {
         Ok(true) => Ok(Exit::Completed),
         Ok(false) => {
             say(&nothing(&filter, &path));

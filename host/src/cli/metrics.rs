@@ -6,6 +6,7 @@ use super::found::{FoundJob, Now, RootArgument};
 use super::jobs::all;
 use super::terminal::print_json;
 use crate::model::to_f64;
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -26,7 +27,14 @@ pub(super) fn metrics(arguments: &Arguments) -> Result<Exit, Problem> {
 struct Family {
     name: &'static str,
     help: &'static str,
-    values: fn(&FoundJob) -> Vec<(Option<(&'static str, &'static str)>, f64)>,
+    values: fn(&FoundJob) -> Vec<(Option<Label>, f64)>,
+}
+
+/// A name and a value.
+type Label = (&'static str, &'static str);
+
+fn unix_seconds(time: Timestamp) -> f64 {
+    time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
 
 const FAMILIES: [Family; 6] = [
@@ -65,13 +73,13 @@ const FAMILIES: [Family; 6] = [
     Family {
         name: "sandmill_job_started_timestamp_seconds",
         help: "When the last run of a job was started.",
-        values: |job| vec![(None, job.state.started.as_millisecond() as f64 / 1e3)],
+        values: |job| vec![(None, unix_seconds(job.state.started))],
     },
     Family {
         name: "sandmill_job_ended_timestamp_seconds",
         help: "When the last run of a job ended, or was last heard of.",
         values: |job| {
-            let ended = job.ended().map(|ended| ended.as_millisecond() as f64 / 1e3);
+            let ended = job.ended().map(unix_seconds);
             ended.map(|ended| (None, ended)).into_iter().collect()
         },
     },
@@ -104,7 +112,7 @@ fn head(text: &mut String, name: &str, help: &str) {
 }
 
 /// The labels of a job. `job` itself is Prometheus's own.
-fn labels(job: &FoundJob, own: Option<(&'static str, &'static str)>) -> String {
+fn labels(job: &FoundJob, own: Option<Label>) -> String {
     let dir = job.dir.display().to_string();
     let named = [("name", job.state.name.as_str()), ("tenant", job.tenant()), ("directory", &dir)];
     let all: BTreeMap<&str, &str> = named.into_iter().chain(own).collect();

@@ -70,17 +70,16 @@ enum Command {
     ///
     /// Ends with 2 if the job does not run.
     Cancel(cancel::Arguments),
-    /// Removes the directories of jobs that ended long ago, with their output; never of one that runs.
+    /// Removes the directories of jobs that ended long ago, output and all.
+    ///
+    /// Never that of a job that runs or waits; without --failed only those of completed ones.
     Clean(clean::Arguments),
     /// Prints the jobs below a folder as OpenMetrics, for Prometheus.
     Metrics(metrics::Arguments),
     /// Prints what the entry script said, of all workers, of one, or about one mini-batch.
     Logs(history::LogArguments),
     /// Says what went wrong in a job or made it slow, what to read, and what to change.
-    Explain {
-        #[command(flatten)]
-        job: which::JobArgument,
-    },
+    Explain(history::ExplainArguments),
     /// Gives names to data that jobs read, with versions.
     Dataset {
         #[command(subcommand)]
@@ -98,6 +97,9 @@ enum Command {
         /// Builds the crate's examples of type cdylib instead, each a component.
         #[arg(long)]
         examples: bool,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         wall: WallArgument,
         #[command(flatten)]
@@ -172,11 +174,11 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Clean(arguments) => clean::clean(&arguments),
         Command::Metrics(arguments) => metrics::metrics(&arguments),
         Command::Logs(arguments) => history::logs(&arguments),
-        Command::Explain { job } => history::explain(&job),
+        Command::Explain(arguments) => history::explain(&arguments),
         Command::Dataset { command } => registry::dataset(&command),
         Command::Model { command } => registry::model(&command),
-        Command::Build { path, examples, wall, policy } => {
-            build_and_print(&path, examples, &wall, &policy)
+        Command::Build { path, examples, json, wall, policy } => {
+            build_and_print(&path, (examples, json), &wall, &policy)
         }
         Command::Check { component, trial, backends, cache_dir, wall, policy } => {
             let backends = (&trial, &backends);
@@ -205,7 +207,7 @@ fn os_sandbox(text: &str) -> Result<OsSandbox, ArgumentError> {
 /// Prints the components' paths on standard output, one a line.
 fn build_and_print(
     path: &Path,
-    examples: bool,
+    (examples, as_json): (bool, bool),
     wall: &WallArgument,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
@@ -213,11 +215,18 @@ fn build_and_print(
     policy.check_trial(path, [], []).map_err(refused)?;
     let compiler = Compiler::new(&run::this_program()?, policy.sandbox(wall.os_sandbox));
     let components = build::build(path, examples, &compiler, &mut say).map_err(Problem::usage)?;
+    let mut listed = Vec::new();
     for component in &components {
         let file = EntryFile::open(component, &compiler).map_err(Problem::usage)?;
         say(&format!("sha256:{}  {}", file.digest(), component.display()));
+        listed.push(serde_json::json!({"path": component, "sha256": file.digest().to_string()}));
     }
-    print_paths(&components)?;
+    if as_json {
+        let value = serde_json::json!({"version": 1, "components": listed});
+        print_json(&format!("{value:#}\n"))?;
+    } else {
+        print_paths(&components)?;
+    }
     Ok(Exit::Completed)
 }
 

@@ -242,6 +242,7 @@ pub(super) fn prepare_and_run(
             let exit = put(&output, exit_of(&result));
             let status = if exit.is_err() { JobStatus::Failed } else { result.status };
             others.call(&places.job, &places.job_dir, status);
+            others.print(&places, &result, false)?;
             exit
         }
         Prepared::Reused(earlier) => {
@@ -251,6 +252,7 @@ pub(super) fn prepare_and_run(
             let exit = put(output, Exit::Completed);
             let status = if exit.is_err() { JobStatus::Failed } else { result.status };
             others.call(&places.job, job_dir, status);
+            others.print(&places, result, true)?;
             exit
         }
     }

@@ -1,21 +1,28 @@
 //! Who else is told of a job that runs: a program that reads its events, and one that is called at its end.
 
+use super::exit::Problem;
 use super::{say, terminal};
 use crate::event::{Event, EventKind};
-use crate::model::{JobDir, JobStatus};
-use crate::report::Reporter;
+use crate::model::{JobDir, JobResult, JobStatus};
+use crate::report::{Places, Reporter};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
 /// Who else is told of a job.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ToldArguments {
-    /// Writes each event of the job to standard output (-), a JSON object a line, as in logs/sys/events.jsonl.
-    #[arg(long, value_name = "-", value_parser = standard_output)]
+    /// Writes each event of the job to standard output (TARGET is -), a JSON object a line, as in logs/sys/events.jsonl.
+    #[arg(long, value_name = "TARGET", value_parser = standard_output)]
     events: Option<()>,
+    /// Prints what the job came to on standard output, as JSON.
+    #[arg(long, conflicts_with = "events")]
+    json: bool,
     /// Calls this program when the job has ended, without a shell and without arguments; SANDMILL_JOB, SANDMILL_STATE
     /// (completed, failed or cancelled) and SANDMILL_DIR say of which. It ends before this command does.
     #[arg(long, value_name = "PROGRAM")]
@@ -30,6 +37,27 @@ impl ToldArguments {
     /// Writes events, if that is asked for.
     pub(super) fn reporter(&self) -> Option<Box<dyn Reporter>> {
         self.events.map(|()| Box::new(Events::new()) as _)
+    }
+
+    /// Prints the result, if that is asked for. `reused`: whether an earlier run made it.
+    pub(super) fn print(
+        &self,
+        places: &Places,
+        result: &JobResult,
+        reused: bool,
+    ) -> Result<(), Problem> {
+        if !self.json {
+            return Ok(());
+        }
+        let value = serde_json::json!({
+            "version": VERSION,
+            "job": places.job,
+            "job_dir": places.job_dir.root(),
+            "output": places.output,
+            "reused": reused,
+            "result": result,
+        });
+        terminal::print_json(&format!("{value:#}\n"))
     }
 
     /// Calls the program, if one is given; what is wrong with it is said, and changes nothing of the job.

@@ -29,6 +29,10 @@ fn version_and_help() {
       resume   Takes a job up from where it was interrupted, failed or cancelled
       plan     Prints the mini-batches of a job, one a line, and runs nothing
       status   Says how a job stands
+      jobs     Lists the jobs below a folder, and how each stands
+      cancel   Asks a running or waiting job to end; what is committed is kept
+      clean    Removes the directories of jobs that ended long ago, output and all
+      metrics  Prints the jobs below a folder as OpenMetrics, for Prometheus
       logs     Prints what the entry script said, of all workers, of one, or about one mini-batch
       explain  Says what went wrong in a job or made it slow, what to read, and what to change
       dataset  Gives names to data that jobs read, with versions
@@ -56,6 +60,7 @@ fn version_and_help() {
     Exit codes:
         0  completed
         2  bad usage or bad job file; nothing was run
+        3  the job has not ended (status --exit-code)
        42  the job failed; the component did not pass the check, or imports what is refused
       130  the job was cancelled; what was committed is kept
     ");
@@ -87,6 +92,12 @@ fn version_and_help() {
                                 else sandmill in the user's cache folder]
           --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
                                 [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH]
+          --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
+                                object a line, as in logs/sys/events.jsonl
+          --json                Prints what the job came to on standard output, as JSON
+          --on-end <PROGRAM>    Calls this program when the job has ended, without a shell and without
+                                arguments; SANDMILL_JOB, SANDMILL_STATE (completed, failed or cancelled)
+                                and SANDMILL_DIR say of which. It ends before this command does
       -h, --help                Print help
 
     Logging:

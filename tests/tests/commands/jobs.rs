@@ -151,6 +151,34 @@ fn programs_are_told_of_a_job() {
     ran.exits_with(0).says("warning: --on-end ./none.sh: it cannot be started");
 }
 
+/// What people read is there for programs, too.
+#[test]
+fn facts_come_as_json() {
+    let ran = texts("hostile_files")
+        .yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
+        .command(&["run", "job.yaml", "--json"]);
+    ran.exits_with(42);
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&value["version"], &value["result"]["status"]), (&1.into(), &"failed".into()));
+    assert_eq!(value["reused"], false);
+    assert!(value["result"]["processor_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    assert!(value["result"]["peak_memory"].as_u64().is_some_and(|bytes| bytes > 1 << 20));
+    let explained = json(ran.dir(), &["explain", "--json"]);
+    let failure = &explained["failures"][0];
+    assert_eq!(failure["failure"]["kind"], "script_error");
+    assert_eq!(failure["first"]["mini_batch"], 1);
+    assert!(explained["to_change"].as_array().is_some_and(|all| !all.is_empty()), "{explained}");
+    let lines = command(ran.dir(), &["logs", "--json"]).stdout;
+    let lines: Vec<Value> =
+        serde_json::Deserializer::from_slice(&lines).into_iter().collect::<Result<_, _>>().unwrap();
+    assert!(lines.iter().any(|line| line["kind"] == "error" && line["worker"] == "process000"));
+    let attempts = json(ran.dir(), &["logs", "--json", "--mini-batch", "1"]);
+    assert_eq!(attempts["kind"]["report"]["attempt"], 1);
+    let state: Value = serde_json::from_str(&ran.text("jobs/test/job.json")).unwrap();
+    let by = &state["started_by"];
+    assert_eq!((&by["command"][1], &by["policy"]), (&"run".into(), &Value::Null));
+}
+
 /// It shows what comes, and ends when the job does, as the job did.
 #[test]
 fn logs_are_followed_to_the_end() {

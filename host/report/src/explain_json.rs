@@ -1,0 +1,54 @@
+//! What `sandmill explain` says, for programs.
+
+use super::explain::{to_change, to_read};
+use super::history::{Attempt, Group, History};
+use super::result::Places;
+use serde_json::{Value, json};
+
+/// The explanation as JSON: the same facts as those of [`explain_text`](super::explain_text).
+pub fn explain_json(history: &History, places: &Places) -> Value {
+    let start = history.first_init_failure.as_ref();
+    let start = start.map(|(worker, failure)| json!({"worker": worker, "failure": failure}));
+    let items = history.failed_items.iter();
+    let items: Vec<Value> =
+        items.map(|(id, item)| json!({"mini_batch": id, "item": item})).collect();
+    let exits = history.exits.iter();
+    let exits: Vec<Value> =
+        exits.map(|(worker, how)| json!({"worker": worker, "how": how})).collect();
+    json!({
+        "failures": history.groups.iter().map(group).collect::<Vec<_>>(),
+        "failed_starts": {"count": history.init_failures, "first": start},
+        "worker_exits": {"count": history.exit_count, "first": exits},
+        "late_attempts": history.late,
+        "failed_items": items,
+        "slowest": history.slowest.iter().map(attempt).collect::<Vec<_>>(),
+        "median_run_seconds": history.median_run(),
+        "notices": history.notices,
+        "to_read": to_read(history, places),
+        "to_change": to_change(history, places),
+    })
+}
+
+fn group(group: &Group) -> Value {
+    json!({
+        "attempts": group.count,
+        "failure": group.failure,
+        "mini_batches": group.mini_batches,
+        "more_mini_batches": group.unnamed,
+        "first": attempt(&group.first),
+    })
+}
+
+fn attempt(attempt: &Attempt) -> Value {
+    json!({
+        "mini_batch": attempt.id,
+        "attempt": attempt.attempt,
+        "worker": attempt.worker,
+        "location": attempt.location,
+        "started": attempt.started,
+        "items": attempt.items,
+        "elapsed_seconds": attempt.elapsed,
+        "processor_seconds": attempt.cpu,
+        "run_seconds": attempt.run,
+    })
+}
