@@ -91,7 +91,9 @@ fn version_and_help() {
           --cache-dir <DIR>     Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR,
                                 else sandmill in the user's cache folder]
           --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
-                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH]
+                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else where it is
+                                found, if no policy holds: in the active virtual environment, beside
+                                python3, or in the usual places]
           --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
                                 object a line, as in logs/sys/events.jsonl
           --json                Prints what the job came to on standard output, as JSON
