@@ -13,6 +13,7 @@ use crate::error::{Origin, Report};
 use crate::keys::NO_ENVIRONMENT;
 use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
 use crate::place::Place;
+use crate::policy;
 use crate::tree::{Entry, Node, Value, join};
 
 /// What Azure takes where a deployment says nothing: our key, its value, and the deployment's word.
@@ -25,6 +26,9 @@ const DEFAULTS: [(&str, &str, &str); 7] = [
     ("output_action", "append_row", "output_action"),
     ("append_row_file_name", "predictions.csv", "output_file_name"),
 ];
+
+/// Entries of a folder that are looked at for an ONNX file.
+const MOST_ENTRIES: usize = 10_000;
 
 /// The name that the model has here.
 const MODEL: &str = "model";
@@ -118,7 +122,7 @@ fn add_model(model: &Node, place: &Place, report: &Report) -> Option<Model> {
             return None;
         }
     };
-    let is_onnx = text(&path).is_some_and(|path| !is_remote(path) && is_onnx(place, path));
+    let is_onnx = text(&path).is_some_and(|path| !is_remote(path) && is_onnx(place, path, &origin));
     let (group, folder) = match is_onnx {
         true => ("models", GUEST_MODELS),
         false => ("side_inputs", GUEST_SIDE_INPUTS),
@@ -131,14 +135,22 @@ fn add_model(model: &Node, place: &Place, report: &Report) -> Option<Model> {
     Some(Model { group, path, folder })
 }
 
-/// Whether the path is of an ONNX file, or of a folder that holds one.
-fn is_onnx(place: &Place, path: &str) -> bool {
+/// Whether the path is of an ONNX file, or of a folder that holds one. Folders where the operator's policy allows no models
+/// are not looked into.
+fn is_onnx(place: &Place, path: &str, origin: &Origin) -> bool {
     let is_named = |path: &std::path::Path| {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
     };
     let path = place.resolve(path);
-    is_named(&path)
-        || path.read_dir().is_ok_and(|all| all.flatten().any(|entry| is_named(&entry.path())))
+    if is_named(&path) {
+        return true;
+    }
+    // What is refused is said where the model, or the side input, is checked.
+    let unsaid = Report::default();
+    place.policy.allows(policy::Place::Models, MODEL, &path, origin, &unsaid)
+        && path
+            .read_dir()
+            .is_ok_and(|all| all.take(MOST_ENTRIES).flatten().any(|entry| is_named(&entry.path())))
 }
 
 impl Model {

@@ -13,6 +13,9 @@ pub(super) fn reference(text: &str) -> Option<&str> {
     (!name.contains("${{")).then_some(name.trim())
 }
 
+/// Bytes that a text may grow to by its references. The arguments of a job have 128 KB at most on Linux.
+const MOST_BYTES: usize = 256 << 10;
+
 /// The text with each reference replaced by what `known` says of its name. Those that it does not
 /// know stay.
 pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
@@ -22,10 +25,9 @@ pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> Str
         let Some(length) = rest[start..].find("}}") else { break };
         let whole = &rest[start..start + length + 2];
         replaced.push_str(&rest[..start]);
-        match known(whole[3..length].trim()) {
-            Some(value) => replaced.push_str(&value),
-            None => replaced.push_str(whole),
-        }
+        // Beyond that a reference stays as it is, so that a small file cannot fill the memory.
+        let value = (replaced.len() < MOST_BYTES).then(|| known(whole[3..length].trim())).flatten();
+        replaced.push_str(value.as_deref().unwrap_or(whole));
         rest = &rest[start + length + 2..];
     }
     replaced.push_str(rest);
@@ -159,6 +161,9 @@ mod tests {
     fn references_are_replaced_where_they_are_known() {
         let known = |name: &str| (name == "a.b").then(|| String::from("X"));
         assert_eq!(replace("1${{a.b}}2${{ a.b }}3${{c}}${{", known), "1X2X3${{c}}${{");
+        let many = "${{a}}".repeat(100_000);
+        let grown = replace(&many, |_| Some("x".repeat(1000)));
+        assert!(grown.len() < MOST_BYTES + many.len() + 1000, "{}", grown.len());
         assert_eq!(reference(" ${{ a.b }} "), Some("a.b"));
         assert_eq!(reference("${{a}}/${{b}}"), None);
         assert_eq!(reference("x"), None);
