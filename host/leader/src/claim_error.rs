@@ -46,9 +46,12 @@ pub enum ClaimError {
     },
     /// The job was not completed, and something that decides its rows has changed since.
     #[error(
-        "job '{name}' in {} {how} before it was finished, and cannot be taken up where it was: \
-         {why}; undo that, or use --overwrite to run it anew, or --job-dir for another place",
-        dir.display()
+        "job '{name}' in {} {how} before it was finished, with {mini_batches} mini-batch{} and {rows} row{} \
+         done, which do not fit what the job is now: {why}. To keep them, undo that and run the job again; to run \
+         it from its beginning, use --overwrite, or --job-dir for another place",
+        dir.display(),
+        if *mini_batches == 1 { "" } else { "es" },
+        if *rows == 1 { "" } else { "s" }
     )]
     Changed {
         /// The job directory.
@@ -57,6 +60,10 @@ pub enum ClaimError {
         name: String,
         /// How it ended: "failed".
         how: &'static str,
+        /// Mini-batches that succeeded.
+        mini_batches: u64,
+        /// Rows of these.
+        rows: u64,
         /// What is not as it was.
         why: String,
     },

@@ -2,6 +2,7 @@
 
 use super::identity::DIGEST;
 use crate::journal::JobIdentity;
+use serde_json::Value;
 
 /// So many differences are told.
 const TOLD: usize = 5;
@@ -17,7 +18,7 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
     };
     for (name, now) in &is.settings {
         match value(&was.settings, name) {
-            None => told.push(format!("{name}: was not set, is now {}", shown(now))),
+            None => told.push(format!("{name}: was not set, is now {}", set(now))),
             Some(before) if before == *now => {}
             Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
                 let verb = if name.starts_with("the files") {
@@ -32,7 +33,7 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
     }
     for (name, before) in &was.settings {
         if value(&is.settings, name).is_none() {
-            told.push(format!("{name}: was {}, is now not set", shown(before)));
+            told.push(format!("{name}: was {}, is now not set", set(before)));
         }
     }
     let more = told.len().saturating_sub(TOLD);
@@ -47,22 +48,54 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
 fn by_field(name: &str, before: &str, now: &str, told: &mut Vec<String>) {
     let fields = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text);
     let (Ok(was), Ok(is)) = (fields(before), fields(now)) else {
-        return told.push(format!("{name}: was {before}, is now {now}"));
+        return told.push(format!("{name}: was {}, is now {}", shown(before), shown(now)));
     };
     for (field, now) in &is {
         match was.get(field) {
             Some(before) if before == now => {}
-            Some(before) => told.push(format!("{name}.{field}: was {before}, is now {now}")),
-            None => told.push(format!("{name}.{field}: was not set, is now {now}")),
+            Some(before) => {
+                told.push(format!("{name}.{field}: was {}, is now {}", flow(before), flow(now)));
+            }
+            None => told.push(format!("{name}.{field}: was not set, is now {}", flow(now))),
         }
     }
     for (field, before) in was.iter().filter(|(field, _)| !is.contains_key(*field)) {
-        told.push(format!("{name}.{field}: was {before}, is now not set"));
+        told.push(format!("{name}.{field}: was {}, is now not set", flow(before)));
     }
 }
 
-fn shown(value: &str) -> &str {
-    if value.starts_with(DIGEST) { "set" } else { value }
+/// What a setting was set to, unless that is a secret.
+fn set(value: &str) -> String {
+    if value.starts_with(DIGEST) { "set".to_owned() } else { shown(value) }
+}
+
+/// A value that is kept as JSON, as a job file has it.
+fn shown(value: &str) -> String {
+    serde_json::from_str(value).map_or_else(|_| value.to_owned(), |value| flow(&value))
+}
+
+/// A value in YAML's flow style; a text stands in quotes only where YAML would read something else.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::Null => "not set".to_owned(),
+        Value::String(text) => {
+            let is_plain = text
+                .starts_with(|first: char| first.is_alphanumeric() || "-/._".contains(first))
+                && !text.contains([',', '[', ']', '{', '}', '#', '"', '\n'])
+                && !text.contains(": ")
+                && !text.ends_with([':', ' '])
+                && serde_json::from_str::<Value>(text).is_err();
+            if is_plain { text.clone() } else { value.to_string() }
+        }
+        Value::Array(values) => {
+            format!("[{}]", values.iter().map(flow).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}: {}", flow(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +109,25 @@ mod tests {
             settings: settings.collect(),
             ..JobIdentity::sample()
         }
+    }
+
+    #[test]
+    fn values_are_written_as_in_a_job_file() {
+        let shown = [
+            r#""1 file""#,
+            r#"["--a","two words","a, b","","7",7,true]"#,
+            r#"{"type":"csv","null":null}"#,
+            r#""key: value""#,
+            "no JSON",
+        ]
+        .map(shown);
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+        1 file
+        [--a, two words, "a, b", "", "7", 7, true]
+        {type: csv, null: not set}
+        "key: value"
+        no JSON
+        "#);
     }
 
     #[test]
@@ -98,7 +150,7 @@ mod tests {
             ("environment_variables.TOKEN", &other),
             ("mini_batch_size", "\"1 files\""),
         ]);
-        insta::assert_snapshot!(differences(&was, &is).unwrap(), @r#"arguments: was ["--a"], is now ["--b"]; output_format.type: was "text", is now "csv"; environment_variables.TOKEN is not what it was; mini_batch_size: was not set, is now "1 files"; environment_variables.OLD: was set, is now not set; and 1 more"#);
+        insta::assert_snapshot!(differences(&was, &is).unwrap(), @"arguments: was [--a], is now [--b]; output_format.type: was text, is now csv; environment_variables.TOKEN is not what it was; mini_batch_size: was not set, is now 1 files; environment_variables.OLD: was set, is now not set; and 1 more");
         is.entry_script_digest = "cd".into();
         let told = differences(&was, &is).unwrap();
         assert!(told.starts_with("the entry script is another component than it was; "), "{told}");

@@ -140,17 +140,33 @@ impl<N: JobOnNode> Ready<N> {
             ));
             return self.begin(held, options, say);
         };
-        let dir = self.job_dir.root().to_owned();
-        let changed = |why: String| ClaimError::Changed {
-            dir,
-            name: earlier.name.clone(),
-            how: earlier.status.how(),
-            why,
-        };
         let known = Known::but_unreadable(&journal)?;
         let again = known.again();
-        let checked = self.check(&held, &journal, known);
-        checked.map_err(|mismatch| refused(mismatch, changed))?;
+        match self.check(&held, &journal, known) {
+            Ok(()) => {}
+            // Nothing is lost: the usual case is a script that failed at once and was mended.
+            Err(Refusal::Changed(Changed(why))) if journal.counts().succeeded == 0 => {
+                say(&format!(
+                    "job '{}' {} before any mini-batch had succeeded, and begins anew: {why}",
+                    earlier.name,
+                    earlier.status.how()
+                ));
+                drop(journal);
+                return self.begin(held, options, say);
+            }
+            Err(refusal) => {
+                let kept = journal.counts();
+                let dir = self.job_dir.root().to_owned();
+                return Err(refused(refusal, |why| ClaimError::Changed {
+                    dir,
+                    name: earlier.name.clone(),
+                    how: earlier.status.how(),
+                    mini_batches: kept.succeeded,
+                    rows: kept.rows,
+                    why,
+                }));
+            }
+        }
         // A leader that ended between the two has told the journal alone; and the journal knows it
         // until what failed is out of it, however often that is begun.
         let retry_failed =

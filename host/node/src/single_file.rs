@@ -33,13 +33,19 @@ pub(super) fn give(file: &mut File, name: &Path, folder: &Path) -> io::Result<()
     })
 }
 
-/// Gives the side inputs that are single files their folders. Their paths are without links.
+/// Gives the side inputs that are single files their folders, where each has the name that the job calls it by. `real`: the
+/// same side inputs, at paths without links.
 ///
 /// # Errors
 /// If one cannot be read, or there is no room for it.
-pub(super) fn give_side_inputs(mounts: &[Mount], job_dir: &JobDir) -> Result<(), NodeError> {
-    for (index, mount) in mounts.iter().enumerate().filter(|(_, mount)| mount.host.is_file()) {
-        let name = mount.host.file_name().unwrap_or_default();
+pub(super) fn give_side_inputs(
+    named: &[Mount],
+    real: &[Mount],
+    job_dir: &JobDir,
+) -> Result<(), NodeError> {
+    let mounts = named.iter().zip(real).enumerate();
+    for (index, (named, mount)) in mounts.filter(|(_, (_, real))| real.host.is_file()) {
+        let name = named.host.file_name().or_else(|| mount.host.file_name()).unwrap_or_default();
         let given = regular_at_its_path(&mount.host)
             .and_then(|(mut file, _)| give(&mut file, name.as_ref(), &job_dir.side_input(index)));
         given.map_err(|source| NodeError::SideInput { path: mount.host.clone(), source })?;
@@ -73,7 +79,7 @@ mod tests {
         let mounts = vec![mount("in"), mount("in/labels.txt")];
         // What an earlier run left is replaced.
         for _ in 0..2 {
-            give_side_inputs(&mounts, &job_dir).unwrap();
+            give_side_inputs(&mounts, &mounts, &job_dir).unwrap();
         }
         let seen = placed(mounts, &job_dir);
         assert_eq!(seen[0].host, path("in"));
@@ -81,5 +87,21 @@ mod tests {
             fs::read_dir(&seen[1].host).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(names, ["labels.txt"]);
         assert_eq!(fs::read_to_string(seen[1].host.join("labels.txt")).unwrap(), "a\nb");
+    }
+
+    /// The entry script is told the name that the job file has.
+    #[test]
+    fn a_link_to_a_file_keeps_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("labels-v2.txt"), "a").unwrap();
+        std::os::unix::fs::symlink("labels-v2.txt", path("labels.txt")).unwrap();
+        let job_dir = JobDir::new(path("job"));
+        let mount = |host: &str| Mount { host: path(host), guest: String::new(), writable: false };
+        let (named, real) = ([mount("labels.txt")], [mount("labels-v2.txt")]);
+        give_side_inputs(&named, &real, &job_dir).unwrap();
+        let folder = &placed(real.to_vec(), &job_dir)[0].host;
+        assert_eq!(fs::read_to_string(folder.join("labels.txt")).unwrap(), "a");
+        assert!(!folder.join("labels-v2.txt").exists());
     }
 }

@@ -99,7 +99,7 @@ impl NodeJob {
     /// If a model changed since it was looked at, if a side input cannot be read, or if there is no room.
     pub fn give_models(&self) -> Result<(), NodeError> {
         let side_inputs = self.real.side_inputs(&self.staged.side_inputs);
-        single_file::give_side_inputs(&side_inputs, &self.job_dir)?;
+        single_file::give_side_inputs(&self.staged.side_inputs, &side_inputs, &self.job_dir)?;
         Ok(models::stage(&self.staged.models, &self.seen, &self.job_dir)?)
     }
 

@@ -30,6 +30,7 @@ mod given;
 mod inputs;
 mod job;
 mod keys;
+mod lenient;
 mod limits;
 mod load;
 mod machine;

@@ -2,7 +2,7 @@
 //! with ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
 
 use super::dialect::Dialect;
-use super::error::Report;
+use super::error::{Origin, Report};
 use super::keys::{self, Prs};
 use super::tree::{Entry, Node, Value};
 
@@ -56,6 +56,11 @@ pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
         if lifted.iter().any(|entry| entry.key == name) {
             let message = format!("--{name} is given twice; remove one");
             report.error(&item.origin, &at, message);
+        } else if name == WORKERS && is_typed(entries, name) {
+            report.conversion(format!(
+                "{}: --{name} {value} gives way to the command line",
+                report.word("arguments")
+            ));
         } else if name != WORKERS && entries.iter().any(|entry| entry.key == name) {
             let message = format!(
                 "given twice: --{name} here, and the key {} in the job file; remove one",
@@ -74,6 +79,12 @@ pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
     }
     entries.retain(|entry| lifted.iter().all(|lifted| lifted.key != entry.key));
     entries.extend(lifted);
+}
+
+/// Whether the command line sets a key.
+fn is_typed(entries: &[Entry], key: &str) -> bool {
+    let set = entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node.origin);
+    matches!(set, Some(Origin::Set(_)))
 }
 
 /// The setting that an argument sets, how it is written, and its value, if it has one.

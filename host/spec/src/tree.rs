@@ -2,6 +2,7 @@
 //! own, so that deep nesting and repeated aliases end in an error and not in an overflow.
 
 use super::error::{Origin, Report, SpecError};
+use super::lenient;
 use saphyr::{Scalar as Resolved, ScalarStyle, ScanError, Tag};
 use saphyr_parser::{Event, Parser};
 use std::borrow::Cow;
@@ -91,6 +92,16 @@ pub(super) fn shorten(text: &str) -> Cow<'_, str> {
 
 /// Reads one document. None if there is no tree to go on with; the reason is in the report then.
 pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
+    let is_strict = Parser::new_from_str(text).all(|event| event.is_ok());
+    let moved = if is_strict { None } else { lenient::indented(text) };
+    let is_better = |moved: &String| Parser::new_from_str(moved).all(|event| event.is_ok());
+    match moved.filter(is_better) {
+        Some(moved) => parse_strictly(&moved, report),
+        None => parse_strictly(text, report),
+    }
+}
+
+fn parse_strictly(text: &str, report: &Report) -> Option<Node> {
     let mut builder = Builder::new(report);
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {

@@ -27,11 +27,14 @@ pub(super) fn metrics(arguments: &Arguments) -> Result<Exit, Problem> {
 struct Family {
     name: &'static str,
     help: &'static str,
-    values: fn(&FoundJob) -> Vec<(Option<Label>, f64)>,
+    values: Values,
 }
 
 /// A name and a value.
 type Label = (&'static str, &'static str);
+
+/// What a job adds to a family.
+type Values = fn(&FoundJob) -> Vec<(Option<Label>, f64)>;
 
 fn unix_seconds(time: Timestamp) -> f64 {
     time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()

@@ -3,6 +3,7 @@
 //!
 //! Messages go to standard error; standard output carries only what other programs may read.
 
+mod about;
 mod build;
 mod cancel;
 mod check;
@@ -13,6 +14,7 @@ mod doctor;
 mod error;
 mod exit;
 mod found;
+mod help;
 mod history;
 mod inspect;
 mod jobs;
@@ -35,7 +37,7 @@ mod which;
 use crate::compile::{Compiler, EntryFile};
 use crate::model::OsSandbox;
 use crate::spec::SpecErrors;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::ArgumentError;
 use exit::{Exit, Problem};
 use logging::LoggingArguments;
@@ -139,6 +141,17 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Makes the folder of a new entry script, ready to build and run.
     New(new::Arguments),
+    /// Prints the version, the commit it was built from, and what was built in.
+    Version(about::VersionArguments),
+    /// Prints a script that has a shell complete commands and options.
+    Completions(about::CompletionsArguments),
+    /// Writes a page for `man` for each command.
+    Man(about::ManArguments),
+}
+
+/// The command line, with an example of each command.
+fn whole() -> clap::Command {
+    help::with_examples(Cli::command())
 }
 
 /// Runs the command that the process was started with.
@@ -148,9 +161,14 @@ pub fn main() -> ExitCode {
         return code;
     }
     terminal::watch_panics();
-    let cli = match Cli::try_parse() {
+    let matches = whole().try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return terminal::usage(&error).into(),
+        Err(error) => {
+            let exit = terminal::usage(&error);
+            help::advice(&error, &Cli::command()).iter().for_each(|advice| say(advice));
+            return exit.into();
+        }
     };
     let result = cli.logging.begin().and_then(|()| serve(cli.command, &cli.logging));
     match result {
@@ -187,6 +205,9 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Doctor { json, backends, policy } => doctor::doctor(json, &backends, &policy),
         Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
+        Command::Version(arguments) => about::version(&arguments),
+        Command::Completions(arguments) => about::completions(&arguments, whole()),
+        Command::Man(arguments) => about::man(&arguments, whole()),
     }
 }
 
@@ -278,7 +299,6 @@ fn inspect_and_print(arguments: &inspect::Arguments) -> Result<Exit, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {

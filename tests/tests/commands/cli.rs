@@ -25,24 +25,27 @@ fn version_and_help() {
     Usage: sandmill [OPTIONS] <COMMAND>
 
     Commands:
-      run      Runs a job; one that was interrupted goes on where it was
-      resume   Takes a job up from where it was interrupted, failed or cancelled
-      plan     Prints the mini-batches of a job, one a line, and runs nothing
-      status   Says how a job stands
-      jobs     Lists the jobs below a folder, and how each stands
-      cancel   Asks a running or waiting job to end; what is committed is kept
-      clean    Removes the directories of jobs that ended long ago, output and all
-      metrics  Prints the jobs below a folder as OpenMetrics, for Prometheus
-      logs     Prints what the entry script said, of all workers, of one, or about one mini-batch
-      explain  Says what went wrong in a job or made it slow, what to read, and what to change
-      dataset  Gives names to data that jobs read, with versions
-      model    Gives names to models that jobs compute with, with versions
-      build    Makes a component from a guest crate or a core module, and prints its path
-      check    Says whether a component keeps the contract, and what it would need
-      doctor   Says what this machine has for running strangers' entry scripts, and what is missing
-      inspect  Says what a component could touch, from its imports alone, and runs nothing
-      new      Makes the folder of a new entry script, ready to build and run
-      help     Print this message or the help of the given subcommand(s)
+      run          Runs a job; one that was interrupted goes on where it was
+      resume       Takes a job up from where it was interrupted, failed or cancelled
+      plan         Prints the mini-batches of a job, one a line, and runs nothing
+      status       Says how a job stands
+      jobs         Lists the jobs below a folder, and how each stands
+      cancel       Asks a running or waiting job to end; what is committed is kept
+      clean        Removes the directories of jobs that ended long ago, output and all
+      metrics      Prints the jobs below a folder as OpenMetrics, for Prometheus
+      logs         Prints what the entry script said, of all workers, of one, or about one mini-batch
+      explain      Says what went wrong in a job or made it slow, what to read, and what to change
+      dataset      Gives names to data that jobs read, with versions
+      model        Gives names to models that jobs compute with, with versions
+      build        Makes a component from a guest crate or a core module, and prints its path
+      check        Says whether a component keeps the contract, and what it would need
+      doctor       Says what this machine has for running strangers' entry scripts, and what is missing
+      inspect      Says what a component could touch, from its imports alone, and runs nothing
+      new          Makes the folder of a new entry script, ready to build and run
+      version      Prints the version, the commit it was built from, and what was built in
+      completions  Prints a script that has a shell complete commands and options
+      man          Writes a page for `man` for each command
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -91,7 +94,9 @@ fn version_and_help() {
           --cache-dir <DIR>     Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR,
                                 else sandmill in the user's cache folder]
           --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
-                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH]
+                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else where it is
+                                found, if no policy holds: in the active virtual environment, beside
+                                python3, or in the usual places]
           --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
                                 object a line, as in logs/sys/events.jsonl
           --json                Prints what the job came to on standard output, as JSON
@@ -108,14 +113,38 @@ fn version_and_help() {
       -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
       -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
                                  that is completed
+
+    Example:
+      sandmill run job.yaml --set mini_batch_size=100
+
+    More: docs/tutorial.md
     ");
+}
+
+#[test]
+fn what_the_program_is_and_what_shells_and_man_read() {
+    let version = Job::empty().command(&["version"]);
+    version.exits_with(0);
+    assert!(
+        version.stdout.starts_with("sandmill 0.1.0 (built for development)\nfeatures: "),
+        "{version}"
+    );
+    let json = Job::empty().command(&["version", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((&json["version"], &json["sandmill"]), (&1.into(), &"0.1.0".into()));
+    let bash = Job::empty().command(&["completions", "bash"]);
+    assert!(bash.stdout.contains("--process-count"), "{bash}");
+    let man = Job::empty().command(&["man", "pages"]);
+    man.exits_with(0).says("man -l pages/sandmill.1");
+    assert!(man.text("pages/sandmill-run.1").contains("sandmill run job.yaml"), "{man}");
 }
 
 /// W11.
 #[test]
 fn bad_usage_ends_with_2() {
     for (arguments, words) in [
-        (&["rnu"][..], "unrecognized subcommand 'rnu'"),
+        (&["rnu"][..], "did you mean sandmill run?"),
+        (&["ls"], "did you mean sandmill jobs?"),
         (&["run"], "required arguments were not provided"),
         (&["run", "no.yaml"], "no.yaml"),
         (&["plan", "no.yaml"], "no.yaml"),

@@ -50,7 +50,8 @@ fn tract_takes_its_place() {
 #[test]
 fn a_job_that_needs_it_does_not_begin_without() {
     let ran = job(", backend: onnxruntime").run(&[]);
-    ran.exits_with(2).says("models.double.backend is onnxruntime, and where its library is");
+    ran.exits_with(2)
+        .says("models.double.backend is onnxruntime, and its library was not found: run");
     let ran = job("").run(&["--onnxruntime", "nowhere"]);
     ran.exits_with(2).says("--onnxruntime names nowhere");
     assert!(!ran.has("job"), "{ran}");

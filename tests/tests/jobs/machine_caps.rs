@@ -71,7 +71,7 @@ fn jobs_take_turns_and_a_killed_one_gives_its_places_back() {
         assert_eq!((workers(&others[0]), workers(&others[1])), (0, 0));
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(workers(&first), 2);
+    first.until("its two workers", |first| workers(first) == 2);
     first.kill_leader();
     first.wait().exits_with(-9);
     let mut most = 0;
@@ -137,7 +137,7 @@ fn memory_is_shared() {
     let mut first = machine.start(asleep(4).yaml(small));
     first.until("it has fewer", |first| first.stderr_so_far().contains("fewer than 4 workers"));
     // 64 + 2 x 64 + 64 + 256 MB each.
-    assert_eq!(workers(&first), 2);
+    first.until("its two workers", |first| workers(first) == 2);
     first.kill_leader();
     first.wait().exits_with(-9);
 }

@@ -129,38 +129,59 @@ fn what_decides_rows_must_be_as_it_was() {
         ran.exits_with(2);
         let after = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
         assert!(after == before, "{ran}");
-        let told = ran.redacted();
+        let told = without_counts(&ran.redacted());
         job = ran.into_job();
         told
     };
-    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: arguments: was ["--do","error","--on-batch","1"], is now ["--do","error"]; undo that, or use --overwrite to run it anew, or --job-dir for another place"#);
-    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: environment_variables.TOKEN is not what it was; undo that, or use --overwrite to run it anew, or --job-dir for another place");
-    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: mini_batch_size: was "1 file", is now "2 files"; append_row_file_name: was "parallel_run_step.txt", is now "rows.txt"; undo that, or use --overwrite to run it anew, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: environment_variables.TOKEN is not what it was. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
+    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: mini_batch_size: was 1 file, is now 2 files; append_row_file_name: was parallel_run_step.txt, is now rows.txt. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
     let other = format!("entry_script={}", guest("echo_files").display());
-    assert!(refused(&[&other]).contains(": the entry script is another component than it was;"));
+    assert!(
+        refused(&[&other]).contains(": the entry script is another component than it was. To keep")
+    );
     assert!(refused(&["inputs.texts.path=in/*"]).contains(": inputs.texts.path: was "));
-    assert!(refused(&["output=elsewhere"]).contains(": output: was null, is now "));
+    assert!(refused(&["output=elsewhere"]).contains(": output: was not set, is now "));
     assert!(refused(&["output_action=summary_only"]).contains(": output_action: was "));
     job = job.file("model/weights", "12");
-    assert!(
-        refused_files(job).contains(
-            ": the files in the side input at /side_inputs/model are not what they were;"
-        )
-    );
+    assert!(refused_files(job).contains(
+        ": the files in the side input at /side_inputs/model are not what they were. To keep"
+    ));
 }
 
 /// What is said of a job that is resumed as it was.
 fn refused_files(job: Job) -> String {
     let ran = job.resume(&[]);
     ran.exits_with(2);
-    ran.redacted()
+    without_counts(&ran.redacted())
+}
+
+/// How much was done when the job failed differs from run to run.
+fn without_counts(told: &str) -> String {
+    let (before, counts) = told.split_once(" finished, with ").unwrap();
+    let (_, after) = counts.split_once(" done, ").unwrap();
+    format!("{before} finished, with N done, {after}")
+}
+
+/// The usual case: a script fails at once, is mended, and is run again.
+#[test]
+fn a_job_of_which_nothing_succeeded_begins_anew() {
+    let failing = "arguments: [--do, error]\nrun_max_try: 1";
+    let ran = texts("hostile_files").yaml(failing).run(&[]);
+    ran.exits_with(42);
+    let again = ran.into_job().run(&["--set", "arguments=[]"]);
+    again.exits_with(0).says(
+        "job 'test' failed before any mini-batch had succeeded, and begins anew: arguments: was [--do, error], \
+         is now []",
+    );
+    assert_eq!(state(&again)["taken_up"], 0);
 }
 
 /// M9, the other way round: a checkpoint that no longer fits is not used.
 #[test]
 fn inputs_must_be_as_they_were() {
     let told = refused_files(failed().file("in/a.txt", "1234"));
-    assert_snapshot!(told, @"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) is not what it was when it was done; undo that, or use --overwrite to run it anew, or --job-dir for another place");
+    assert_snapshot!(told, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) is not what it was when it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
     // Before all others in the listing.
     let told = refused_files(failed().file("in/0.txt", "0"));
     assert!(

@@ -1,7 +1,9 @@
 //! Version 2: inputs and outputs.
 
 use super::mltable;
-use super::nodes::{entry, entry_of, group_of, is_small, scalar, take, text, text_at};
+use super::nodes::{
+    MAX_PARAMETER, entry, entry_of, group_of, is_small, scalar, take, text, text_at,
+};
 use super::pipeline::{SOURCE, literal};
 use super::text::{is_remote, reference};
 use super::values::{Given, given, strip};
@@ -45,6 +47,21 @@ impl Data {
         }
         let found = self.references.iter().find(|(known, _)| known == name);
         found.map(|(_, text)| text.clone())
+    }
+
+    /// Takes the value of an input that is no data.
+    fn add_value(&mut self, name: &str, value: String, origin: &Origin, report: &Report) {
+        let key = join("inputs", name);
+        if value.len() > MAX_PARAMETER {
+            let message = format!(
+                "found a text of {} bytes; the value of an input has at most {MAX_PARAMETER}: put a longer one into a file, \
+                 and give that as an input of the type uri_file",
+                value.len()
+            );
+            report.error(origin, &key, message);
+            return self.references.push((key, String::new()));
+        }
+        self.references.push((key, value));
     }
 
     /// Whether a reference's name is that of an optional input without a value.
@@ -96,14 +113,14 @@ impl Data {
                 continue;
             }
             match given(&name, &node, report) {
-                Given::Value(value) => self.references.push((join("inputs", &name), value)),
+                Given::Value(value) => self.add_value(&name, value, &node.origin, report),
                 Given::Absent => {
                     report.conversion(format!("inputs.{name}: optional, and not given"));
                     self.absent.push(join("inputs", &name));
                 }
                 Given::Wrong => {}
                 Given::Data => match value_of(&node) {
-                    Some(value) => self.references.push((join("inputs", &name), value)),
+                    Some(value) => self.add_value(&name, value, &node.origin, report),
                     None => self.add_side(&name, node, report),
                 },
             }

@@ -72,7 +72,7 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
     if let Some(model) = model {
         model.put(&mut settings.ours);
     }
-    add_defaults(&mut settings.ours, below, has_tables, &origin, report);
+    add_defaults(&mut settings.ours, below, has_tables, report);
     Some(Node { origin, value: Value::Map(settings.finish()) })
 }
 
@@ -157,13 +157,7 @@ impl Model {
     }
 }
 
-fn add_defaults(
-    ours: &mut Vec<Entry>,
-    below: &str,
-    has_tables: bool,
-    origin: &Origin,
-    report: &Report,
-) {
+fn add_defaults(ours: &mut Vec<Entry>, below: &str, has_tables: bool, report: &Report) {
     for (key, value, theirs) in DEFAULTS {
         // The number is one of files.
         let is_meant = key != "mini_batch_size" || !has_tables;
@@ -171,7 +165,8 @@ fn add_defaults(
             let theirs = join(below, theirs);
             let shown = if key == "run_max_try" { "3" } else { value };
             report.conversion(format!("{theirs} is not in the file: {shown} (as in Azure)"));
-            ours.push(entry(key, scalar(value, origin)));
+            // From nowhere in the file: an operator's ceiling lowers it, instead of refusing the job.
+            ours.push(entry(key, scalar(value, &Origin::File)));
         }
     }
 }

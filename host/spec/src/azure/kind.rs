@@ -20,6 +20,8 @@ pub(crate) enum Kind {
 pub(crate) fn kind_of(root: &Node, has_script: bool, report: &Report) -> Option<Kind> {
     let Value::Map(entries) = &root.value else { return Some(Kind::Other) };
     let schema = text_at(entries, SCHEMA_KEY).unwrap_or_default().to_ascii_lowercase();
+    // Folders may have any name.
+    let schema = schema.rsplit(['/', '\\']).next().unwrap_or_default();
     let of_type = entry_of(entries, "type");
     let word = of_type.and_then(|entry| text(&entry.node)).unwrap_or_default().to_ascii_lowercase();
     let is_deployment = schema.contains("deployment")

@@ -65,7 +65,7 @@ pub(super) fn group_of<'e>(
 }
 
 /// A parameter has no more text than this. It bounds what references can blow a file up to.
-const MAX_PARAMETER: usize = 1024;
+pub(super) const MAX_PARAMETER: usize = 1024;
 
 /// Whether a value is small enough to be put in the place of a reference.
 pub(super) fn is_small(node: &Node) -> bool {

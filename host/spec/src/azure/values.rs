@@ -28,9 +28,14 @@ impl Declared {
         let Value::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");
         let Some(Value::Map(inputs)) = inputs.map(|entry| &mut entry.node.value) else { return };
-        let types = self.0.into_iter().filter(|declared| {
-            inputs.iter().any(|input| input.key == declared.key)
-                && matches!(declared.node.value, Value::Map(_))
+        // What a file says of its data does not hold for other data.
+        const DECLARED: [&str; 8] =
+            ["type", "mode", "description", "optional", "default", "enum", "min", "max"];
+        let types = self.0.into_iter().filter_map(|mut declared| {
+            inputs.iter().find(|input| input.key == declared.key)?;
+            let Value::Map(entries) = &mut declared.node.value else { return None };
+            entries.retain(|entry| DECLARED.contains(&entry.key.as_str()));
+            Some(declared)
         });
         Self(types.collect()).fill(inputs);
     }

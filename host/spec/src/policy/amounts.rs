@@ -76,7 +76,8 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
     slots
 }
 
-/// What a file says of these settings, by key: the amount and where it stands.
+/// What a file says of these settings, by key: the amount and where it stands. What comes from nowhere in the file is a
+/// default of Azure's, which nobody asked for.
 pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
     fn of<T: Measured>(
         key: &'static str,
@@ -94,5 +95,6 @@ pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
     let mut given = raw.limits.amounts();
     given.extend(raw.settings.amounts());
     given.extend(composed.into_iter().flatten());
+    given.retain(|(.., origin)| *origin != Origin::File);
     given
 }

@@ -231,11 +231,22 @@ impl Settings {
                 None => Some(&Origin::File),
                 Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),
             };
-            let found = slot.get().map_or_else(|| "no bound".to_owned(), |found| found.to_string());
+            // Azure's files count retries, and not the first try.
+            let is_of_retries = |origin: &Origin| {
+                !matches!(origin, Origin::Set(_)) && report.word(key).ends_with("max_retries")
+            };
+            let shown = |amount: Amount| match (amount, asked) {
+                (Amount::Count(count), Some(origin)) if is_of_retries(origin) => {
+                    Amount::Count(count.saturating_sub(1))
+                }
+                (amount, _) => amount,
+            };
+            let found =
+                slot.get().map_or_else(|| "no bound".to_owned(), |found| shown(found).to_string());
             if let Some(origin) = asked {
                 let message = format!(
-                    "found {found}, more than the operator's policy allows; ask for at most {most} \
-                     ({place})"
+                    "found {found}, more than the operator's policy allows; ask for at most {} ({place})",
+                    shown(most)
                 );
                 report.error(origin, key, message);
             } else {

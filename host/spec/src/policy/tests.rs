@@ -111,6 +111,22 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
 
+/// What a deployment does not name is a default of Azure's: nobody asked for it. Its retries do not count the first try.
+#[test]
+fn defaults_of_a_deployment_are_lowered_and_its_own_words_used() {
+    let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";
+    let job = "endpoint_name: e\nname: x\ncode_configuration: {code: src, scoring_script: component.wasm}\n\
+               inputs: {a: {type: uri_folder, path: in}}\n";
+    let spec = Fixture::new().job(policy, job, &[]).unwrap();
+    assert_eq!(spec.settings.run_max_try, 3);
+    assert_eq!(spec.settings.run_invocation_timeout, Duration::from_secs(20));
+    let asks = format!("{job}settings: {{retry_settings: {{max_retries: 5}}}}\n");
+    let errors = Fixture::new().job(policy, &asks, &[]).unwrap_err();
+    assert_snapshot!(errors, @"job.yaml:5: settings.retry_settings.max_retries: found 5, more than the operator's policy allows; ask for at most 2 (policy.yaml:1)");
+    let errors = Fixture::new().job(policy, job, &[("run_max_try", "6")]).unwrap_err();
+    assert_snapshot!(errors, @"--set run_max_try: found 6, more than the operator's policy allows; ask for at most 3 (policy.yaml:1)");
+}
+
 #[test]
 fn what_a_job_names_lies_below_the_roots() {
     let fixture = Fixture::new();

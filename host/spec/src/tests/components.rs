@@ -252,3 +252,40 @@ fn inputs_of_a_pipeline_are_passed_on() {
     let spec = job(&text);
     assert_eq!(spec.arguments[..spec.own_arguments], ["--r", "0.25"]);
 }
+
+/// What a reference becomes is bounded, and with it what a file with many of them can grow to.
+#[test]
+fn a_value_of_an_input_is_short() {
+    let long = "x".repeat(2000);
+    let text = component()
+        .replace("default: 0.5", "default: 0.5}\n  long: {type: string, default: LONG")
+        .replace("--rate", "--long ${{inputs.long}} --rate")
+        .replace("LONG", &long);
+    let told = errors_with(&text, &GIVEN);
+    insta::assert_snapshot!(told, @"job.yaml:12: inputs.long: found a text of 2000 bytes; the value of an input has at most 1024: put a longer one into a file, and give that as an input of the type uri_file");
+}
+
+/// `--set inputs.x=PATH` names other data: what the file says of its own does not hold for that.
+#[test]
+fn an_input_that_is_set_is_another_one() {
+    let job = "$schema: x/parallelJob.schema.json\ntype: parallel\n\
+        inputs: {a: {type: uri_folder, path: gone, take: 5, format: csv}}\n\
+        input_data: ${{inputs.a}}\ntask: {type: run_function, code: source, entry_script: inner.wasm}\n";
+    let job = job_with(job, &[("inputs.a", "data")]);
+    assert_eq!(job.inputs[0].take, None);
+}
+
+/// The command line has the last word, also over options among the arguments.
+#[test]
+fn workers_of_the_command_line_win() {
+    let job =
+        job_with(&component(), &[GIVEN.as_slice(), &[("process_count_per_node", "7")]].concat());
+    assert_eq!(job.process_count, 7);
+}
+
+/// Folders in the address of a schema may have any name.
+#[test]
+fn a_schema_in_a_folder_of_deployments_is_of_a_component() {
+    let text = component().replace("https://example.org/", "https://example.org/deployment/");
+    assert_eq!(job_with(&text, &GIVEN).process_count, 2);
+}

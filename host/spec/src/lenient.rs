@@ -1,0 +1,104 @@
+//! YAML that PyYAML reads, and with it Azure's tools, though YAML's rules forbid it: lines of quoted text that stand no
+//! further to the right than their key.
+
+/// More than any file's own indentation.
+const INDENT: &str = "                                                                ";
+
+/// The text with all lines that go on with a quoted text moved to the right, which changes nothing in what they say. Lines
+/// keep their numbers. None if there are no such lines.
+pub(super) fn indented(text: &str) -> Option<String> {
+    let mut moved = String::with_capacity(text.len());
+    let mut quote = None;
+    // The indentation of the key of a block of text, in which quotes are letters.
+    let mut block: Option<usize> = None;
+    let mut is_changed = false;
+    for line in text.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let is_blank = line.trim().is_empty();
+        if quote.is_some() {
+            if !is_blank {
+                moved.push_str(INDENT);
+                is_changed = true;
+            }
+        } else if block.is_some_and(|key| is_blank || indent > key) {
+            moved.push_str(line);
+            continue;
+        } else {
+            block = None;
+        }
+        moved.push_str(line);
+        let end = open_quote(line, &mut quote);
+        if quote.is_none() && begins_block(&line[..end]) {
+            block = Some(indent);
+        }
+    }
+    is_changed.then_some(moved)
+}
+
+/// Follows the quotes of a line; `quote` is the one that is open. Gives the length of the line without its comment.
+fn open_quote(line: &str, quote: &mut Option<u8>) -> usize {
+    let bytes = line.as_bytes();
+    let mut at = 0;
+    // Whether a value may begin here.
+    let mut is_start = quote.is_none();
+    while let Some(&byte) = bytes.get(at) {
+        match (*quote, byte) {
+            (Some(b'"'), b'\\') => at += 1,
+            (Some(b'\''), b'\'') if bytes.get(at + 1) == Some(&b'\'') => at += 1,
+            (Some(open), _) if byte == open => *quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') if is_start => *quote = Some(byte),
+            (None, b'#') if at == 0 || bytes[at - 1].is_ascii_whitespace() => return at,
+            (None, b' ' | b'\t') => {}
+            (None, b'[' | b'{' | b',') => is_start = true,
+            (None, b':' | b'-' | b'?') => {
+                is_start = (is_start || byte == b':')
+                    && bytes.get(at + 1).is_none_or(u8::is_ascii_whitespace);
+            }
+            (None, _) => is_start = false,
+        }
+        at += 1;
+    }
+    line.len()
+}
+
+/// Whether a block of text follows: the line ends with `|` or `>`, and how it is to be read.
+fn begins_block(line: &str) -> bool {
+    let last = line.split_ascii_whitespace().next_back().unwrap_or_default();
+    last.strip_prefix(['|', '>'])
+        .is_some_and(|how| how.chars().all(|c| matches!(c, '+' | '-' | '1'..='9')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Report;
+    use crate::tree;
+
+    fn read(text: &str) -> Option<String> {
+        let report = Report::default();
+        let node = tree::parse(text, &report)?;
+        report.is_clean().then(|| format!("{node:?}"))
+    }
+
+    #[test]
+    fn quoted_text_may_stand_where_its_key_does() {
+        let strict = "a:\n  b: \"one\\n\\\n    two: three # four\n\n    five\"\n  c: 'it''s\n    so'\nd: 1\n";
+        let loose = "a:\n  b: \"one\\n\\\n  two: three # four\n\n five\"\n  c: 'it''s\nso'\nd: 1\n";
+        assert!(read(strict).is_some());
+        assert_eq!(read(loose), read(strict));
+    }
+
+    /// Quotes that open nothing: within words, in comments, in blocks of text.
+    #[test]
+    fn what_needs_no_help_is_left_alone() {
+        for text in [
+            "a: it's\nb: 5\" wide\nc: 1\n",
+            "a: 1 # don't\nb: |\n  it's \"so\n  'and so\nc: >-\n  \"x\nd: 'e'\n",
+            "a: {b: 'x', c: \"y\"}\nd: [\"1\", '2']\n- 'z'\n",
+            "url: http://x/'y\n",
+        ] {
+            assert_eq!(indented(text), None, "{text}");
+        }
+    }
+}

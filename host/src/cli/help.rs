@@ -1,0 +1,125 @@
+//! What the help of each command ends with, and what Sandmill proposes for a command that does not exist.
+
+use crate::model::nearest;
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// An example of each command, as it is typed, and the page of the documentation.
+const EXAMPLES: [(&str, &str, &str); 20] = [
+    ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
+    ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
+    ("plan", "sandmill plan job.yaml", "job-file.md"),
+    ("status", "sandmill status nightly --watch", "troubleshooting.md"),
+    ("jobs", "sandmill jobs --root /srv/jobs --state running", "operators.md"),
+    ("cancel", "sandmill cancel nightly --wait", "operators.md"),
+    ("clean", "sandmill clean --older-than 30d --dry-run", "operators.md"),
+    ("metrics", "sandmill metrics --root /srv/jobs", "operators.md"),
+    ("logs", "sandmill logs nightly --follow", "log-tree.md"),
+    ("explain", "sandmill explain nightly", "troubleshooting.md"),
+    ("dataset", "sandmill dataset register --help", "registry.md"),
+    ("model", "sandmill model list", "registry.md"),
+    ("build", "sandmill build my-script", "entry-scripts.md"),
+    ("check", "sandmill check my-script --run data/a.txt", "entry-scripts.md"),
+    ("doctor", "sandmill doctor", "operators.md"),
+    ("inspect", "sandmill inspect score.wasm", "security.md"),
+    ("new", "sandmill new my-script", "tutorial.md"),
+    ("version", "sandmill version --json", "upgrading.md"),
+    (
+        "completions",
+        "sandmill completions bash > ~/.local/share/bash-completion/completions/sandmill",
+        "operators.md",
+    ),
+    ("man", "sandmill man ~/.local/share/man/man1", "operators.md"),
+];
+
+/// What people type who know other tools, and the command that does it here.
+const OTHERS: [(&str, &str); 19] = [
+    ("ls", "jobs"),
+    ("list", "jobs"),
+    ("ps", "jobs"),
+    ("rm", "clean"),
+    ("remove", "clean"),
+    ("prune", "clean"),
+    ("delete", "clean"),
+    ("kill", "cancel"),
+    ("stop", "cancel"),
+    ("abort", "cancel"),
+    ("init", "new"),
+    ("create", "new"),
+    ("start", "run"),
+    ("submit", "run"),
+    ("retry", "resume"),
+    ("continue", "resume"),
+    ("log", "logs"),
+    ("validate", "plan"),
+    ("compile", "build"),
+];
+
+/// The command line with its examples.
+pub(super) fn with_examples(command: Command) -> Command {
+    EXAMPLES.iter().fold(command, |command, (name, example, page)| {
+        command.mut_subcommand(name, |command| {
+            command.after_help(format!("Example:\n  {example}\n\nMore: docs/{page}"))
+        })
+    })
+}
+
+/// What to say of a command line that is wrong beyond `clap`'s words.
+pub(super) fn advice(error: &clap::Error, command: &Command) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) => {
+            Some(for_command(typed, command))
+        }
+        _ => None,
+    }
+}
+
+fn for_command(typed: &str, command: &Command) -> String {
+    let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    let other = OTHERS.iter().find(|(other, _)| *other == typed).map(|(_, name)| *name);
+    // Two letters that changed places are near, also in a word of three.
+    let meant = other.or_else(|| nearest(typed, names.iter().copied()));
+    match meant {
+        Some(name) => format!("did you mean sandmill {name}? sandmill --help lists all commands"),
+        None => format!("the commands are {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Cli;
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_an_example_that_is_read() {
+        let command = with_examples(Cli::command());
+        let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+        assert_eq!(names, EXAMPLES.map(|(name, ..)| name), "in the order of the help");
+        for (name, example, page) in EXAMPLES {
+            let words = example.split(" > ").next().unwrap_or_default().split(' ');
+            if let Err(error) = command.clone().try_get_matches_from(words) {
+                assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{name}: {error}");
+            }
+            let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+            assert!(docs.join(page).is_file(), "{name}: there is no page {page}");
+        }
+    }
+
+    #[test]
+    fn commands_of_other_tools_are_known() {
+        let command = Cli::command();
+        for (typed, name) in OTHERS {
+            assert!(command.find_subcommand(typed).is_none(), "{typed} is a command");
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+        }
+        let told =
+            ["rnu", "list", "kill", "nothing-like-it"].map(|typed| for_command(typed, &command));
+        insta::assert_snapshot!(told.join("\n"), @"
+        did you mean sandmill run? sandmill --help lists all commands
+        did you mean sandmill jobs? sandmill --help lists all commands
+        did you mean sandmill cancel? sandmill --help lists all commands
+        the commands are run, resume, plan, status, jobs, cancel, clean, metrics, logs, explain, dataset, model, build, check, doctor, inspect, new, version, completions, man
+        ");
+    }
+}
