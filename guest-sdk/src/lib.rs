@@ -36,12 +36,13 @@
 //! `sandmill build` makes a component of it, `sandmill run` runs it. Compiled natively, the same
 //! crate is tested with `cargo test`: see `test::TestHost`.
 //!
-//! A table comes as a [`RecordBatch`](arrow_array::RecordBatch), and may go back as one:
+//! A table comes as a [`RecordBatch`](arrow_array::RecordBatch), and may go back as one. [`Columns`]
+//! reads its columns by name:
 //!
 //! ```
 //! # #[cfg(feature = "table")] {
-//! use sandmill_guest::arrow_array::{Float64Array, RecordBatch, cast::AsArray, types::Float64Type};
-//! use sandmill_guest::{Context, EntryScript, Job, MiniBatchContext, Result, Results, Table};
+//! use sandmill_guest::arrow_array::RecordBatch;
+//! use sandmill_guest::{Columns, EntryScript, Job, MiniBatchContext, Result, Results, Table};
 //!
 //! struct Double;
 //!
@@ -53,10 +54,8 @@
 //!     }
 //!
 //!     fn run(&mut self, table: RecordBatch, _context: &MiniBatchContext) -> Result<Results> {
-//!         let x = table.column_by_name("x").context("the table has no column x")?;
-//!         let x = x.as_primitive_opt::<Float64Type>().context("column x holds no floats")?;
-//!         let doubled: Float64Array = x.iter().map(|x| x.map(|x| 2.0 * x)).collect();
-//!         Ok(Results::columns([("doubled", doubled)])?)
+//!         let doubled: Vec<f64> = table.f64("x")?.iter().map(|x| 2.0 * x).collect();
+//!         Results::with_columns(&table, [("doubled", doubled)])
 //!     }
 //! }
 //! # }
@@ -76,6 +75,8 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 mod captured;
+#[cfg(feature = "table")]
+mod columns;
 mod error;
 mod input;
 mod job;
@@ -104,6 +105,8 @@ struct Guide;
 pub use arrow_array;
 #[cfg(feature = "table")]
 pub use arrow_schema;
+#[cfg(feature = "table")]
+pub use columns::{Columns, IntoColumn};
 pub use error::{Context, Error, Result};
 #[cfg(feature = "table")]
 pub use input::Table;

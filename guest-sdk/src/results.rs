@@ -1,5 +1,7 @@
 //! What `run` gives back.
 
+#[cfg(feature = "table")]
+use crate::IntoColumn;
 use crate::Result;
 use std::fmt::Display;
 
@@ -75,6 +77,18 @@ impl Results {
             .into_iter()
             .map(|(name, array)| (name.into(), std::sync::Arc::new(array) as ArrayRef));
         RecordBatch::try_from_iter(columns).map(Results::Table)
+    }
+
+    /// The table with new columns behind its own. A new column with the name of one that is there
+    /// takes its place. For columns of several types call [`IntoColumn::into_column`] on each.
+    ///
+    /// It fails if a column has another number of values than the table has rows.
+    #[cfg(feature = "table")]
+    pub fn with_columns<N: Into<String>, C: IntoColumn>(
+        table: &RecordBatch,
+        columns: impl IntoIterator<Item = (N, C)>,
+    ) -> Result<Self> {
+        crate::columns::with_columns(table, columns).map(Results::Table)
     }
 
     /// How many items succeeded, as the job counts it.

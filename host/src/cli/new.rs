@@ -1,6 +1,7 @@
 //! `sandmill new`: the folder of a new entry script.
 
 use super::exit::{Exit, Problem};
+use super::template::Kind;
 use super::{say, template};
 use anyhow::{Context, bail};
 use std::fs;
@@ -18,6 +19,8 @@ pub(super) struct Arguments {
     /// which is around the current folder or which this program was built in].
     #[arg(long, value_name = "PATH")]
     sdk: Option<PathBuf>,
+    #[command(flatten)]
+    kind: Kind,
 }
 
 /// Makes the folder in the current one.
@@ -25,15 +28,16 @@ pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     let name = &arguments.name;
     check(name).map_err(Problem::usage)?;
     let sdk = sdk(arguments.sdk.as_deref(), &places()).map_err(Problem::usage)?;
-    make(Path::new("."), name, &sdk).map_err(Problem::usage)?;
+    make(Path::new("."), name, &sdk, arguments.kind).map_err(Problem::usage)?;
+    let model = if arguments.kind.model { "\n  # put model.onnx here: see MODEL.md" } else { "" };
     say(&format!(
-        "made {name}/, an entry script with a job and a little data. Next:\n  cd {name}\n  sandmill \
-         run job.yaml"
+        "made {name}/, an entry script with a job and a little data. Next:\n  cd {name}{model}\n  \
+         sandmill run job.yaml"
     ));
     Ok(Exit::Completed)
 }
 
-fn make(parent: &Path, name: &str, sdk: &str) -> anyhow::Result<()> {
+fn make(parent: &Path, name: &str, sdk: &str, kind: Kind) -> anyhow::Result<()> {
     let folder = parent.join(name);
     if let Err(error) = fs::create_dir(&folder) {
         if error.kind() == ErrorKind::AlreadyExists {
@@ -41,11 +45,12 @@ fn make(parent: &Path, name: &str, sdk: &str) -> anyhow::Result<()> {
         }
         return Err(error).with_context(|| format!("cannot make the folder {}", folder.display()));
     }
-    for (path, text) in template::FILES {
+    let sdk = format!("{sdk}{}", kind.features());
+    for (path, text) in kind.files() {
         let path = folder.join(path);
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::write(&path, template::fill(text, name, sdk)))
+            .and_then(|()| fs::write(&path, template::fill(text, name, &sdk)))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -122,18 +127,22 @@ mod tests {
 
     #[test]
     fn makes_a_folder_without_leftover_placeholders() {
-        let parent = tempfile::tempdir().unwrap();
-        make(parent.path(), "my-script", "path = \"/sdk\"").unwrap();
-        let folder = parent.path().join("my-script");
-        for (path, _) in template::FILES {
-            let text = fs::read_to_string(folder.join(path)).unwrap();
-            assert!(!text.contains("{{name}}") && !text.contains("{{sdk}}"), "{path}: {text}");
+        for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
+            let kind = Kind { table, model };
+            let parent = tempfile::tempdir().unwrap();
+            make(parent.path(), "my-script", "path = \"/sdk\"", kind).unwrap();
+            let folder = parent.path().join("my-script");
+            for (path, _) in kind.files() {
+                let text = fs::read_to_string(folder.join(path)).unwrap();
+                assert!(!text.contains("{{name}}") && !text.contains("{{sdk}}"), "{path}: {text}");
+            }
+            let cargo = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            assert!(cargo.contains("name = \"my-script\""), "{cargo}");
+            assert!(cargo.contains("sandmill-guest = { path = \"/sdk\""), "{cargo}");
+            assert_eq!(cargo.contains("\"/sdk\", default-features = false }"), !table, "{cargo}");
+            let error = make(parent.path(), "my-script", "", kind).unwrap_err();
+            assert!(error.to_string().contains("there already"), "{error}");
         }
-        let cargo = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-        assert!(cargo.contains("name = \"my-script\""), "{cargo}");
-        assert!(cargo.contains("sandmill-guest = { path = \"/sdk\""), "{cargo}");
-        let error = make(parent.path(), "my-script", "").unwrap_err();
-        assert!(error.to_string().contains("there already"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Job, Ran, guest, onnx_model};
 use std::fs;
 
 /// A job over three files in two folders.
@@ -119,6 +119,31 @@ fn a_new_entry_script_runs() {
     let ran = ran.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["hello.txt: 2", "second.txt: 11"]);
+}
+
+#[test]
+fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
+    let doubles = onnx_model(["N", "2"], &[("Add", &["x", "x"], "y")]);
+    let people = ["1 Ann 1.6 64", "2 Ben 2.0 80", "3 Cleo 1.5 45"];
+    let with = |new: [&str; 3]| people.iter().zip(new).map(|(p, n)| format!("{p} {n}")).collect();
+    let files = ["first.txt: [2.0, 4.0]", "second.txt: [6.0, 8.0]"].map(str::to_owned).to_vec();
+    let cases: [(&[&str], Vec<String>); 3] = [
+        (&["--table"], with(["24.999999999999996", "20.0", "20.0"])),
+        (&["--model"], files),
+        (&["--table", "--model"], with(["3.2", "4.0", "3.0"])),
+    ];
+    for (options, expected) in cases {
+        let made = Job::empty()
+            .env("CARGO_NET_OFFLINE", "true")
+            .command(&[&["new", "first"], options].concat());
+        made.exits_with(0);
+        if options.contains(&"--model") {
+            fs::write(made.dir().join("first/model.onnx"), &doubles).unwrap();
+        }
+        let ran = made.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
+        ran.exits_with(0);
+        assert_eq!(ran.sorted_output(), expected, "{options:?}");
+    }
 }
 
 #[test]
