@@ -124,7 +124,7 @@ mod tests {
         insta::assert_snapshot!(shown.join("\n"), @r#"
         1 file
         [--a, two words, "a, b", "", "7", 7, true]
-        {type: csv, null: not set}
+        {null: not set, type: csv}
         "key: value"
         no JSON
         "#);

@@ -141,7 +141,7 @@ fn jobs_read_what_is_registered() {
     }
 
     let job = registered().yaml("inputs: {all: {dataset: images}}");
-    let cut = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
+    let cut = job.env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
     cut.exits_with(-9);
     let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
     let job = register(job, &["dataset", "register", "images", "one", "--new-version"]);

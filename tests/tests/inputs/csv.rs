@@ -395,5 +395,5 @@ fn a_table_is_cut_at_a_number_of_rows() {
     let other = ["--set", "mini_batch_size=300 rows", "--set", "arguments=[]"];
     let refused = ran.into_job().run(&other);
     refused.exits_with(2);
-    assert_snapshot!(refused.redacted(), @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: mini_batch_size: was "400 rows", is now "300 rows"; use --overwrite to run it again, or --job-dir for another place"#);
+    assert_snapshot!(refused.redacted(), @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: mini_batch_size: was 400 rows, is now 300 rows; use --overwrite to run it again, or --job-dir for another place"#);
 }

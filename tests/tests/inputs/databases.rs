@@ -115,7 +115,7 @@ fn folders_of_databases_make_columns_and_groups() {
 fn a_job_is_not_taken_up_with_another_query() {
     let job = job();
     orders(&job, "in/a.sqlite", 0, 3);
-    let cut = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
+    let cut = job.env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
     cut.exits_with(-9);
     let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
     let ran = job.run(&["--set", "inputs.orders.query=select 1 as id from orders"]);

@@ -169,10 +169,10 @@ fn a_job_of_which_nothing_succeeded_begins_anew() {
     let failing = "arguments: [--do, error]\nrun_max_try: 1";
     let ran = texts("hostile_files").yaml(failing).run(&[]);
     ran.exits_with(42);
-    let again = ran.into_job().run(&["--set", "arguments=[]"]);
+    let again = ran.into_job().run(&["--set", "arguments=[--do, error, --on-batch, 7]"]);
     again.exits_with(0).says(
         "job 'test' failed before any mini-batch had succeeded, and begins anew: arguments: was [--do, error], \
-         is now []",
+         is now [--do, error, --on-batch, \"7\"]",
     );
     assert_eq!(state(&again)["taken_up"], 0);
 }
@@ -189,7 +189,7 @@ fn inputs_must_be_as_they_were() {
         "{told}"
     );
     let told = refused_files(failed().file("in/d.txt", "4"));
-    assert!(told.contains(": the inputs changed: there were 3 mini-batches, now 4;"), "{told}");
+    assert!(told.contains(": the inputs changed: there were 3 mini-batches, now 4. To keep"), "{told}");
     let job = failed();
     fs::remove_dir_all(job.path("in")).unwrap();
     let ran = job.resume(&[]);
@@ -264,7 +264,7 @@ fn a_result_is_not_reused_if_it_would_be_another() {
     let done = texts("echo_files").run(&[]);
     done.exits_with(0);
     let (job, told) = refused(done.into_job(), &["--set", "arguments=[--x]"]);
-    assert_snapshot!(told, @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: arguments: was [], is now ["--x"]; use --overwrite to run it again, or --job-dir for another place"#);
+    assert_snapshot!(told, @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: arguments: was [], is now [--x]; use --overwrite to run it again, or --job-dir for another place"#);
     let (job, told) = refused(job, &["--no-reuse"]);
     assert_snapshot!(told, @"error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place");
     let (job, told) = refused(job, &["--set", "allow_reuse=false"]);
