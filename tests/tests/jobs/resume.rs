@@ -189,7 +189,10 @@ fn inputs_must_be_as_they_were() {
         "{told}"
     );
     let told = refused_files(failed().file("in/d.txt", "4"));
-    assert!(told.contains(": the inputs changed: there were 3 mini-batches, now 4. To keep"), "{told}");
+    assert!(
+        told.contains(": the inputs changed: there were 3 mini-batches, now 4. To keep"),
+        "{told}"
+    );
     let job = failed();
     fs::remove_dir_all(job.path("in")).unwrap();
     let ran = job.resume(&[]);
