@@ -1,5 +1,7 @@
 //! Many jobs: which there are, how each stands, ending them, and what programs are told of them.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
 use sandmill_tests::{Job, Running, guest, sandmill};
 use serde_json::Value;
 use std::fs;
