@@ -339,7 +339,7 @@ columns! {
     &str => StringArray,
 }
 
-/// The table with columns added, or put in the place of those with their names.
+/// The table with columns added. A new column replaces one of the same name.
 pub(crate) fn with_columns<N: Into<String>, C: IntoColumn>(
     table: &RecordBatch,
     new: impl IntoIterator<Item = (N, C)>,

@@ -1,6 +1,6 @@
 //! A job in a folder of its own, and its run.
 
-use crate::{Ran, sandmill};
+use crate::{Ran, guest, sandmill};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -24,6 +24,15 @@ pub struct Job {
     dir: TempDir,
     environment: Vec<(String, String)>,
     ignores_hangups: bool,
+}
+
+/// A job of three mini-batches, each of one file of 1, 2 or 3 bytes, for one worker. `entry_script` is a test guest's name.
+pub fn texts(entry_script: &str) -> Job {
+    Job::new(&guest(entry_script))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("in/a.txt", "1")
+        .file("in/b.txt", "22")
+        .file("in/c.txt", "333")
 }
 
 impl Job {

@@ -37,7 +37,7 @@ mod wat;
 
 pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
-pub use job::{Job, Running};
+pub use job::{Job, Running, texts};
 pub use models::{computing, models_in};
 pub use onnx::{onnx_model, onnx_model_of};
 pub use python::{onnxruntime, python};

@@ -1,5 +1,5 @@
-//! The control socket of a running job, on a thread of its own: whoever asks slowly, or asks nonsense, keeps nobody but
-//! itself and others who ask.
+//! The control socket of a running job, on a thread of its own: a client that asks slowly, or asks nonsense, delays
+//! other clients only, and never the job.
 //!
 //! It is for the user whose job this is, and root: the socket's mode says so, and the kernel tells who asks. Workers
 //! cannot reach it, as their wall lets them make no sockets.
@@ -99,7 +99,7 @@ impl Drop for Control {
         self.shared.has_ended.store(true, Ordering::Release);
         // The name goes first: who comes from here on finds none.
         remove(&self.folder);
-        // Wakes the thread, for which nobody waits: it may be at someone who says nothing, and then ends within seconds.
+        // Wakes the thread. It is not joined: a silent client may hold it for some seconds.
         let _ = rustix::net::shutdown(&self.shared.listener, Shutdown::Both);
     }
 }
@@ -200,7 +200,7 @@ mod tests {
         assert!(ask(dir.path(), CONTROL_SOCKET, Ask::State).is_err());
     }
 
-    /// `sun_path` has 108 bytes; and a killed process leaves its socket, which nobody listens at.
+    /// `sun_path` has 108 bytes; and a killed process leaves a socket without a listener.
     #[test]
     fn long_paths_and_leftovers_do_no_harm() {
         let dir = tempfile::tempdir().unwrap();

@@ -90,7 +90,7 @@ impl Drop for FolderLock {
 pub struct JobHold(#[expect(dead_code, reason = "holds the lock")] FolderLock);
 
 impl JobHold {
-    /// Holds the directory at this path; none if a job runs there.
+    /// Holds the directory at this path; `None` where a job runs there.
     ///
     /// # Errors
     /// If it cannot be opened or written to.

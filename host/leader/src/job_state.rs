@@ -87,7 +87,7 @@ pub struct StartedBy {
     pub version: String,
     /// The command line; empty if a program runs the job by the library.
     pub command: Vec<String>,
-    /// The operator's policy; none if none holds.
+    /// The operator's policy; `None` without one.
     pub policy: Option<PolicyUsed>,
 }
 
@@ -137,7 +137,7 @@ pub struct JobState {
     pub ended: Option<Timestamp>,
     /// How often the job was taken up again.
     pub taken_up: u32,
-    /// Who started the latest run; none if an earlier version did.
+    /// Who started the latest run; `None` where an earlier version of Sandmill did.
     #[serde(default)]
     pub started_by: Option<StartedBy>,
     /// Where the job comes from; none if a program made it.

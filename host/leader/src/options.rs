@@ -17,7 +17,7 @@ pub struct LeaderOptions {
     pub job_file: Option<JobFile>,
     /// The command line; empty if a program runs the job by the library.
     pub command: Vec<String>,
-    /// The operator's policy; none if none holds.
+    /// The operator's policy; `None` without one.
     pub policy: Option<PolicyUsed>,
     /// What the user should know beside what the job and the node tell, one line each.
     pub notices: Vec<String>,

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-/// The most memory that one ended child of this process held, in bytes; none if the kernel does not tell.
+/// The most memory that one ended child of this process held, in bytes; `None` where the kernel does not say.
 pub(super) fn peak_of_children() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the pointer is to a whole `rusage`, which the call fills if it returns 0.

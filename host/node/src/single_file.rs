@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(fs::read_to_string(seen[1].host.join("labels.txt")).unwrap(), "a\nb");
     }
 
-    /// The entry script is told the name that the job file has.
+    /// The entry script sees the name that the job file has.
     #[test]
     fn a_link_to_a_file_keeps_its_name() {
         let dir = tempfile::tempdir().unwrap();

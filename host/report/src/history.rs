@@ -50,7 +50,7 @@ pub struct History {
     pub rows: u64,
     /// CPU seconds of workers in all attempts of the last run.
     pub processor_seconds: f64,
-    /// Since when it waits for other jobs to leave room; none if it has workers.
+    /// Since when it waits for other jobs to leave room; `None` where it has workers.
     pub waits_since: Option<Timestamp>,
     /// Attempts that ended.
     pub attempts: u64,

@@ -5,7 +5,7 @@
 const INDENT: &str = "                                                                ";
 
 /// The text with all lines that go on with a quoted text moved to the right, which changes nothing in what they say. Lines
-/// keep their numbers. None if there are no such lines.
+/// keep their numbers. `None` where there are no such lines.
 pub(super) fn indented(text: &str) -> Option<String> {
     let mut moved = String::with_capacity(text.len());
     let mut quote = None;

@@ -92,10 +92,10 @@ pub(super) fn shorten(text: &str) -> Cow<'_, str> {
 
 /// Reads one document. None if there is no tree to go on with; the reason is in the report then.
 pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
-    let is_strict = Parser::new_from_str(text).all(|event| event.is_ok());
-    let moved = if is_strict { None } else { lenient::indented(text) };
-    let is_better = |moved: &String| Parser::new_from_str(moved).all(|event| event.is_ok());
-    match moved.filter(is_better) {
+    let is_read = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
+    // Most files have no such lines, and are read once.
+    let moved = lenient::indented(text).filter(|moved| !is_read(text) && is_read(moved));
+    match moved {
         Some(moved) => parse_strictly(&moved, report),
         None => parse_strictly(text, report),
     }

@@ -53,7 +53,7 @@ pub(super) fn cancel(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// The job's answer; none if it has ended meanwhile. A job that is being prepared has no socket yet.
+/// The job's answer; `None` where it has ended meanwhile. A job that is being prepared has no socket yet.
 fn reach(dir: &Path, question: Ask) -> io::Result<Option<Answer>> {
     let end = Instant::now() + PATIENCE;
     loop {

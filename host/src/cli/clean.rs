@@ -91,8 +91,8 @@ fn is_meant(job: &FoundJob, arguments: &Arguments, now: Timestamp) -> bool {
     ended.is_some_and(|ended| now.duration_since(ended).as_secs() >= arguments.older_than)
 }
 
-/// Removes a job's directory, or of it what is not kept. The bytes that are free now, or would be; none if a job runs
-/// there by now, or nothing is left to remove.
+/// Removes a job's directory, or the part of it that is not kept. Gives the bytes that are free now, or would be; `None`
+/// where a job runs there by now, or nothing is left to remove.
 fn remove(job: &FoundJob, arguments: &Arguments) -> io::Result<Option<u64>> {
     // No job begins there meanwhile.
     let Some(hold) = JobHold::take(&job.dir)? else { return Ok(None) };

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where `sandmill run` keeps jobs unless it is told otherwise.
+/// Where `sandmill run` keeps jobs by default.
 pub(super) const JOBS: &str = "jobs";
 /// How many folders deep job directories are looked for.
 const DEPTH: u32 = 4;

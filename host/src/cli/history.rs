@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Between two times that its status is shown.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// Which job's status, and how it is told.
+/// Which job's status, and how it is printed.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArguments {
     #[command(flatten)]

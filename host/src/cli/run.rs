@@ -141,8 +141,8 @@ pub(super) struct BackendArguments {
 }
 
 impl BackendArguments {
-    /// Where ONNX Runtime is said to be, or is found. Under a policy it is not looked for: whoever starts a stranger's
-    /// job must not have an environment choose what the host loads.
+    /// Where ONNX Runtime is said to be, or is found. Under a policy Sandmill does not look for it: an environment
+    /// must not choose the code that the host loads for a stranger's job.
     pub(super) fn onnxruntime(&self, policy: Option<&Path>) -> Option<NamedLibrary> {
         let given = NamedLibrary::given(self.onnxruntime.as_deref());
         given.or_else(|| if policy.is_none() { NamedLibrary::found() } else { None })
@@ -258,8 +258,8 @@ pub(super) fn prepare_and_run(
     }
 }
 
-/// What is told where a job goes on under another policy than that of its last run. It is no error: the one that holds
-/// now decides.
+/// The notice where a job goes on under another policy than that of its last run. It is not an error: the policy that
+/// holds now decides.
 fn other_policy(options: &Options) -> Option<String> {
     let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
     policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())

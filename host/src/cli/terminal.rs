@@ -34,7 +34,7 @@ pub(super) fn print_json(text: &str) -> Result<(), Problem> {
 /// Writes a line of JSON to standard output, for programs that read while it is written.
 ///
 /// # Errors
-/// If it cannot be written; also if nobody reads any more.
+/// If it cannot be written; also if the reader has gone.
 pub(super) fn write_json_line(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(format!("{}\n", printable_json(line)).as_bytes())?;

@@ -1,4 +1,4 @@
-//! Who else is told of a job that runs: a program that reads its events, and one that is called at its end.
+//! Other programs that follow a job: one reads its events, and one is called at its end.
 
 use super::exit::Problem;
 use super::{say, terminal};
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 /// Changes with every change of the JSON that is not an addition.
 const VERSION: u32 = 1;
 
-/// Who else is told of a job.
+/// Other programs that follow a job.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ToldArguments {
     /// Writes each event of the job to standard output (TARGET is -), a JSON object a line, as in logs/sys/events.jsonl.
@@ -98,7 +98,7 @@ impl Events {
     fn new() -> Self {
         let (lines, written) = sync_channel::<String>(WAITING);
         let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
-            // Nobody there to read them is no reason to stop the job.
+            // A reader that has gone does not stop the job.
             while let Ok(line) = written.recv() {
                 if terminal::write_json_line(&line).is_err() {
                     return;
@@ -113,7 +113,7 @@ impl Reporter for Events {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let line = serde_json::to_string(event)?;
         if let Some(lines) = &self.lines {
-            // It fails when nobody reads any more.
+            // It fails when the reader has gone.
             let _ = lines.send(line);
         }
         if let EventKind::JobFinished { .. } = event.kind {

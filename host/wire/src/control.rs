@@ -78,7 +78,7 @@ pub struct Answer {
     pub state: LiveState,
     /// Why it ends, if it does.
     pub reason: Option<String>,
-    /// Why the question was not obeyed; none if it was.
+    /// Why the request was refused; `None` where it was not.
     #[serde(default)]
     pub refused: Option<String>,
 }

@@ -1,15 +1,7 @@
 //! `examples/embed`: a program of its own that runs jobs by the library.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Running, binary, guest};
-
-fn texts(entry_script: &str) -> Job {
-    Job::new(&guest(entry_script))
-        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
-        .file("in/a.txt", "1")
-        .file("in/b.txt", "22")
-        .file("in/c.txt", "333")
-}
+use sandmill_tests::{Job, Running, binary, texts};
 
 fn start(job: Job, more: &[&str]) -> Running {
     let arguments = [&["job.yaml", "job"], more].concat();

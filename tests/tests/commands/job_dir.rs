@@ -1,16 +1,8 @@
 //! The job directory: whose it is, what a second run does to it, and what it tells afterwards.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Running, guest};
+use sandmill_tests::{Job, Ran, Running, texts};
 use std::fs;
-
-fn texts(entry_script: &str) -> Job {
-    Job::new(&guest(entry_script))
-        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
-        .file("in/a.txt", "1")
-        .file("in/b.txt", "22")
-        .file("in/c.txt", "333")
-}
 
 /// A job whose second mini-batch hangs in its first attempt.
 fn hangs() -> Job {

@@ -1,22 +1,13 @@
-//! Many jobs: which there are, how each stands, ending them, and what programs are told of them.
+//! Many jobs: listing them, their state, ending them, and what other programs learn of them.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Running, guest, sandmill};
+use sandmill_tests::{Job, Running, sandmill, texts};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
-
-/// A job of three mini-batches.
-fn texts(entry_script: &str) -> Job {
-    Job::new(&guest(entry_script))
-        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
-        .file("in/a.txt", "1")
-        .file("in/b.txt", "22")
-        .file("in/c.txt", "333")
-}
 
 /// One whose entry script never returns.
 fn asleep() -> Job {

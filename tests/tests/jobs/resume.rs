@@ -4,17 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Job, Ran, guest, texts};
 use std::fs;
-
-/// Three mini-batches of one file each, in this order.
-fn texts(entry_script: &str) -> Job {
-    Job::new(&guest(entry_script))
-        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
-        .file("in/a.txt", "1")
-        .file("in/b.txt", "22")
-        .file("in/c.txt", "333")
-}
 
 /// The second of the three always fails, and with it the job.
 fn fails() -> Job {

@@ -48,10 +48,10 @@ impl NamedLibrary {
         })
     }
 
-    /// What nobody names and is there all the same: in the active environment of Python (`VIRTUAL_ENV`,
+    /// The library that is found without being named: in the active environment of Python (`VIRTUAL_ENV`,
     /// `CONDA_PREFIX`), in that of the `python3` on the `PATH`, among the user's own packages, or in the usual places of
     /// the machine. Python is not run. A library that another user could have put there does not count. Not for jobs
-    /// of strangers: whoever sets these variables chooses code that runs here.
+    /// of strangers: these variables choose code that runs here.
     pub fn found() -> Option<Self> {
         let variable = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty());
         let active = ENVIRONMENTS.into_iter().filter_map(|by| Some((by, variable(by)?.into())));

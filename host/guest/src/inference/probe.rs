@@ -70,7 +70,7 @@ pub(super) struct Said {
 /// What is known of a model before a worker loads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
-    /// Why tract cannot compute it, for people; none if it can.
+    /// Why tract cannot compute it, for people; `None` where it can.
     pub not_by_tract: Option<String>,
     /// Its outputs that no caller gets, each with why, for people.
     pub left_out: Vec<String>,

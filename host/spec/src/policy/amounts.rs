@@ -77,7 +77,7 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
 }
 
 /// What a file says of these settings, by key: the amount and where it stands. What comes from nowhere in the file is a
-/// default of Azure's, which nobody asked for.
+/// default of Azure's, and not a request of the job's.
 pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
     fn of<T: Measured>(
         key: &'static str,

@@ -111,7 +111,7 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
 
-/// What a deployment does not name is a default of Azure's: nobody asked for it. Its retries do not count the first try.
+/// What a deployment does not name is a default of Azure's, and not a request. Its retries do not count the first try.
 #[test]
 fn defaults_of_a_deployment_are_lowered_and_its_own_words_used() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";

@@ -202,7 +202,7 @@ impl FetchError {
         let detail = detail(&source, store);
         let kind = kind(&source, &detail);
         let with = store.credentials.clone();
-        // Where nobody was asked, no proxy answered.
+        // Without a request, no proxy answered.
         let is_answer = all_words(&source).contains(STATUS) || is_out_of_reach(&source);
         let proxy = match is_answer {
             true => proxy::hint(store, &all_words(&source), |name| std::env::var(name).ok()),

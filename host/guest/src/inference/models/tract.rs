@@ -40,7 +40,7 @@ struct Plan {
     runnable: Box<dyn Runnable>,
 }
 
-/// Why tract cannot compute a model, as far as its file shows; none if it can.
+/// Why tract cannot compute a model, as far as its file shows; `None` where it can.
 pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
     keep_what_is_given(proto);
     let refused = tract_vet::check(proto).err();

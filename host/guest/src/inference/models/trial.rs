@@ -105,7 +105,7 @@ fn judge_input(mode: &str, limit: &str) -> Result<Judged, TrialError> {
 /// What a model's file says of who can compute it, and of what it gives.
 fn judged(mut vetted: Vetted) -> Judged {
     let left_out = vetted.outputs.iter().filter_map(left_out).collect();
-    // One that contradicts itself is told of by the worker that needs it, as files that are no models are.
+    // The worker that needs a model reports one that contradicts itself, as it reports files that are not models.
     let lacks = |error: &InferenceError| {
         matches!(error, InferenceError::Refused { code: ErrorCode::UnsupportedOperation, .. })
     };

@@ -85,7 +85,7 @@ impl Rows for Normalizer {
     }
 }
 
-/// Puts numbers in the place of those that are missing.
+/// Replaces missing numbers.
 #[derive(Debug)]
 struct Imputer {
     values: Vec<f32>,

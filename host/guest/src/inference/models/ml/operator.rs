@@ -22,7 +22,7 @@ pub(in super::super) const OPERATORS: [&str; 9] = [
     "TreeEnsembleRegressor",
 ];
 
-/// Has tract use these operators, also in the place of its own of the same names.
+/// Has tract use these operators, also instead of its own of the same names.
 pub(in super::super) fn register(onnx: &mut Onnx) {
     for name in OPERATORS {
         onnx.op_register.insert(name, build);
