@@ -47,7 +47,7 @@ mod run;
 pub use sandmill_data::{dataset, finish, output, plan};
 use sandmill_files::{self as files, opening};
 #[doc(hidden)]
-pub use sandmill_guest_host::{compile, inference, sandbox};
+pub use sandmill_guest_host::{compile, inference, python as runtimes, sandbox};
 #[doc(hidden)]
 pub use sandmill_leader::{self as engine, journal};
 pub use sandmill_model::{self as model, event};

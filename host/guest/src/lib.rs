@@ -5,6 +5,7 @@
 //! - [`compile`]: from a module or a component to code in the cache;
 //! - [`features`]: what this build has;
 //! - [`inference`]: models, and what computes with them;
+//! - [`python`]: the runtime of entry scripts in Python;
 //! - [`sandbox`]: everything that touches a wasmtime store.
 //!
 //! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
@@ -13,11 +14,12 @@
 //! 0. `model`, `opening`, `protocol`, `wall`, `dataset` and `output`, which are other crates or parts of one
 //! 1. `features`
 //! 2. `compile`, `inference`
-//! 3. `sandbox`
+//! 3. `sandbox`, `python`
 
 pub mod compile;
 pub mod features;
 pub mod inference;
+pub mod python;
 pub mod sandbox;
 
 use sandmill_data::{dataset, output};

@@ -94,6 +94,12 @@ impl JobDir {
         self.models().join(format!(".side_input_{index}"))
     }
 
+    /// The folder with copies of a Python script and of what lies beside it. It lies among those of models, whose names do
+    /// not begin so.
+    pub fn python_source(&self) -> PathBuf {
+        self.models().join(".python_source")
+    }
+
     /// A worker's own folder.
     pub fn worker_dir(&self, worker: WorkerId) -> PathBuf {
         self.work().join(worker.to_string())

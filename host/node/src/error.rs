@@ -2,8 +2,10 @@
 
 use super::features::NotBuilt;
 use super::model_error::ModelError;
+use super::python::PythonError;
 use crate::compile::CompileError;
 use crate::dataset::DatasetError;
+use crate::runtimes::NoRuntime;
 use crate::spec::SpecErrors;
 use crate::store::StoreError;
 use crate::turns::TurnsError;
@@ -64,6 +66,12 @@ pub enum NodeError {
     /// The entry script cannot be built, or is no entry script.
     #[error(transparent)]
     EntryScript(#[from] CompileError),
+    /// A Python script has no runtime here.
+    #[error(transparent)]
+    NoRuntime(#[from] NoRuntime),
+    /// A Python script cannot be run.
+    #[error(transparent)]
+    Python(#[from] PythonError),
     /// The entry script is not the one that the job file pins.
     #[error(
         "{path} has the SHA-256 {found}, but entry_script_digest is {expected}: it is not the \

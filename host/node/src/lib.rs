@@ -12,6 +12,8 @@
 //! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
 //! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into.
 //!
+//! `python` shows a Python script to workers, and looks at its imports; `trial` tries entry scripts out.
+//!
 //! `features` refuses a job that needs what this build has not.
 //!
 //! `run` runs a job here: `machine` decides, and what it decides is done. `room`
@@ -40,6 +42,7 @@ pub mod perf;
 pub mod pool;
 mod prepare;
 mod processor_time;
+mod python;
 mod real_paths;
 mod room;
 mod run;
@@ -47,12 +50,13 @@ mod setup;
 mod single_file;
 mod staging;
 mod start;
+pub mod trial;
 pub mod turns;
 pub mod worker;
 
 use sandmill_data::{dataset, finish, output};
 use sandmill_files::{self as files, opening};
-use sandmill_guest_host::{compile, inference, sandbox};
+use sandmill_guest_host::{compile, inference, python as runtimes, sandbox};
 use sandmill_model as model;
 use sandmill_spec as spec;
 use sandmill_store as store;
@@ -68,6 +72,7 @@ pub use model_error::ModelError;
 pub use models::give_models;
 pub use options::NodeOptions;
 pub use prepare::prepare;
+pub use python::PythonError;
 pub use real_paths::with_real_paths;
 pub use run::Running;
 pub use setup::plan_request;

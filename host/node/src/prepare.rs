@@ -10,6 +10,7 @@ use super::job::NodeJob;
 use super::models::{Seen, look, places};
 use super::options::NodeOptions;
 use super::overlap::refuse_overlap;
+use super::python::{self, Looker};
 use super::real_paths::{RealPaths, resolve};
 use super::setup;
 use super::staging::stage;
@@ -18,6 +19,7 @@ use crate::inference::{TRACT_VERSION, has_inference};
 use crate::model::{Backend, JobDir};
 use crate::pool::Standby;
 use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
+use crate::runtimes::find;
 use crate::spec::{JobSpec, ModelSpec};
 use crate::turns::Turns;
 use crate::wall;
@@ -51,6 +53,7 @@ pub fn prepare(
     // An entry script may do something else with the models that it is given.
     let computes = !staged.models.is_empty() && script.computes_with_models()?;
     let (entry_script, component) = script.compile(&spec, &options, say)?;
+    notices.extend(look_at_python(&spec, &options, &real, &component)?);
     let mut found = find_onnxruntime(&spec, &options)?;
     notices.extend(found.notice.take());
     if computes {
@@ -76,7 +79,7 @@ pub fn prepare(
         standby,
         gpus: Gpus::default(),
     };
-    Ok((told(&job, found, ask.job_file.as_deref(), notices), job))
+    Ok((told(&job, found, ask.job_file.as_deref(), notices)?, job))
 }
 
 /// What of it the leader is told.
@@ -85,8 +88,8 @@ fn told(
     found: backends::Found,
     job_file: Option<&Path>,
     notices: Vec<String>,
-) -> Prepared {
-    let NodeJob { spec, staged, seen, component, budget, .. } = job;
+) -> Result<Prepared, NodeError> {
+    let NodeJob { spec, real, staged, seen, component, budget, .. } = job;
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
     let content = |folder: &Path| content(folder, job_file.as_deref());
     let model = |(model, seen): (&ModelSpec, &Seen)| PreparedModel {
@@ -95,16 +98,21 @@ fn told(
         sha256: seen.sha256.clone(),
         folder: model.folder.as_deref().map(content),
     };
-    Prepared {
+    let source_directory = match &spec.source_directory {
+        Some(folder) => Some(content(folder)),
+        None if spec.python.is_some() => Some(python::content(&real.entry_script)?),
+        None => None,
+    };
+    Ok(Prepared {
         component: component.digest.clone(),
         sources: staged.sources.clone(),
         side_inputs: staged.side_inputs.iter().map(|mount| content(&mount.host)).collect(),
-        source_directory: spec.source_directory.as_deref().map(content),
+        source_directory,
         models: staged.models.iter().zip(seen).map(model).collect(),
         backends: usable_backends(job, found),
         budget: budget.total().0,
         notices,
-    }
+    })
 }
 
 fn usable_backends(job: &NodeJob, found: backends::Found) -> Vec<PreparedBackend> {
@@ -148,6 +156,11 @@ impl Script {
         let file = EntryFile::open_at_its_path(&real.entry_script, &compiler)?;
         // Before the compiler sees it.
         check_digest(spec, &path, file.digest())?;
+        if spec.python.is_some() {
+            let path = find(&options.program, options.cache_dir.as_deref())?;
+            let file = EntryFile::open(&path, &compiler)?;
+            return Ok(Self { path, file, compiler });
+        }
         Ok(Self { path, file, compiler })
     }
 
@@ -168,6 +181,25 @@ impl Script {
         refuse_cancelled(options)?;
         Ok((self.path, component?))
     }
+}
+
+/// What the user should know of what a Python script imports. Fails if it imports what it cannot have.
+fn look_at_python(
+    spec: &JobSpec,
+    options: &NodeOptions,
+    real: &RealPaths,
+    runtime: &Compiled,
+) -> Result<Vec<String>, NodeError> {
+    let Some(script) = &spec.python else { return Ok(Vec::new()) };
+    let looker = Looker {
+        program: &options.program,
+        runtime,
+        with: instrumentation(spec),
+        limits: &spec.limits,
+        os_sandbox: spec.worker.os_sandbox,
+    };
+    let source = real.source_directory.as_deref();
+    Ok(looker.look(&real.entry_script, &script.guest, source)?)
 }
 
 /// Starts what the job will need, if it begins here and its workers are alike.

@@ -2,13 +2,14 @@
 
 use super::job::NodeJob;
 use super::models::placed;
+use super::python;
 use super::single_file;
 use crate::dataset::csv::MAX_SLICE;
 use crate::inference::inference_memory;
 use crate::model::MemoryBudget;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Model, Mount,
-    OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Model, OutputLayout,
+    SliceSize, Source, TableFormat, TableInput, WorkerId,
 };
 use crate::protocol::{Asks, Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, ModelSpec};
@@ -80,13 +81,16 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
 pub(super) fn template(job: &NodeJob) -> Setup {
     let NodeJob { spec, real, staged, job_dir, .. } = job;
     let models = placed(&staged.models, &job.seen, job_dir);
-    let program = job.entry_script.file_name().unwrap_or_default().to_string_lossy();
-    let arguments = std::iter::once(program.into_owned());
+    let program = match &spec.python {
+        // As in a Python of one's own, argument 0 is the script; the runtime loads what it names.
+        Some(script) => script.guest.clone(),
+        None => job.entry_script.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    let arguments = std::iter::once(program);
     let mut mounts = single_file::placed(real.side_inputs(&staged.side_inputs), job_dir);
     mounts.extend(models.iter().map(Model::mount));
-    if let Some(folder) = &real.source_directory {
-        let guest = GUEST_SOURCE.to_owned();
-        mounts.push(Mount { host: folder.clone(), guest, writable: false });
+    if real.source_directory.is_some() || spec.python.is_some() {
+        mounts.push(python::source(real.source_directory.as_deref(), job_dir));
     }
     Setup {
         protocol: PROTOCOL_VERSION,
@@ -95,8 +99,11 @@ pub(super) fn template(job: &NodeJob) -> Setup {
         job_dir: job_dir.root().to_owned(),
         arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
         environment: environment(spec),
+        source_dir: mounts
+            .iter()
+            .any(|mount| mount.guest == GUEST_SOURCE)
+            .then(|| GUEST_SOURCE.to_owned()),
         mounts,
-        source_dir: spec.source_directory.as_ref().map(|_| GUEST_SOURCE.to_owned()),
         sources: staged.sources.clone(),
         tables: Vec::new(),
         settings: spec.worker.clone(),
@@ -131,6 +138,10 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
         if environment.iter().all(|(known, _)| known != name) {
             environment.push((name.to_owned(), value));
         }
+    }
+    if spec.python.is_some() {
+        environment.retain(|(name, _)| name != python::VARIABLE);
+        environment.push(python::variable(spec.worker.logging_level));
     }
     environment
 }

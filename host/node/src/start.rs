@@ -6,6 +6,7 @@ use super::looks::Looks;
 use super::machine::NodeMachine;
 use super::models;
 use super::processor_time::ProcessorTime;
+use super::python;
 use super::room::Room;
 use super::run::Running;
 use super::setup::{plan_request, template};
@@ -100,6 +101,9 @@ impl NodeJob {
     pub fn give_models(&self) -> Result<(), NodeError> {
         let side_inputs = self.real.side_inputs(&self.staged.side_inputs);
         single_file::give_side_inputs(&self.staged.side_inputs, &side_inputs, &self.job_dir)?;
+        if let (Some(script), None) = (&self.spec.python, &self.real.source_directory) {
+            python::copy(&self.real.entry_script, &script.guest, &self.job_dir.python_source())?;
+        }
         Ok(models::stage(&self.staged.models, &self.seen, &self.job_dir)?)
     }
 

@@ -10,7 +10,7 @@ use super::place::Place;
 use super::raw::RawJob;
 use super::scope::At;
 use super::{
-    inputs, limits, models, mounts, output, parent, passed, settings_file, times, workers,
+    inputs, limits, models, mounts, output, parent, passed, python, settings_file, times, workers,
 };
 use crate::model::{Mount, OutputAction, OutputFormat};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,11 @@ pub(super) fn check(
     let (job_limits, limits) = raw.limits.in_force(&defaults.raw.limits);
     let rows = output::rows(raw, worker.output_action, script_folder.as_deref(), defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
+    let source = script.source_directory.as_deref();
+    let python = python::script(raw, &script.entry_script, source, report);
+    if python.is_some() {
+        python::check_runtime(raw, &input_kind, report);
+    }
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
@@ -55,6 +60,7 @@ pub(super) fn check(
         entry_script: script.entry_script,
         entry_script_digest: text(&raw.entry_script_digest),
         source_directory: script.source_directory,
+        python,
         inputs,
         input_kind,
         side_inputs: script.side_inputs,
@@ -105,7 +111,7 @@ fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Scr
     let script_place = source_directory.as_deref().unwrap_or(&place.folder);
     let source_is_wrong = report.blames("source_directory");
     let entry_script =
-        entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, dialect, report);
+        entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, report);
     let (side_inputs, stored) =
         mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
     let references = References::new(raw, &side_inputs, source_directory.is_some());
@@ -139,13 +145,13 @@ fn source_directory(given: Option<&At<String>>, place: &Place, report: &Report) 
     Some(path)
 }
 
-const SCRIPT_KINDS: &str = "a component (.wasm), a core module (.wasm) or a guest crate's folder";
+const SCRIPT_KINDS: &str =
+    "a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)";
 
 fn entry_script(
     given: Option<&At<String>>,
     folder: &Path,
     folder_is_wrong: bool,
-    dialect: Dialect,
     report: &Report,
 ) -> PathBuf {
     let Some(given) = given else {
@@ -160,12 +166,6 @@ fn entry_script(
     let path = std::path::absolute(&joined).unwrap_or(joined);
     let message = if text.is_empty() {
         Some(format!("found an empty text; name {SCRIPT_KINDS}"))
-    } else if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py")) {
-        let how = if dialect.is_azure() { ", and name it by --set entry_script=..." } else { "" };
-        Some(format!(
-            "found {text:?}, a Python script; entry scripts are WebAssembly components: make one \
-             of it with componentize-py, or write one in Rust, starting with `sandmill new`{how}"
-        ))
     } else if folder_is_wrong {
         None
     } else {

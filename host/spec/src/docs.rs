@@ -18,6 +18,7 @@ pub fn docs() -> Vec<(&'static str, String)> {
         ("keys of side_inputs", keys_table(keys::SIDE_INPUT)),
         ("keys of models", keys_table(keys::MODEL)),
         ("keys of inference", keys_table(keys::INFERENCE)),
+        ("keys of python", keys_table(keys::PYTHON)),
         ("keys of limits", keys_table(keys::LIMITS)),
         ("names", names()),
         ("changes", changes()),

@@ -5,6 +5,7 @@ use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
     JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, WorkerSettings,
 };
+use crate::python::PythonScript;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct JobSpec {
     pub entry_script_digest: Option<String>,
     /// Shown to the guest read-only at `/source`.
     pub source_directory: Option<PathBuf>,
+    /// The Python script, where the entry script is one.
+    pub python: Option<PythonScript>,
     /// What is cut into mini-batches. Empty only for [`InputKind::Void`].
     pub inputs: Vec<Input>,
     /// What the inputs are made of, and how they are cut.

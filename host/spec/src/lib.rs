@@ -13,6 +13,7 @@
 //! - `defaults`: what holds where the file says nothing; `machine`: what that depends on;
 //! - `registered`: names of registered datasets and models to what they stand for;
 //! - `models`: the models of a job, all the way; `query`: what databases are asked;
+//! - `python`: entry scripts in Python;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
 //! - `datastores`: the file of datastores, which lies outside of job files;
 //! - `policy`: what the operator of the machine lets a job ask for.
@@ -45,6 +46,7 @@ mod partition;
 mod passed;
 mod place;
 mod policy;
+mod python;
 mod query;
 mod raw;
 mod reading;
@@ -76,6 +78,7 @@ pub use load::load_text;
 pub use load::{Surroundings, load};
 pub use machine::Machine;
 pub use policy::OperatorPolicy;
+pub use python::{PythonRuntime, PythonScript};
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;

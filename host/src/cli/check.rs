@@ -5,7 +5,6 @@
 //! and one loads it and, with `--run`, runs it behind the walls of a worker.
 
 use super::error::ArgumentError;
-use super::trial::{Asked, Trial as TrialProcess};
 use crate::compile::{Cache, Compiler, EntryFile, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
 use crate::inference::{Judged, NamedLibrary, Probe};
@@ -13,6 +12,7 @@ use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 };
 use crate::model::{InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, printable};
+use crate::node::trial::{Asked, Trial as TrialProcess, TrialError, Wanted};
 use crate::node::{self, NotBuilt};
 use crate::opening::{make_new_private, scratch_path};
 use crate::spec::{ModelSpec, OperatorPolicy};
@@ -135,7 +135,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         Err(error) => return refused(&error.to_string(), text),
     };
     let scratch = Scratch::create().context("no folder for the run can be made")?;
-    let asked = asked(check, limits, &scratch.0, say)?;
+    let asked = Asked { with, ..asked(check, limits, &scratch.0, say)? };
     let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
     match trial.functions().map_err(|error| scratch.explain(error))? {
         Ok(functions) => {
@@ -204,7 +204,8 @@ fn asked(
         environment: trial.environment.clone(),
         models: Vec::new(),
         inference: inference(check, say)?,
-        items: None,
+        with: Instrumentation::default(),
+        wanted: Wanted::Load,
     };
     if let Some(files) = &trial.run {
         let (mounts, items) = mounts(files, scratch)?;
@@ -214,7 +215,7 @@ fn asked(
         let has_onnxruntime = asked.inference.onnxruntime.is_some();
         judge(check, &asked, has_onnxruntime, say)?;
         asked.mounts.extend(asked.models.iter().map(Model::mount));
-        asked.items = Some(items);
+        asked.wanted = Wanted::Run(items);
     }
     Ok(asked)
 }
@@ -367,10 +368,10 @@ impl Scratch {
     }
 
     /// Adds what the child said of its end.
-    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+    fn explain(&self, error: TrialError) -> anyhow::Error {
         match self.shown("worker") {
-            text if text.is_empty() => error,
-            text => anyhow::anyhow!("{error:#}; what it said:\n{text}"),
+            text if text.is_empty() => error.into(),
+            text => anyhow::anyhow!("{error}; what it said:\n{text}"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The hidden commands: what this program is when it started itself.
 
-use super::trial;
 use crate::model::Feature;
+use crate::node::trial;
 use crate::{compile, finish, inference, plan, sandbox, store, worker};
 use std::ffi::OsStr;
 use std::io;

@@ -1,7 +1,6 @@
 //! What is wrong with arguments, and with what is tried out.
 
 use crate::model::{OsSandbox, REGISTERED_NAME_EXPECTED};
-use serde::{Deserialize, Serialize};
 
 /// Why the value of an argument is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,8 +30,3 @@ pub(super) enum ArgumentError {
     #[error("expected NAME=VALUE")]
     Pair,
 }
-
-/// Why a component cannot be loaded, in the words of the process that tried it.
-#[derive(Debug, Serialize, Deserialize, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct NotLoaded(pub(super) String);

@@ -23,6 +23,7 @@ mod metrics;
 mod new;
 mod plan;
 mod policy;
+mod python;
 mod registry;
 mod resume;
 mod run;
@@ -31,7 +32,6 @@ mod signals;
 mod template;
 mod terminal;
 mod told;
-mod trial;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};
@@ -106,6 +106,11 @@ enum Command {
         wall: WallArgument,
         #[command(flatten)]
         policy: PolicyArgument,
+    },
+    /// Installs the runtime of entry scripts in Python.
+    Python {
+        #[command(subcommand)]
+        command: python::Command,
     },
     /// Says whether a component keeps the contract, and what it would need.
     ///
@@ -198,6 +203,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Build { path, examples, json, wall, policy } => {
             build_and_print(&path, (examples, json), &wall, &policy)
         }
+        Command::Python { command } => python::python(&command),
         Command::Check { component, trial, backends, cache_dir, wall, policy } => {
             let backends = (&trial, &backends);
             check_and_print(&component, backends, cache_dir.as_deref(), &wall, &policy)

@@ -1,6 +1,7 @@
 //! The engine's configuration. Compiling and running must agree on it to the last bit, so it is
 //! made here and nowhere else.
 
+use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use wasmtime::{Collector, Config, CustomCodeMemory, Engine, WasmBacktraceDetails};
@@ -18,7 +19,7 @@ const PROFILED_FRAMES: usize = 500;
 pub const WASMTIME_VERSION: &str = "48.0.8";
 
 /// What guest code does beside its work. Each makes it slower.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instrumentation {
     /// It counts its instructions.
     pub fuel: bool,

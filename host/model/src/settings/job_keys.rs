@@ -49,10 +49,10 @@ macro_rules! job_keys {
                 kind: Kind::Text,
                 values: "path",
                 unless_given: "required",
-                expected: "a path to a component (.wasm), a core module (.wasm) or a guest crate's folder",
+                expected: "a path to a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)",
                 example: "script.wasm",
-                description: "The entry script: a WebAssembly component, a core module made for it, or a guest crate's folder, which is then built first. Relative to source_directory if that is given.",
-                docs: "A component (`.wasm`), a core module (`.wasm`), or a guest crate's folder, which is then built first. Relative to `source_directory` if that is given.",
+                description: "The entry script: a WebAssembly component, a core module made for it, a guest crate's folder, which is then built first, or a Python script (.py). Relative to source_directory if that is given.",
+                docs: "A component (`.wasm`), a core module (`.wasm`), a guest crate's folder, which is then built first, or a [Python script](entry-scripts.md#python) (`.py`). Relative to `source_directory` if that is given.",
                 prs: Prs::Key("`entry_script`", "`task.entry_script`"),
                 rows: Rows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
@@ -78,6 +78,18 @@ macro_rules! job_keys {
                 prs: Prs::Key("`source_directory`", "`task.code`"),
                 rows: Rows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
+            }
+            composed python => {
+                kind: Kind::Group(PYTHON),
+                values: "[python](#python)",
+                unless_given: "see there",
+                expected: "a map with runtime",
+                example: "{runtime: light}",
+                description: "How a Python script is run.",
+                docs: "How an entry script in Python (`.py`) is run.",
+                prs: Prs::Unknown,
+                rows: Rows::Not("the component of the runtime is compared"),
+                ceiling: no "names and words, which the size of a job file bounds",
             }
             composed inputs => {
                 kind: Kind::Named(INPUT),

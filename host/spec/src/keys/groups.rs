@@ -3,6 +3,7 @@
 use super::format::Format;
 use super::key::{BOOL_EXPECTED, COUNT, Key, Kind, NAME_EXPECTED, key};
 use crate::model::{Compression, OutputKind};
+use crate::python::PythonRuntime;
 
 /// Of one input.
 pub(crate) const INPUT: &[Key] = &[
@@ -277,3 +278,13 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
     )
     .told("", "nothing", "What is written for a null."),
 ];
+
+/// Below `python`.
+pub(crate) const PYTHON: &[Key] = &[key(
+    "runtime",
+    Kind::Choice(|| PythonRuntime::ALL.map(PythonRuntime::name).to_vec()),
+    "auto or light",
+    "light",
+    "The runtime that runs the script. auto unless given: light, unless the input is a table.",
+)
+.told("", "`auto`", "The runtime that runs the script. `light`: CPython with its standard library; `run` gets a table as a [`sandmill.Table`](entry-scripts.md#tables-in-python). `auto`: the same for files; a job over tables has to say `light`, as ParallelRunStep hands over tables as pandas DataFrames.")];

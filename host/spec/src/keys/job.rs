@@ -1,6 +1,6 @@
 //! The keys at the top level of a job file, and those below `limits`: from the tables of `sandmill-model`.
 
-use super::groups::{INPUT, OUTPUT_FORMAT, SIDE_INPUT};
+use super::groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use super::key::{
     BOOL_EXPECTED, COUNT, Ceiling, Docs, Key, Kind, LIMIT_ROWS, MAX_INTERVAL, MAX_JOB_TIME,
     MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, Prs, Rows,

@@ -18,7 +18,7 @@ mod policy;
 
 pub(super) use datastores::DATASTORES;
 pub(super) use format::Format;
-pub(super) use groups::{INPUT, OUTPUT_FORMAT, SIDE_INPUT};
+pub(super) use groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 pub(super) use job::{JOB, LIMITS};
 pub(super) use key::{
     Ceiling, Key, Kind, LIMIT_ROWS, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs, Rows, column_types,

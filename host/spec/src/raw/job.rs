@@ -6,6 +6,7 @@ use crate::error::{Origin, Report};
 use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys::{self, Format};
 use crate::model::{Column, ColumnType, Compression, OutputKind, OutputLayout, Quoting, nearest};
+use crate::python::PythonRuntime;
 use crate::scope::{At, Scope, Variables};
 use crate::tree::{Node, Value};
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub(crate) struct RawJob {
     pub(crate) side_inputs: Option<At<Vec<RawSideInput>>>,
     pub(crate) models: Option<At<Vec<RawModel>>>,
     pub(crate) inference: RawInference,
+    pub(crate) python: RawPython,
     pub(crate) output: Option<At<String>>,
     pub(crate) arguments: Option<At<Vec<At<String>>>>,
     pub(crate) environment_variables: Option<At<Variables>>,
@@ -43,6 +45,11 @@ pub(crate) struct RawJob {
     pub(crate) push_metrics_to_parent: Option<At<bool>>,
     pub(crate) schema_inference: Option<At<SchemaInference>>,
     pub(crate) rank_mini_batch_count: Option<At<i64>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RawPython {
+    pub(crate) runtime: Option<At<PythonRuntime>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -126,6 +133,7 @@ pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
         side_inputs: side_inputs(&mut job, report),
         models: models::read(&mut job, report),
         inference: models::read_inference(&mut job),
+        python: python(&mut job),
         output: job.text("output"),
         arguments: job.scalars("arguments"),
         environment_variables: job.variables("environment_variables"),
@@ -152,6 +160,15 @@ pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
     };
     job.finish();
     Some(raw)
+}
+
+fn python(job: &mut Scope<'_>) -> RawPython {
+    let Some(mut group) = job.group("python") else { return RawPython::default() };
+    let runtime = group.parsed_by("runtime", |_, text| {
+        choice(text, &PythonRuntime::ALL.map(|runtime| (runtime.name(), runtime)))
+    });
+    group.finish();
+    RawPython { runtime }
 }
 
 fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {

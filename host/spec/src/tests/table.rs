@@ -1,7 +1,7 @@
 //! The table of keys, the schema, the docs and the loader say the same.
 
 use super::{Fixture, LEAST, errors, job};
-use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, SIDE_INPUT};
+use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use crate::{docs, schema};
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn repository(file: &str) -> std::path::PathBuf {
 }
 
 fn all_keys() -> impl Iterator<Item = &'static Key> {
-    let groups = [LIMITS, OUTPUT_FORMAT, INPUT, SIDE_INPUT, MODEL, INFERENCE];
+    let groups = [LIMITS, OUTPUT_FORMAT, INPUT, SIDE_INPUT, MODEL, INFERENCE, PYTHON];
     JOB.iter().chain(groups.into_iter().flatten())
 }
 

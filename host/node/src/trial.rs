@@ -1,7 +1,6 @@
-//! Trying an entry script out, for `sandmill check`: a child process loads it, and runs it if asked,
-//! behind the same two walls as a worker. The command itself loads nothing.
+//! Trying an entry script out: a child process loads it, and runs it if asked, behind the same two walls as a worker. The
+//! process that asks loads nothing.
 
-use super::error::NotLoaded;
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
@@ -15,7 +14,6 @@ use crate::sandbox::{
 };
 use crate::sandbox::{Program, ResultSink, Seed};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
-use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -29,7 +27,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// The hidden subcommand that must end in [`serve`].
-pub(super) const TRIAL_COMMAND: &str = "try-component";
+pub const TRIAL_COMMAND: &str = "try-component";
 
 /// Rows that are shown.
 const SHOWN: usize = 20;
@@ -46,25 +44,71 @@ const OPEN_FILES: u64 = 16 << 10;
 
 /// What to try. Its folders are made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub struct Asked {
     /// How much of the process wall must stand.
-    pub(super) os_sandbox: OsSandbox,
+    pub os_sandbox: OsSandbox,
     /// What the guest may use.
-    pub(super) limits: Limits,
+    pub limits: Limits,
     /// Where the files `stdout`, `stderr` and `log` go.
-    pub(super) scratch: PathBuf,
+    pub scratch: PathBuf,
     /// What the guest sees.
-    pub(super) mounts: Vec<Mount>,
+    pub mounts: Vec<Mount>,
     /// Its arguments, the program's name first.
-    pub(super) arguments: Vec<String>,
+    pub arguments: Vec<String>,
     /// Its environment.
-    pub(super) environment: Vec<(String, String)>,
+    pub environment: Vec<(String, String)>,
     /// The models; their folders are among the mounts.
-    pub(super) models: Vec<Model>,
+    pub models: Vec<Model>,
     /// What computes with them.
-    pub(super) inference: InferenceSettings,
-    /// The items of the one mini-batch, as the guest sees them; none if it is only to be loaded.
-    pub(super) items: Option<Vec<String>>,
+    pub inference: InferenceSettings,
+    /// How it was compiled.
+    pub with: Instrumentation,
+    /// What is wanted of it.
+    pub wanted: Wanted,
+}
+
+/// What is wanted of an entry script.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Wanted {
+    /// That it can be loaded.
+    Load,
+    /// What it returns, for people: `init`, `run` on these items, as the guest sees them, and `shutdown`.
+    Run(Vec<String>),
+    /// The first row that `run` returns without a mini-batch's data.
+    Row,
+}
+
+/// Why a component cannot be loaded, in the words of the process that tried it.
+#[derive(Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{0}")]
+pub struct NotLoaded(pub String);
+
+/// Why an entry script could not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// They do not fit into a message.
+    #[error("the arguments are too long")]
+    Arguments,
+    /// The process cannot be started.
+    #[error("cannot start {}: {source}", program.display())]
+    Start {
+        /// The binary.
+        program: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A pipe, a file or a thread cannot be made.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The process died; how, in words.
+    #[error("the process that tried it {0}")]
+    Died(String),
+    /// The process is gone.
+    #[error("the process that tried it ended: {0}")]
+    Ended(io::Error),
+    /// It took longer than this.
+    #[error("it was not done within {} s", .0.as_secs())]
+    Slow(Duration),
 }
 
 /// What the child says, in this order.
@@ -74,19 +118,24 @@ enum Said {
     Loaded(Result<Vec<String>, NotLoaded>),
     /// What came of running it, and whether all went well.
     Ran(String, bool),
+    /// The first row that it returned, or what went wrong.
+    Returned(Result<String, String>),
 }
 
 /// The child process. It ends with this.
-pub(super) struct Trial {
+pub struct Trial {
     child: Child,
     said: Receiver<Option<Said>>,
 }
 
 impl Trial {
     /// Starts it, with what it writes to stderr in the file `worker` of the scratch folder.
-    pub(super) fn start(program: &Path, code: &Compiled, asked: &Asked) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// If the arguments are too long for a message, or the process cannot be started.
+    pub fn start(program: &Path, code: &Compiled, asked: &Asked) -> Result<Self, TrialError> {
         let mut frame = Vec::new();
-        encode(asked, &mut frame).context("the arguments are too long")?;
+        encode(asked, &mut frame).map_err(|_| TrialError::Arguments)?;
         let (mut ours, theirs) = UnixStream::pair()?;
         let program = std::path::absolute(program)?;
         let (variable, value) = NO_TELEMETRY;
@@ -99,7 +148,7 @@ impl Trial {
             .stdout(Stdio::from(code.file.try_clone()?))
             .stderr(Stdio::from(File::create(asked.scratch.join("worker"))?))
             .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .map_err(|source| TrialError::Start { program, source })?;
         // If it cannot listen, its end says more than this error would.
         let _ = ours.write_all(&frame);
         let (sender, said) = mpsc::sync_channel(2);
@@ -117,26 +166,45 @@ impl Trial {
     }
 
     /// The functions of the contract that the component has; else why it cannot be loaded.
-    pub(super) fn functions(&mut self) -> anyhow::Result<Result<Vec<String>, NotLoaded>> {
+    ///
+    /// # Errors
+    /// If the process died, or took too long.
+    pub fn functions(&mut self) -> Result<Result<Vec<String>, NotLoaded>, TrialError> {
         match self.next(LOADING) {
             Ok(Said::Loaded(result)) => Ok(result),
-            Ok(Said::Ran(..)) => Err(self.died()),
-            Err(None) => bail!("it could not be loaded within {} s", LOADING.as_secs()),
+            Ok(Said::Ran(..) | Said::Returned(_)) => Err(self.died()),
+            Err(None) => Err(TrialError::Slow(LOADING)),
             Err(Some(error)) => Err(error),
         }
     }
 
-    /// What came of running it, and whether all went well; none if it took longer than `limit`.
-    pub(super) fn ran(&mut self, limit: Duration) -> anyhow::Result<Option<(String, bool)>> {
+    /// What came of running it, and whether all went well; `None` if it took longer than `limit`.
+    ///
+    /// # Errors
+    /// If the process died.
+    pub fn ran(&mut self, limit: Duration) -> Result<Option<(String, bool)>, TrialError> {
         match self.next(limit) {
             Ok(Said::Ran(text, good)) => Ok(Some((text, good))),
-            Ok(Said::Loaded(_)) => Err(self.died()),
+            Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
         }
     }
 
-    fn next(&mut self, limit: Duration) -> Result<Said, Option<anyhow::Error>> {
+    /// The first row that `run` returned, where [`Wanted::Row`] was asked for; else why there is none.
+    ///
+    /// # Errors
+    /// If the process died, or it took longer than `limit`.
+    pub fn row(&mut self, limit: Duration) -> Result<Result<String, String>, TrialError> {
+        match self.next(limit) {
+            Ok(Said::Returned(row)) => Ok(row),
+            Ok(_) => Err(self.died()),
+            Err(None) => Err(TrialError::Slow(limit)),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    fn next(&mut self, limit: Duration) -> Result<Said, Option<TrialError>> {
         match self.said.recv_timeout(limit) {
             Ok(Some(said)) => Ok(said),
             Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(Some(self.died())),
@@ -145,11 +213,11 @@ impl Trial {
     }
 
     /// It says nothing more, or what it must not say.
-    fn died(&mut self) -> anyhow::Error {
+    fn died(&mut self) -> TrialError {
         let _ = self.child.kill();
         match self.child.wait() {
-            Ok(status) => anyhow!("the process that tried it {}", death(status)),
-            Err(error) => anyhow!("the process that tried it ended: {error}"),
+            Ok(status) => TrialError::Died(death(status)),
+            Err(error) => TrialError::Ended(error),
         }
     }
 }
@@ -163,7 +231,7 @@ impl Drop for Trial {
 }
 
 /// The child's side: descriptor 0 is a socket, 1 the compiled component.
-pub(super) fn serve() -> io::Result<()> {
+pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let code = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -172,8 +240,7 @@ pub(super) fn serve() -> io::Result<()> {
     let Some(asked) = asked else {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was asked for"));
     };
-    let with = Instrumentation { fuel: asked.limits.fuel.is_some(), ..Instrumentation::default() };
-    let loaded = Program::load(&code, with, asked.limits.stack);
+    let loaded = Program::load(&code, asked.with, asked.limits.stack);
     let models = Models::open(asked.models.clone(), &asked.inference, None, 1, &asked.limits);
     lock_down(&asked)?;
     let program = match loaded {
@@ -184,13 +251,25 @@ pub(super) fn serve() -> io::Result<()> {
     };
     let functions = program.functions().into_iter().map(str::to_owned).collect();
     say(&mut socket, &Said::Loaded(Ok(functions)))?;
-    let Some(items) = asked.items.clone() else { return Ok(()) };
+    if matches!(asked.wanted, Wanted::Load) {
+        return Ok(());
+    }
     let has_inference = has_inference(&asked.models, &asked.inference);
     let guest = std::thread::Builder::new()
         .stack_size(guest_thread_stack(&asked.limits, has_inference))
-        .spawn(move || run(&program, &asked, Arc::new(models), &items))?;
-    let (text, good) = guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?;
-    say(&mut socket, &Said::Ran(text, good))
+        .spawn(move || serve_wanted(&program, &asked, Arc::new(models)))?;
+    let said = guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?;
+    say(&mut socket, &said)
+}
+
+fn serve_wanted(program: &Program, asked: &Asked, models: Arc<Models>) -> Said {
+    match &asked.wanted {
+        Wanted::Run(items) => {
+            let (text, good) = run(program, asked, models, items);
+            Said::Ran(text, good)
+        }
+        Wanted::Load | Wanted::Row => Said::Returned(first_row(program, asked, models)),
+    }
 }
 
 fn say(socket: &mut UnixStream, message: &Said) -> io::Result<()> {
@@ -228,7 +307,30 @@ fn lock_down(asked: &Asked) -> io::Result<()> {
 
 /// Calls `init`, `run` on the items, and `shutdown`; tells whether all went well.
 fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) -> (String, bool) {
-    let grants = Grants {
+    let mut text = String::new();
+    let good = match program.instantiate(&grants(asked, models)) {
+        Ok(mut instance) => call(&mut instance, items, &mut text),
+        Err(failure) => report("starting", &Err(failure), &mut text),
+    };
+    (text, good)
+}
+
+/// Calls `init` and `run`, and takes the first row.
+fn first_row(program: &Program, asked: &Asked, models: Arc<Models>) -> Result<String, String> {
+    let mut row = FirstRow::default();
+    let mut instance = program.instantiate(&grants(asked, models)).map_err(in_words)?;
+    instance.init().1.map_err(in_words)?;
+    let context = Context { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
+    instance.run(MiniBatchData::Void, &context, &mut row).1.map_err(in_words)?;
+    row.0.ok_or_else(|| "it returned no row".to_owned())
+}
+
+fn in_words(failure: Failure) -> String {
+    failure.to_string()
+}
+
+fn grants(asked: &Asked, models: Arc<Models>) -> Grants {
+    Grants {
         mounts: asked.mounts.clone(),
         arguments: asked.arguments.clone(),
         environment: asked.environment.clone(),
@@ -246,13 +348,7 @@ fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) 
         stdout: LogFile::open(&asked.scratch.join("stdout")),
         stderr: LogFile::open(&asked.scratch.join("stderr")),
         log: LogFile::open(&asked.scratch.join("log")),
-    };
-    let mut text = String::new();
-    let good = match program.instantiate(&grants) {
-        Ok(mut instance) => call(&mut instance, items, &mut text),
-        Err(failure) => report("starting", &Err(failure), &mut text),
-    };
-    (text, good)
+    }
 }
 
 fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
@@ -341,6 +437,22 @@ impl ResultSink for Returned {
     }
 }
 
+/// The first row that `run` returned.
+#[derive(Default)]
+struct FirstRow(Option<String>);
+
+impl ResultSink for FirstRow {
+    fn row(&mut self, row: &str) {
+        self.0.get_or_insert_with(|| row.to_owned());
+    }
+
+    fn failed(&mut self, _: usize, _: &str) {}
+
+    fn table(&mut self, _: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -371,7 +483,8 @@ mod tests {
             environment: Vec::new(),
             models: Vec::new(),
             inference: InferenceSettings::default(),
-            items: None,
+            with,
+            wanted: Wanted::Load,
         };
         let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];
         let models = crate::sandbox::no_models();

@@ -1,0 +1,54 @@
+//! Where runtimes lie.
+
+use super::sources::file_name;
+use crate::compile::Cache;
+use std::path::{Path, PathBuf};
+
+/// The folder of runtimes, below that for compiled code.
+const RUNTIMES: &str = "runtimes";
+
+/// The light runtime is not there.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a Python script runs in the light runtime, which is not installed on this machine; install it once: \
+     sandmill python install light"
+)]
+pub struct NoRuntime;
+
+/// The component of the light runtime: beside the program, where a release has it, or where it was installed.
+///
+/// # Errors
+/// If it is at neither place.
+pub fn find(program: &Path, cache_dir: Option<&Path>) -> Result<PathBuf, NoRuntime> {
+    let name = file_name();
+    let beside = program.canonicalize().ok().and_then(|path| Some(path.parent()?.join(&name)));
+    let installed = folder(cache_dir).map(|folder| folder.join(&name));
+    beside.into_iter().chain(installed).find(|path| path.is_file()).ok_or(NoRuntime)
+}
+
+/// Where runtimes are installed; `None` where there is no folder for compiled code.
+pub(super) fn folder(cache_dir: Option<&Path>) -> Option<PathBuf> {
+    let cache = cache_dir.map(Path::to_owned).or_else(Cache::default_folder)?;
+    Some(cache.join(RUNTIMES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_lies_beside_the_program_or_in_the_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let (program, cache) = (folder.join("sandmill"), folder.join("cache"));
+        std::fs::write(&program, "").unwrap();
+        assert!(find(&program, Some(&cache)).is_err());
+        let installed = cache.join(RUNTIMES).join(file_name());
+        std::fs::create_dir_all(installed.parent().unwrap()).unwrap();
+        std::fs::write(&installed, "").unwrap();
+        assert_eq!(find(&program, Some(&cache)).unwrap(), installed);
+        let beside = folder.join(file_name());
+        std::fs::write(&beside, "").unwrap();
+        assert_eq!(find(&program, Some(&cache)).unwrap(), beside);
+    }
+}

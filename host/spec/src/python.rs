@@ -1,0 +1,82 @@
+//! An entry script in Python, and the runtime that runs it.
+
+use super::error::Report;
+use super::raw::RawJob;
+use crate::model::{GUEST_SOURCE, InputKind};
+use std::path::Path;
+
+/// Which runtime runs a Python script.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PythonRuntime {
+    /// The one that fits the job.
+    #[default]
+    Auto,
+    /// CPython with its standard library.
+    Light,
+}
+
+impl PythonRuntime {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Auto, Self::Light];
+
+    /// The word for it in job files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Light => "light",
+        }
+    }
+}
+
+/// A Python script, as the sandbox sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PythonScript {
+    /// Its path in the sandbox, as `/source/score.py`.
+    pub guest: String,
+}
+
+/// Whether the path names a Python script.
+pub(super) fn is_python(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py"))
+}
+
+/// The Python script of a job, if its entry script is one. `source`: the job's source folder.
+pub(super) fn script(
+    raw: &RawJob,
+    entry_script: &Path,
+    source: Option<&Path>,
+    report: &Report,
+) -> Option<PythonScript> {
+    if !is_python(entry_script) {
+        if raw.python.runtime.is_some() {
+            report.notice("python has no effect: the entry script is not a Python script (.py)");
+        }
+        return None;
+    }
+    let below = match source {
+        Some(folder) => entry_script.strip_prefix(folder).ok(),
+        None => entry_script.file_name().map(Path::new),
+    };
+    let Some(below) = below else {
+        if let Some(given) = &raw.entry_script {
+            let folder = source.unwrap_or(Path::new("")).display();
+            given.blame(report, format!("{} does not lie in source_directory ({folder}), which is all that a Python script sees; put it there, or name the folder that holds it", entry_script.display()));
+        }
+        return None;
+    };
+    Some(PythonScript { guest: format!("{GUEST_SOURCE}/{}", below.display()) })
+}
+
+/// A table is a pandas DataFrame in ParallelRunStep: a script that expects one must not get something else unasked.
+pub(super) fn check_runtime(raw: &RawJob, kind: &InputKind, report: &Report) {
+    let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
+    let Some(given) = &raw.entry_script else { return };
+    if matches!(kind, InputKind::Tables { .. }) && runtime == PythonRuntime::Auto {
+        given.blame(
+            report,
+            "the input is a table, which ParallelRunStep hands over as a pandas DataFrame; the light \
+             runtime has no pandas. Write python: {runtime: light} for a script whose run takes a \
+             sandmill.Table",
+        );
+    }
+}

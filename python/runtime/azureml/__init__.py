@@ -1,0 +1,1 @@
+"""The few parts of Azure's SDK that scoring scripts use."""

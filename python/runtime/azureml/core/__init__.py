@@ -1,0 +1,5 @@
+"""The few parts of `azureml.core` that scoring scripts use."""
+
+from .model import Model
+
+__all__ = ["Model"]

@@ -1,0 +1,1 @@
+"""The package that ParallelRunStep gives a script."""

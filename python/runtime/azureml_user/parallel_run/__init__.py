@@ -1,0 +1,58 @@
+"""`EntryScript`, as Azure's documentation describes it."""
+
+import logging
+
+from sandmill import _door
+
+
+class _ToHost(logging.Handler):
+    def emit(self, record):
+        _door.door.log(record.levelno, self.format(record))
+
+
+def _logger():
+    logger = logging.getLogger("azureml_user.parallel_run")
+    # The host drops what the job's logging level leaves out.
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    logger.addHandler(_ToHost())
+    return logger
+
+
+class EntryScript:
+    """One object, the same wherever it is asked for."""
+
+    _only = None
+
+    def __new__(cls):
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+            cls._only.logger = _logger()
+        return cls._only
+
+    @property
+    def agent_name(self):
+        """The name of this worker, as `process000`."""
+        return _door.door.agent_name()
+
+    @property
+    def node_id(self):
+        """The node that this worker runs on."""
+        return _door.door.node_id()
+
+    @property
+    def log_dir(self):
+        """The folder for the script's own log files."""
+        return _door.door.log_dir()
+
+    @property
+    def output_dir(self):
+        """The folder for result files."""
+        return _door.door.output_dir()
+
+    @property
+    def source_dir(self):
+        """The folder with the script."""
+        return _door.door.source_dir()
+
+    working_dir = source_dir

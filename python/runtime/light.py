@@ -1,0 +1,142 @@
+"""The light runtime: CPython and its standard library. componentize-py makes a component of this module.
+
+All that a script may import is imported here, before the snapshot is made: what was not cannot be
+imported later.
+"""
+
+import importlib
+import json
+import logging
+import os
+import pkgutil
+import sys
+import warnings
+
+import azureml.core
+import azureml_user.parallel_run
+from componentize_py_types import Err, Ok
+from sandmill import _arrow, _door, _results, _scan, _script
+from sandmill._table import Table
+from wit_world import exports
+from wit_world.imports import host
+from wit_world.imports.host import LogLevel
+from wit_world.imports.types import (
+    MiniBatch_Files,
+    MiniBatch_Table,
+    Results_Outcomes,
+    Results_Rows,
+    Results_Table,
+)
+
+# Programs, tests, toys and windows: no part of a script, and large.
+_LEFT_OUT = {
+    "antigravity", "ensurepip", "idlelib", "pydoc_data", "test", "this", "tkinter", "turtle", "turtledemo", "venv",
+}  # fmt: skip
+
+
+def _import_all():
+    """Imports the standard library as far as it is there. Returns the names of the modules."""
+    for name in sorted(sys.stdlib_module_names - _LEFT_OUT):
+        if name.startswith("__"):
+            continue
+        module = _imported(name)
+        for found in pkgutil.walk_packages(getattr(module, "__path__", []), name + ".", onerror=lambda _: None):
+            if "__main__" not in found.name and ".test" not in found.name:
+                _imported(found.name)
+    return frozenset(sys.modules)
+
+
+def _imported(name):
+    try:
+        return importlib.import_module(name)
+    except BaseException:  # whatever a module does that has no place here
+        return None
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    _HERE = _import_all()
+
+
+def _level(number):
+    if number >= logging.ERROR:
+        return LogLevel.ERROR
+    if number >= logging.WARNING:
+        return LogLevel.WARNING
+    return LogLevel.INFO if number >= logging.INFO else LogLevel.DEBUG
+
+
+class _Door(_door.Door):
+    agent_name = staticmethod(host.agent_name)
+    node_id = staticmethod(host.node_id)
+    log_dir = staticmethod(host.log_dir)
+    output_dir = staticmethod(host.output_dir)
+    source_dir = staticmethod(host.source_dir)
+
+    def log(self, level, text):
+        host.log(_level(level), text)
+
+    def read(self, path):
+        try:
+            return host.read(os.fspath(path))
+        except Err as error:
+            raise OSError(error.value) from None
+
+
+class Entry(exports.Entry):
+    script = None
+    scanned = None
+
+    def init(self):
+        # The host's own word to this runtime; no concern of the script's.
+        settings = json.loads(os.environ.pop("SANDMILL_PYTHON", "{}"))
+        _door.door = _Door()
+        if settings.get("scan"):
+            Entry.scanned = _scan.scan(sys.argv[0], _HERE.__contains__)
+            return
+        try:
+            Entry.script = _script.Script(sys.argv[0], settings.get("logging_level", "INFO"))
+            Entry.script.init()
+        except _script.ScriptError as error:
+            raise Err(str(error)) from None
+
+    def run(self, batch, context):
+        if Entry.scanned is not None:
+            return Results_Rows([json.dumps(Entry.scanned)])
+        try:
+            return _results_of(Entry.script.run(_data(batch), _context(context)))
+        except (_script.ScriptError, _results.BadResult) as error:
+            raise Err(str(error)) from None
+        except (TypeError, ValueError) as error:
+            raise Err(f"{type(error).__name__}: {error}") from None
+
+    def shutdown(self):
+        if Entry.script is not None:
+            try:
+                Entry.script.shutdown()
+            except _script.ScriptError as error:
+                host.log(LogLevel.ERROR, f"shutdown: {error}")
+
+
+def _data(batch):
+    if isinstance(batch, MiniBatch_Files):
+        return batch.value
+    if isinstance(batch, MiniBatch_Table):
+        return Table(_arrow.read(batch.value))
+    return None
+
+
+def _context(context):
+    return _script.Context(context.id, context.dataset, context.attempt, context.partition_key_value)
+
+
+def _results_of(result):
+    columns = _results.table_of(result)
+    if columns is not None:
+        return Results_Table(_arrow.write(columns))
+    rows = _results.rows_of(result)
+    if any(isinstance(row, _results.Failed) for row in rows):
+        return Results_Outcomes([
+            Err(row.reason) if isinstance(row, _results.Failed) else Ok(row) for row in rows
+        ])
+    return Results_Rows(rows)

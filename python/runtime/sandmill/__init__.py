@@ -1,0 +1,7 @@
+"""What Sandmill gives an entry script in Python, beside `azureml_user.parallel_run`."""
+
+from ._door import read
+from ._results import Failed
+from ._table import Table
+
+__all__ = ["Failed", "Table", "read"]

@@ -1,0 +1,48 @@
+"""What `run` returned, as the host takes it: ParallelRunStep's rules, and a table of the runtime's own."""
+
+import inspect
+
+from ._table import Table
+
+
+class Failed:
+    """In a list that `run` returns: the item at this place failed, for this reason."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason):
+        self.reason = str(reason)
+
+    def __repr__(self):
+        return f"Failed({self.reason!r})"
+
+
+class BadResult(TypeError):
+    """`run` returned what no row can be made of."""
+
+
+def rows_of(result):
+    """The rows of a list or a tuple: each element as `str` shows it, or a `Failed` as it is."""
+    if isinstance(result, (list, tuple)):
+        return [
+            element if isinstance(element, (str, Failed)) else str(element) for element in result
+        ]
+    raise BadResult(f"run returned {_described(result)}; it must return a list or a tuple with one row for each item, or a table")
+
+
+def table_of(result):
+    """The columns of a table; None where `run` returned no table."""
+    return result.columns if isinstance(result, Table) else None
+
+
+def _described(result):
+    if result is None:
+        return "None (is there a return statement?)"
+    if inspect.isgenerator(result):
+        return "a generator (collect what it yields: return list(...))"
+    if inspect.iscoroutine(result):
+        result.close()
+        return "a coroutine (write `def run`, without async)"
+    name = type(result).__name__
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    return f"{article} {name}"

@@ -1,0 +1,164 @@
+"""What a script imports, found without running it: `ast` alone, in the sandbox."""
+
+import ast
+import os
+import sys
+
+# What the runtime itself brings.
+_BROUGHT = {"azureml", "azureml_user", "sandmill"}
+_LARGEST = 4 << 20
+
+
+def scan(path, is_here):
+    """What the script at `path`, and the modules beside it that it imports, import.
+
+    `is_here`: whether the runtime can import a module of the standard library. Returns a dict:
+    `error`: why the script cannot be read or parsed, or None; `missing`: a list of dicts with
+    `package`, `module`, `file`, `line`, and `guarded`: whether the script may do without it;
+    `runs`: whether it defines `run`.
+    """
+    folder = os.path.dirname(path)
+    found = {"error": None, "missing": [], "runs": False}
+    known, waiting, named = set(), [path], set()
+    while waiting:
+        file = waiting.pop()
+        if file in known:
+            continue
+        known.add(file)
+        shown = os.path.relpath(file, folder)
+        try:
+            tree = _parsed(file, shown)
+        except (OSError, ValueError, RecursionError, MemoryError) as error:
+            found["error"] = found["error"] or _described(error, shown)
+            continue
+        if file == path:
+            found["runs"] = _defines_run(tree)
+        for module, line, guarded in _imports(tree, _package(file, folder)):
+            beside = _beside(module, folder)
+            if beside:
+                waiting += beside
+                continue
+            package = module.partition(".")[0]
+            if package in _BROUGHT or is_here(module) or (package, guarded) in named:
+                continue
+            named.add((package, guarded))
+            found["missing"].append(
+                {"package": package, "module": module, "file": shown, "line": line, "guarded": guarded,
+                 "standard": package in sys.stdlib_module_names}
+            )  # fmt: skip
+    return found
+
+
+def _parsed(file, shown):
+    with open(file, "rb") as source:
+        text = source.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise ValueError(f"{shown} has more than {_LARGEST >> 20} MB, too much for a script")
+    return ast.parse(text, shown)
+
+
+def _described(error, shown):
+    if isinstance(error, SyntaxError):
+        line = f"\n    {error.text.strip()}" if error.text else ""
+        return f"{error.filename or shown}, line {error.lineno}: {type(error).__name__}: {error.msg}{line}"
+    if isinstance(error, OSError):
+        return f"{shown} cannot be read: {error.strerror}"
+    return f"{shown}: {error or type(error).__name__}"
+
+
+def _defines_run(tree):
+    for node in tree.body:
+        names = []
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names = [name]
+            case ast.Assign(targets=targets):
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+            case ast.ImportFrom(names=imported):
+                names = [alias.asname or alias.name for alias in imported]
+            case ast.If() | ast.Try() | ast.With():
+                # Where it stands in a branch the script knows best.
+                return True
+        if "run" in names or "*" in names:
+            return True
+    return False
+
+
+def _package(file, folder):
+    """The package that a file's relative imports begin at, as a list of names."""
+    return os.path.relpath(os.path.dirname(file), folder).replace(".", "", 1).strip("/").split("/")
+
+
+def _imports(tree, package):
+    """Each import: the module's name, its line, and whether the script may do without it."""
+    waiting = [(tree, False)]
+    while waiting:
+        node, guarded = waiting.pop()
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield alias.name, node.lineno, guarded
+            case ast.ImportFrom(module=module, level=0):
+                yield module, node.lineno, guarded
+                # `from package import module` may name a file.
+                for alias in node.names:
+                    yield from _submodule(module, alias.name, node.lineno, guarded)
+            case ast.ImportFrom(module=module, level=level):
+                base = [name for name in package if name]
+                base = base[: len(base) - (level - 1)]
+                whole = ".".join([*base, *([module] if module else [])])
+                for name in [whole] if module else [f"{whole}.{alias.name}".lstrip(".") for alias in node.names]:
+                    yield name, node.lineno, True
+            case ast.Try(body=body, handlers=handlers) if any(map(_catches_import_errors, handlers)):
+                waiting += [(child, True) for child in body]
+                rest = [*handlers, *node.orelse, *node.finalbody]
+                # What comes in its place is as good as the other.
+                waiting += [(child, True) for child in rest]
+            case ast.If(test=test) if _is_type_checking(test):
+                waiting += [(child, guarded) for child in node.orelse]
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                waiting += [(child, True) for child in ast.iter_child_nodes(node)]
+            case _:
+                waiting += [(child, guarded) for child in ast.iter_child_nodes(node)]
+
+
+def _submodule(module, name, line, guarded):
+    # Only where it lies beside the script does it matter; elsewhere it may be a function.
+    yield f"{module}.{name}", line, True
+
+
+def _catches_import_errors(handler):
+    kinds = handler.type
+    names = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+    return any(
+        kind is None
+        or (isinstance(kind, ast.Name) and kind.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
+        for kind in names
+    )
+
+
+def _is_type_checking(test):
+    match test:
+        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+            return True
+    return False
+
+
+def _beside(module, folder):
+    """The files of a module that lies below the source folder."""
+    path = folder
+    files = []
+    for part in module.split("."):
+        path = os.path.join(path, part)
+        package = os.path.join(path, "__init__.py")
+        if os.path.isfile(path + ".py"):
+            files.append(path + ".py")
+            break
+        if os.path.isfile(package):
+            files.append(package)
+        elif not os.path.isdir(path):
+            break
+        elif not files:
+            # A folder without __init__.py is a package, too.
+            files.append(package) if False else None
+    return files
