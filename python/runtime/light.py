@@ -92,7 +92,10 @@ class Entry(exports.Entry):
         settings = json.loads(os.environ.pop("SANDMILL_PYTHON", "{}"))
         _door.door = _Door()
         if settings.get("scan"):
-            Entry.scanned = _scan.scan(sys.argv[0], _HERE.__contains__)
+            try:
+                Entry.scanned = _scan.scan(sys.argv[0], _HERE.__contains__)
+            except BaseException as error:  # whatever a stranger's script does to a parser
+                raise Err(f"{type(error).__name__}: {error}") from None
             return
         try:
             Entry.script = _script.Script(sys.argv[0], settings.get("logging_level", "INFO"))

@@ -162,7 +162,7 @@ pub(super) fn source(source: Option<&Path>, job_dir: &JobDir) -> Mount {
 #[derive(Debug, Deserialize)]
 struct Scan {
     error: Option<String>,
-    runs: bool,
+    run: Option<String>,
     missing: Vec<Missing>,
 }
 
@@ -236,8 +236,8 @@ fn judge(scan: &Scan, script: &Path) -> Result<Vec<String>, PythonError> {
     let mut wrong = String::new();
     if let Some(error) = &scan.error {
         let _ = writeln!(wrong, "{error}");
-    } else if !scan.runs {
-        let _ = writeln!(wrong, "{name} has no function `run`; write `def run(mini_batch):`");
+    } else if let Some(problem) = &scan.run {
+        let _ = writeln!(wrong, "`run` of {name} {problem}");
     }
     let (guarded, needed): (Vec<_>, Vec<_>) =
         scan.missing.iter().partition(|missing| missing.guarded);

@@ -14,11 +14,11 @@ def scan(path, is_here):
 
     `is_here`: whether the runtime can import a module of the standard library. Returns a dict:
     `error`: why the script cannot be read or parsed, or None; `missing`: a list of dicts with
-    `package`, `module`, `file`, `line`, and `guarded`: whether the script may do without it;
-    `runs`: whether it defines `run`.
+    `package`, `file`, `line`, `standard` (whether it is of the standard library), and `guarded`:
+    whether the script may do without it; `run`: what is wrong with its `run`, or None.
     """
     folder = os.path.dirname(path)
-    found = {"error": None, "missing": [], "runs": False}
+    found = {"error": None, "missing": [], "run": None}
     known, waiting, named = set(), [path], set()
     while waiting:
         file = waiting.pop()
@@ -28,11 +28,11 @@ def scan(path, is_here):
         shown = os.path.relpath(file, folder)
         try:
             tree = _parsed(file, shown)
-        except (OSError, ValueError, RecursionError, MemoryError) as error:
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             found["error"] = found["error"] or _described(error, shown)
             continue
         if file == path:
-            found["runs"] = _defines_run(tree)
+            found["run"] = _wrong_run(tree)
         for module, line, guarded in _imports(tree, _package(file, folder)):
             beside = _beside(module, folder)
             if beside:
@@ -42,10 +42,11 @@ def scan(path, is_here):
             if package in _BROUGHT or is_here(module) or (package, guarded) in named:
                 continue
             named.add((package, guarded))
+            standard = package in sys.stdlib_module_names
             found["missing"].append(
-                {"package": package, "module": module, "file": shown, "line": line, "guarded": guarded,
-                 "standard": package in sys.stdlib_module_names}
-            )  # fmt: skip
+                {"package": package, "file": shown, "line": line, "guarded": guarded, "standard": standard}
+            )
+    found["missing"].sort(key=lambda missing: (missing["file"], missing["line"]))
     return found
 
 
@@ -66,22 +67,27 @@ def _described(error, shown):
     return f"{shown}: {error or type(error).__name__}"
 
 
-def _defines_run(tree):
+def _wrong_run(tree):
+    """What is wrong with the script's `run`, as far as it can be seen without running it; None if nothing is."""
     for node in tree.body:
         names = []
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.AsyncFunctionDef(name="run"):
+                return "is async; write `def run(mini_batch):` without async"
+            case ast.ClassDef(name="run"):
+                return "is a class; write `def run(mini_batch):`"
+            case ast.FunctionDef(name=name):
                 names = [name]
             case ast.Assign(targets=targets):
                 names = [target.id for target in targets if isinstance(target, ast.Name)]
-            case ast.ImportFrom(names=imported):
+            case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 names = [alias.asname or alias.name for alias in imported]
-            case ast.If() | ast.Try() | ast.With():
-                # Where it stands in a branch the script knows best.
-                return True
+            case ast.If() | ast.Try() | ast.With() | ast.Match() | ast.For() | ast.While():
+                # It may be defined there; the worker will see.
+                return None
         if "run" in names or "*" in names:
-            return True
-    return False
+            return None
+    return "is missing; write `def run(mini_batch):`"
 
 
 def _package(file, folder):
@@ -102,7 +108,7 @@ def _imports(tree, package):
                 yield module, node.lineno, guarded
                 # `from package import module` may name a file.
                 for alias in node.names:
-                    yield from _submodule(module, alias.name, node.lineno, guarded)
+                    yield f"{module}.{alias.name}", node.lineno, True
             case ast.ImportFrom(module=module, level=level):
                 base = [name for name in package if name]
                 base = base[: len(base) - (level - 1)]
@@ -120,11 +126,6 @@ def _imports(tree, package):
                 waiting += [(child, True) for child in ast.iter_child_nodes(node)]
             case _:
                 waiting += [(child, guarded) for child in ast.iter_child_nodes(node)]
-
-
-def _submodule(module, name, line, guarded):
-    # Only where it lies beside the script does it matter; elsewhere it may be a function.
-    yield f"{module}.{name}", line, True
 
 
 def _catches_import_errors(handler):
@@ -145,20 +146,16 @@ def _is_type_checking(test):
 
 
 def _beside(module, folder):
-    """The files of a module that lies below the source folder."""
-    path = folder
+    """The files of a module that lies below the source folder: its packages' own, and it itself."""
     files = []
+    path = folder
     for part in module.split("."):
         path = os.path.join(path, part)
         package = os.path.join(path, "__init__.py")
-        if os.path.isfile(path + ".py"):
-            files.append(path + ".py")
-            break
         if os.path.isfile(package):
             files.append(package)
+        elif os.path.isfile(path + ".py"):
+            return [*files, path + ".py"]
         elif not os.path.isdir(path):
             break
-        elif not files:
-            # A folder without __init__.py is a package, too.
-            files.append(package) if False else None
     return files

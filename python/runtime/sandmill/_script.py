@@ -68,7 +68,7 @@ class Script:
         name = os.path.basename(self.path)
         run = getattr(self._module, "run", None)
         if run is None:
-            raise ScriptError(f"{name} has no function `run`; write `def run(mini_batch):`")
+            raise ScriptError(f"`run` of {name} is missing; write `def run(mini_batch):`")
         if inspect.isclass(run) or not callable(run):
             what = "a class" if inspect.isclass(run) else f"of type {type(run).__name__}"
             raise ScriptError(f"`run` of {name} is {what}; write `def run(mini_batch):`")
