@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test without bench gpu fuzz lint fmt setup python-env node-env python-guest test-guests clean
+.PHONY: help demo quick test without bench gpu fuzz lint fmt setup python-env node-env python-guest python-light test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -28,7 +28,7 @@ quick: ## Run the unit tests of crates, as in `make quick CRATE=data`; unless na
 # The workspace is built once, in the shape in which the tests want it, binary included.
 test: setup ## Run all tests.
 	cargo build --locked --workspace --all-targets
-	@$(MAKE) --no-print-directory without test-guests python-env node-env python-guest
+	@$(MAKE) --no-print-directory without test-guests python-env node-env python-guest python-light
 ifneq ($(nextest),)
 	cargo nextest run $(without) --lib
 	@rm -f target/nextest/all/tests.xml
@@ -65,6 +65,10 @@ $(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__py
 	@mkdir -p $(@D)
 	target/venv/bin/componentize-py -d wit -w entry-script componentize app -p tests/guests/python -o $@.part
 	@mv $@.part $@
+
+# The runtime of scripts in Python, in the cache that tests use. Does nothing where this version of it is installed.
+python-light: python-env
+	@SANDMILL_CACHE_DIR=$(CURDIR)/target/test-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install light
 
 bench: setup ## Measure against native code; needs python3.
 	cargo build --profile dist --locked --package sandmill

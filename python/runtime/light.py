@@ -74,7 +74,7 @@ class _Door(_door.Door):
     source_dir = staticmethod(host.source_dir)
 
     def log(self, level, text):
-        host.log(_level(level), text)
+        host.log(_level(level), _results.valid(text))
 
     def read(self, path):
         try:

@@ -42,7 +42,7 @@ pub mod perf;
 pub mod pool;
 mod prepare;
 mod processor_time;
-mod python;
+pub mod python;
 mod real_paths;
 mod room;
 mod run;

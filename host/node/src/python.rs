@@ -65,7 +65,7 @@ pub enum PythonError {
 }
 
 /// The environment variable for the runtime, with what it has to know.
-pub(super) fn variable(level: LoggingLevel) -> (String, String) {
+pub fn variable(level: LoggingLevel) -> (String, String) {
     (VARIABLE.to_owned(), serde_json::json!({ "logging_level": level.name() }).to_string())
 }
 
@@ -136,7 +136,7 @@ fn opened(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
 ///
 /// # Errors
 /// If one cannot be read, or there is no room for it.
-pub(super) fn copy(script: &Path, guest: &str, folder: &Path) -> Result<(), PythonError> {
+pub fn copy(script: &Path, guest: &str, folder: &Path) -> Result<(), PythonError> {
     let fail = |path: &Path, source| PythonError::File { path: path.to_owned(), source };
     remove_tree(folder).map_err(|error| fail(folder, error))?;
     let shown = Path::new(guest).file_name().unwrap_or_default();
@@ -179,15 +179,17 @@ struct Missing {
 }
 
 /// The process that looks at a script.
-pub(super) struct Looker<'a> {
+pub struct Looker<'a> {
     /// The `sandmill` binary.
-    pub(super) program: &'a Path,
+    pub program: &'a Path,
     /// The compiled runtime.
-    pub(super) runtime: &'a Compiled,
+    pub runtime: &'a Compiled,
     /// How it was compiled.
-    pub(super) with: Instrumentation,
-    pub(super) limits: &'a Limits,
-    pub(super) os_sandbox: OsSandbox,
+    pub with: Instrumentation,
+    /// What the script may use.
+    pub limits: &'a Limits,
+    /// How much of the process wall must stand.
+    pub os_sandbox: OsSandbox,
 }
 
 impl Looker<'_> {
@@ -195,7 +197,7 @@ impl Looker<'_> {
     ///
     /// # Errors
     /// If it cannot be parsed, has no `run`, or imports what the runtime does not have.
-    pub(super) fn look(
+    pub fn look(
         &self,
         script: &Path,
         guest: &str,

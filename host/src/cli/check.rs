@@ -94,6 +94,13 @@ pub(super) struct Check<'a> {
     pub(super) onnxruntime: Option<NamedLibrary>,
 }
 
+impl Check<'_> {
+    /// Whether it is run, too.
+    pub(super) fn runs(&self) -> bool {
+        self.trial.run.is_some()
+    }
+}
+
 /// What came of it.
 pub(super) struct Verdict {
     /// The text to print, on several lines.
@@ -177,13 +184,13 @@ fn describe(names: &Names, text: &mut String) {
 }
 
 /// How long the run may take.
-fn longest(check: &Check<'_>) -> Duration {
+pub(super) fn longest(check: &Check<'_>) -> Duration {
     let asked = Duration::from_secs(check.trial.timeout);
     check.policy.longest_call().map_or(asked, |most| asked.min(most))
 }
 
 /// What the child is to try.
-fn asked(
+pub(super) fn asked(
     check: &Check<'_>,
     limits: Limits,
     scratch: &Path,
@@ -221,7 +228,7 @@ fn asked(
 }
 
 /// What came of the run, and of what was written meanwhile; tells whether all went well.
-fn run(
+pub(super) fn run(
     trial: &mut TrialProcess,
     scratch: &Scratch,
     limit: Duration,
@@ -358,17 +365,17 @@ fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Inf
 }
 
 /// A folder that is removed at the end.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn create() -> io::Result<Self> {
+    pub(super) fn create() -> io::Result<Self> {
         let path = scratch_path("check")?;
         make_new_private(&path)?;
         Ok(Self(path))
     }
 
     /// Adds what the child said of its end.
-    fn explain(&self, error: TrialError) -> anyhow::Error {
+    pub(super) fn explain(&self, error: TrialError) -> anyhow::Error {
         match self.shown("worker") {
             text if text.is_empty() => error.into(),
             text => anyhow::anyhow!("{error}; what it said:\n{text}"),

@@ -7,6 +7,7 @@ mod about;
 mod build;
 mod cancel;
 mod check;
+mod check_script;
 mod child;
 mod clean;
 mod datastores;
@@ -112,11 +113,11 @@ enum Command {
         #[command(subcommand)]
         command: python::Command,
     },
-    /// Says whether a component keeps the contract, and what it would need.
+    /// Says whether a component keeps the contract, and what it would need; of a Python script, whether it can be run.
     ///
     /// Its code runs only with --run.
     Check {
-        /// A component, a core module, or a guest crate's folder.
+        /// A component, a core module, a guest crate's folder, or a Python script.
         component: PathBuf,
         #[command(flatten)]
         trial: check::Trial,
@@ -274,7 +275,11 @@ fn check_and_print(
     let program = &program;
     let check =
         check::Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };
-    let verdict = check::check(&check, &mut say).map_err(Problem::usage)?;
+    let verdict = match check_script::is_script(path) {
+        true => check_script::check_script(&check, &mut say),
+        false => check::check(&check, &mut say),
+    };
+    let verdict = verdict.map_err(Problem::usage)?;
     print(&verdict.text)?;
     Ok(if verdict.good { Exit::Completed } else { Exit::Failed })
 }

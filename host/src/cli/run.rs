@@ -15,7 +15,7 @@ use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{JobDir, JobResult, JobStatus, OutputAction};
-use crate::node::NodeError;
+use crate::node::{NodeError, PythonError};
 use crate::report::{
     self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Shown, log_tree, reused_text,
 };
@@ -309,6 +309,9 @@ fn put_results(
 pub(super) fn not_prepared(error: PrepareError) -> Problem {
     match error {
         PrepareError::Node(NodeError::Policy(errors)) => refused(errors),
+        PrepareError::Node(NodeError::Python(PythonError::Refused(why))) => {
+            Problem::each_line(&why)
+        }
         error => Problem::usage(error),
     }
 }

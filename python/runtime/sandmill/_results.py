@@ -11,7 +11,7 @@ class Failed:
     __slots__ = ("reason",)
 
     def __init__(self, reason):
-        self.reason = str(reason)
+        self.reason = valid(str(reason))
 
     def __repr__(self):
         return f"Failed({self.reason!r})"
@@ -24,15 +24,32 @@ class BadResult(TypeError):
 def rows_of(result):
     """The rows of a list or a tuple: each element as `str` shows it, or a `Failed` as it is."""
     if isinstance(result, (list, tuple)):
-        return [
-            element if isinstance(element, (str, Failed)) else str(element) for element in result
-        ]
+        rows = [element if isinstance(element, (str, Failed)) else str(element) for element in result]
+        _refuse_invalid(rows)
+        return rows
     raise BadResult(f"run returned {_described(result)}; it must return a list or a tuple with one row for each item, or a table")
 
 
 def table_of(result):
     """The columns of a table; None where `run` returned no table."""
     return result.columns if isinstance(result, Table) else None
+
+
+def valid(text):
+    """The text, with what is not valid Unicode (lone surrogates) as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _refuse_invalid(rows):
+    try:
+        "".join(row for row in rows if isinstance(row, str)).encode()
+    except UnicodeEncodeError:
+        for number, row in enumerate(rows):
+            if isinstance(row, str) and valid(row) != row:
+                raise BadResult(
+                    f"row {number} that run returned is not valid Unicode: {valid(row)[:100]!r}; "
+                    'decode file names and bytes with errors="replace"'
+                ) from None
 
 
 def _described(result):

@@ -60,7 +60,7 @@ def _parsed(file, shown):
 
 def _described(error, shown):
     if isinstance(error, SyntaxError):
-        line = f"\n    {error.text.strip()}" if error.text else ""
+        line = f" (in: {error.text.strip()})" if error.text else ""
         return f"{error.filename or shown}, line {error.lineno}: {type(error).__name__}: {error.msg}{line}"
     if isinstance(error, OSError):
         return f"{shown} cannot be read: {error.strerror}"

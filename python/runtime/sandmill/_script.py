@@ -8,7 +8,7 @@ import random
 import sys
 import traceback
 
-from . import _door
+from ._results import valid
 
 # Frames of files in these places are the runtime's own.
 _OWN = os.path.dirname(os.path.abspath(__file__))
@@ -138,7 +138,7 @@ def described(error, folder):
     first = first.replace("\n", " ")
     if place:
         first += f" ({place})"
-    return first + "\n" + _own_frames_removed(error)
+    return valid(first + "\n" + _own_frames_removed(error))
 
 
 def _place(error, folder):

@@ -6,6 +6,7 @@ mod entry_rules;
 mod full_disk;
 mod killed;
 mod machine_caps;
+mod python;
 mod resume;
 mod resume_kills;
 mod resume_points;

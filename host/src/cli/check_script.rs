@@ -1,0 +1,69 @@
+//! `sandmill check score.py`: whether a Python script can be run, and what it returns.
+
+use super::check::{Check, Scratch, Verdict, asked, longest, run};
+use crate::compile::{Cache, Instrumentation};
+use crate::model::{GUEST_SOURCE, LoggingLevel, Mount};
+use crate::node::python::{Looker, PythonError, copy, variable};
+use crate::node::trial::{Asked, Trial, Wanted};
+use crate::runtimes;
+use anyhow::Context as _;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Whether the path names a Python script.
+pub(super) fn is_script(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py")) && !path.is_dir()
+}
+
+/// Checks a Python script. `say` gets lines about what takes time.
+///
+/// # Errors
+/// If there is no runtime for it, or the script cannot be read; what is wrong with the script is a verdict.
+pub(super) fn check_script(
+    check: &Check<'_>,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Verdict> {
+    let script = check.path.canonicalize().with_context(|| check.path.display().to_string())?;
+    let name = check.path.file_name().unwrap_or_default().to_string_lossy();
+    let guest = format!("{GUEST_SOURCE}/{name}");
+    let runtime = runtimes::find(check.program, check.cache)?;
+    let limits = check.policy.default_limits();
+    let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
+    let compiled = Cache::open(check.cache, check.compiler)?.prepare(&runtime, with, say)?;
+    let mut text = format!("{}, for the light runtime\n", check.path.display());
+    let looker = Looker {
+        program: check.program,
+        runtime: &compiled,
+        with,
+        limits: &limits,
+        os_sandbox: check.os_sandbox,
+    };
+    match looker.look(&script, &guest, None) {
+        Ok(notes) => notes.iter().for_each(|note| {
+            let _ = writeln!(text, "note: {note}");
+        }),
+        Err(PythonError::Refused(why)) => {
+            let _ = writeln!(text, "{why}\nIt cannot be run.");
+            return Ok(Verdict { text, good: false });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    text.push_str("It can be run: all that it imports is there.\n");
+    if !check.runs() {
+        return Ok(Verdict { text, good: true });
+    }
+    let scratch = Scratch::create().context("no folder for the run can be made")?;
+    let mut asked = Asked { with, ..asked(check, limits, &scratch.0, say)? };
+    let source = scratch.0.join("source");
+    copy(&script, &guest, &source)?;
+    asked.mounts.push(Mount { host: source, guest: GUEST_SOURCE.to_owned(), writable: false });
+    asked.environment.push(variable(LoggingLevel::Debug));
+    if let Some(program) = asked.arguments.first_mut() {
+        *program = guest;
+    }
+    debug_assert!(matches!(asked.wanted, Wanted::Run(_)));
+    let mut trial = Trial::start(check.program, &compiled, &asked)?;
+    trial.functions().map_err(|error| scratch.explain(error))??;
+    let good = run(&mut trial, &scratch, longest(check), &mut text)?;
+    Ok(Verdict { text, good })
+}

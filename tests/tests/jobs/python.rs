@@ -1,0 +1,351 @@
+//! Entry scripts in Python, in the light runtime.
+
+use insta::assert_snapshot;
+use sandmill_tests::Job;
+use std::path::Path;
+
+/// A job over `a.txt`, `bb.txt` and `ccc.txt`, one file a mini-batch, for one worker. `make python-light` installs the runtime.
+fn three_files(script: &str) -> Job {
+    Job::new(Path::new("score.py"))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("score.py", script)
+        .file("in/a.txt", "1")
+        .file("in/bb.txt", "22")
+        .file("in/ccc.txt", "333")
+}
+
+/// As ParallelRunStep's documentation writes them: E2 to E5, E11, E12, E16 to E18.
+const OF_AZURE: &str = r#"
+import argparse, logging, os, sys
+from azureml_user.parallel_run import EntryScript
+import helper
+from parts.names import shown
+
+def init():
+    global args, logger
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--prefix", default="")
+    args, _ = parser.parse_known_args()
+    entry_script = EntryScript()
+    logger = entry_script.logger
+    logger.info("init of %s with %s", entry_script.agent_name, args)
+    logging.info("of the root logger")
+    logging.debug("too verbose")
+    assert EntryScript() is entry_script
+    assert os.getcwd() == os.path.dirname(os.path.realpath(__file__)) == "/source", os.getcwd()
+    assert open("parts/__init__.py").read() == ""
+    assert sys.argv[0] == __file__
+    assert "SANDMILL_PYTHON" not in os.environ and os.environ["COLOUR"] == "red"
+    with open(os.path.join(entry_script.log_dir, entry_script.agent_name + ".mine"), "w") as file:
+        file.write("mine")
+
+def run(mini_batch, context):
+    print(f"mini-batch {context.minibatch_index} of {context.dataset_name}")
+    return [f"{args.prefix}{shown(path)}: {helper.size(path)}" for path in mini_batch]
+
+def shutdown():
+    logger.info("shutdown")
+"#;
+
+#[test]
+fn a_script_of_parallel_run_step_runs_unchanged() {
+    let ran = three_files(OF_AZURE)
+        .file("helper.py", "import os\ndef size(path):\n    return os.path.getsize(path)\n")
+        .file("parts/__init__.py", "")
+        .file("parts/names.py", "from os.path import basename as shown\n")
+        .yaml("arguments: [--prefix, '> ']\nenvironment_variables: {COLOUR: red}")
+        .run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "> a.txt: 1\n> bb.txt: 2\n> ccc.txt: 3\n");
+    let stdout = ran.log("user/stdout/0/process000.stdout.txt");
+    let after_the_time = stdout.split_once("|INFO|root|").expect("a line of the root logger").1;
+    assert_snapshot!(after_the_time, @"
+    of the root logger
+    mini-batch 0 of texts
+    mini-batch 1 of texts
+    mini-batch 2 of texts
+    ");
+    let log = ran.log("user/entry_script_log/0/process000.log.txt");
+    assert!(log.contains("init of process000 with Namespace(prefix='> ')"), "{log}");
+    assert!(log.trim_end().ends_with("shutdown"), "{log}");
+    assert_eq!(ran.log("user/entry_script_log/0/files/process000.mine"), "mine");
+}
+
+/// O1: elements of other types are as `str` shows them; an item may fail alone.
+#[test]
+fn rows_are_as_str_shows_them() {
+    let script = "import sandmill\ndef run(mini_batch):\n    return (1.50, None, b'x', ('a', 1), sandmill.Failed('too old'))\n";
+    let ran = three_files(script).file("in/d.txt", "").file("in/e.txt", "").run(&[
+        "--set",
+        "mini_batch_size=5",
+        "--set",
+        "error_threshold=1",
+    ]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "1.5\nNone\nb'x'\n('a', 1)\n");
+    assert!(ran.failed_items().contains("too old"), "{}", ran.failed_items());
+}
+
+/// Before any worker starts, and without a job directory.
+#[test]
+fn what_cannot_run_is_refused_before_the_start() {
+    let refused = |script: &str| {
+        let ran = three_files(script).run(&[]);
+        ran.exits_with(2);
+        assert!(!ran.has("job/logs"), "the job began");
+        ran.told()
+    };
+    let wanting = "import numpy as np
+import sklearn.linear_model
+import ssl, helper
+try:
+    import torch
+except ImportError:
+    torch = None
+from some_package import thing
+def run(mini_batch):
+    import requests
+    return mini_batch
+";
+    let all = [
+        "def run(mini_batch):\n    return [1\n",
+        "x = 1\n",
+        "async def run(mini_batch):\n    return []\n",
+        "class run:\n    pass\n",
+        wanting,
+    ]
+    .map(refused)
+    .join("\n");
+    assert_snapshot!(all, @"
+    error: score.py, line 2: SyntaxError: '[' was never closed (in: return [1)
+    error: `run` of score.py is missing; write `def run(mini_batch):`
+    error: `run` of score.py is async; write `def run(mini_batch):` without async
+    error: `run` of score.py is a class; write `def run(mini_batch):`
+    error: score.py, line 1: imports numpy, which the light runtime does not have: use lists, or sandmill.Table for tables (docs/entry-scripts.md)
+    error: score.py, line 2: imports sklearn, which the light runtime does not have: export the model to ONNX and name it under `models:` (docs/inference.md); a script in Rust computes with it
+    error: score.py, line 3: imports ssl, which the light runtime does not have: it needs what a sandbox does not have, as sockets, processes and threads; do without it
+    error: score.py, line 3: imports helper, which the light runtime does not have: if it is written in Python alone, put its folder beside the script
+    error: score.py, line 8: imports some_package, which the light runtime does not have: if it is written in Python alone, put its folder beside the script
+    ");
+}
+
+/// The first line says what, and where in the script; the rest is the traceback, without the runtime's own lines.
+#[test]
+fn errors_are_those_of_the_script() {
+    let script = "def inner(path):
+    raise ValueError('no number in\\n' + path)
+def run(mini_batch):
+    if mini_batch[0].endswith('a.txt'):
+        return [inner(path) for path in mini_batch]
+    if mini_batch[0].endswith('bb.txt'):
+        import sys
+        sys.exit(3)
+    return {'a': 1}
+";
+    let ran = three_files(script).run(&["--set", "run_max_try=1", "--set", "error_threshold=-1"]);
+    ran.exits_with(42);
+    let errors = ran.log("user/error/0/process000.txt");
+    let without_times = errors.lines().map(|line| match line.split_once("Z mini-batch") {
+        Some((_, rest)) => format!("mini-batch{rest}\n"),
+        None => format!("{line}\n"),
+    });
+    assert_snapshot!(without_times.collect::<String>(), @r#"
+    mini-batch 0, attempt 1 (/inputs/texts/a.txt): script_error
+    ValueError: no number in /inputs/texts/a.txt (score.py, line 2, in inner)
+    Traceback (most recent call last):
+      File "/source/score.py", line 5, in run
+        return [inner(path) for path in mini_batch]
+                ~~~~~^^^^^^
+      File "/source/score.py", line 2, in inner
+        raise ValueError('no number in\n' + path)
+    ValueError: no number in
+    /inputs/texts/a.txt
+
+    mini-batch 1, attempt 1 (/inputs/texts/bb.txt): script_error
+    SystemExit: the script ended itself with sys.exit(3); return, or raise an error (score.py, line 8, in run)
+    Traceback (most recent call last):
+      File "/source/score.py", line 8, in run
+        sys.exit(3)
+        ~~~~~~~~^^^
+    SystemExit: 3
+
+    mini-batch 2, attempt 1 (/inputs/texts/ccc.txt): script_error
+    run returned a dict; it must return a list or a tuple with one row for each item, or a table
+    "#);
+}
+
+#[test]
+fn what_run_returns_has_to_be_rows() {
+    let script = "import os
+def rows(): yield 1
+def run(mini_batch):
+    name = os.path.basename(mini_batch[0])
+    if name == 'a.txt': return None
+    if name == 'bb.txt': return rows()
+    return ['\\ud800']
+";
+    let ran = three_files(script).run(&["--set", "run_max_try=1", "--set", "error_threshold=-1"]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @r#"
+    job test: 1 worker
+    mini-batch 0, attempt 1 ([WORKER]): run returned None (is there a return statement?); it must return a list or a tuple with one row for each item, or a table
+    mini-batch 1, attempt 1 ([WORKER]): run returned a generator (collect what it yields: return list(...)); it must return a list or a tuple with one row for each item, or a table
+    mini-batch 2, attempt 1 ([WORKER]): row 0 that run returned is not valid Unicode: '\\ud800'; decode file names and bytes with errors="replace"
+    Job test failed after [TIME]: no item succeeded, so there is nothing to write
+      first cause   run returned None (is there a return statement?); it must return a list or a tuple with one row for each item, or a table
+      where         mini-batch 0, [WORKER]
+      mini-batches  3, 3 failed
+      items         3, of which 3 failed (see job/logs/failed_items.csv)
+      read next     job/logs/user/error/0/[WORKER].txt
+      what to do    mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
+      next command  sandmill explain job
+    "#);
+}
+
+/// A sandbox is around Python as around everything else.
+#[test]
+fn nothing_outside_can_be_reached() {
+    let script = "import os, random, socket, subprocess, tempfile, threading
+def tried(what):
+    try:
+        return f'did: {what()}'
+    except BaseException as error:
+        return type(error).__name__
+def run(mini_batch):
+    return [
+        tried(lambda: socket.create_connection(('127.0.0.1', 80), 1)),
+        tried(lambda: subprocess.run(['/bin/true'])),
+        tried(lambda: os.system('true')),
+        tried(lambda: open('/etc/passwd')),
+        tried(lambda: open('/source/score.py', 'a')),
+        tried(lambda: os.listdir('/')),
+        tried(lambda: threading.Thread(target=print).start()),
+    ]
+";
+    let ran = three_files(script).run(&["--set", "mini_batch_size=3"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @"
+    gaierror
+    OSError
+    AttributeError
+    FileNotFoundError
+    PermissionError
+    FileNotFoundError
+    RuntimeError
+    ");
+}
+
+/// A snapshot of a running Python would give all workers the same numbers.
+#[test]
+fn workers_have_random_numbers_of_their_own() {
+    let script = "import random, time, uuid
+def run(mini_batch):
+    time.sleep(0.2)
+    return [f'{random.random()} {uuid.uuid4()}' for _ in mini_batch]
+";
+    let ran = three_files(script).run(&["--set", "process_count_per_node=3"]);
+    ran.exits_with(0);
+    let mut rows = ran.sorted_output();
+    rows.dedup();
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    let same = || {
+        let job = three_files(script).yaml("deterministic: true");
+        job.run(&[]).output()
+    };
+    assert_eq!(same(), same());
+}
+
+/// The files beside the script are those of the job, whatever becomes of them meanwhile, and a resumed job is refused if
+/// they changed.
+#[test]
+fn a_changed_script_is_another_script() {
+    let job =
+        three_files("import helper\ndef run(mini_batch):\n    return [helper.one(mini_batch)]\n")
+            .file("helper.py", "def one(files):\n    return files[0]\n");
+    let stopped = job.env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
+    let job = stopped.into_job().env("SANDMILL_FAIL_POINT", "");
+    let ran = job.file("helper.py", "def one(files):\n    return 'other'\n").run(&[]);
+    ran.exits_with(2).says("the Python files beside entry_script");
+}
+
+#[test]
+fn a_script_can_be_pinned() {
+    let script = "def run(mini_batch):\n    return mini_batch\n";
+    let ran = three_files(script)
+        .yaml("entry_script_digest: 'sha256:0000000000000000000000000000000000000000000000000000000000000000'")
+        .run(&[]);
+    ran.exits_with(2).says("score.py has the SHA-256");
+}
+
+/// A table is what the script says that it can take.
+#[test]
+fn tables_are_columns_of_python_values() {
+    let job = |script: &str| {
+        Job::new(Path::new("source/score.py"))
+            .file("source/score.py", script)
+            .file("t.csv", "id,name,score,day\n1,Ann,1.5,2024-01-31\n2,Bob,,2024-02-29\n")
+            .yaml("inputs: {t: {path: t.csv, format: csv}}")
+    };
+    let new_columns = "def run(table):
+    assert table.names == ['id', 'name', 'score', 'day'] and len(table) == 2
+    doubled = [None if score is None else 2 * score for score in table['score']]
+    return table.select('id', 'day').with_columns(double=doubled)
+";
+    let ran = job(new_columns).yaml("python: {runtime: light}\noutput_format: csv").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(
+        ran.text("job/output/parallel_run_step.csv"),
+        "id,day,double\n1,2024-01-31,3.0\n2,2024-02-29,\n"
+    );
+    let rows = "def run(table):\n    return [f\"{row['name']} {row['score']}\" for row in table]\n";
+    let ran = job(rows).yaml("python: {runtime: light}").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "Ann 1.5\nBob None\n");
+    let ran = job(rows).run(&[]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.told(), @"error: job.yaml:2: entry_script: the input is a table, which ParallelRunStep hands over as a pandas DataFrame; the light runtime has no pandas. Write python: {runtime: light} for a script whose run takes a sandmill.Table");
+    let ran = job("def run(table):\n    return table['age']\n")
+        .yaml("python: {runtime: light}\nrun_max_try: 1")
+        .run(&[]);
+    ran.exits_with(42).says("KeyError: \"there is no column 'age'; there is: id, name, score, day\" (score.py, line 2, in run)");
+}
+
+#[test]
+fn scripts_are_checked_before_they_are_run() {
+    let script = "try:\n    import torch\nexcept ImportError:\n    torch = None\ndef run(mini_batch):\n    print('here')\n    return mini_batch\n";
+    let ran = three_files(script).command(&["check", "score.py", "--run", "in/a.txt"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.redacted_stdout(), @"
+    score.py, for the light runtime
+    note: score.py, line 2: torch is not in the light runtime; where the script needs it, it gets an ImportError
+    It can be run: all that it imports is there.
+    init ([TIME]): ok
+    run ([TIME]): ok
+    returned 1 row and 0 failed items
+      /inputs/items/0/a.txt
+    shutdown ([TIME]): ok
+    stdout:
+      here
+    ");
+    let ran = three_files("import pandas\n").command(&["check", "score.py"]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.redacted_stdout(), @"
+    score.py, for the light runtime
+    `run` of score.py is missing; write `def run(mini_batch):`
+    score.py, line 1: imports pandas, which the light runtime does not have: use lists, or sandmill.Table for tables (docs/entry-scripts.md)
+    It cannot be run.
+    ");
+}
+
+/// A job never fetches anything: it says what to type.
+#[test]
+fn without_a_runtime_the_command_that_installs_it_is_named() {
+    let job = three_files("def run(mini_batch):\n    return mini_batch\n");
+    let ran = job.env("SANDMILL_CACHE_DIR", "empty").run(&[]);
+    ran.exits_with(2).says("install it once: sandmill python install light");
+    let ran = ran
+        .into_job()
+        .file("nothing/here", "")
+        .command(&["python", "install", "--from", "nothing"]);
+    ran.exits_with(2).says("nor a wheel of componentize-py");
+}
