@@ -11,15 +11,18 @@ import os
 import pkgutil
 import sys
 import warnings
+from array import array
 
 import azureml.core
 import azureml_user.parallel_run
 from componentize_py_types import Err, Ok
-from sandmill import _arrow, _door, _results, _scan, _script
+from sandmill import _arrow, _door, _results, _scan, _script, models
 from sandmill._table import Table
 from wit_world import exports
-from wit_world.imports import host
+from wit_world.imports import graph, host, models as host_models
 from wit_world.imports.host import LogLevel
+from wit_world.imports.models import Dimension_Fixed
+from wit_world.imports.tensor import Tensor as HostTensor, TensorType
 from wit_world.imports.types import (
     MiniBatch_Files,
     MiniBatch_Table,
@@ -58,6 +61,9 @@ with warnings.catch_warnings():
     _HERE = _import_all()
 
 
+_TYPES = {kind.name.lower(): kind for kind in TensorType}
+
+
 def _level(number):
     if number >= logging.ERROR:
         return LogLevel.ERROR
@@ -81,6 +87,50 @@ class _Door(_door.Door):
             return host.read(os.fspath(path))
         except Err as error:
             raise OSError(error.value) from None
+
+
+    model_names = staticmethod(host_models.names)
+
+    def load_model(self, name):
+        try:
+            described = host_models.describe(name)
+            context = graph.load_by_name(name).init_execution_context()
+        except Err as error:
+            raise models.ModelError(_reason(error)) from None
+        ports = [[_port(port) for port in ports] for ports in (described.inputs, described.outputs)]
+        return *ports, lambda inputs: _compute(context, inputs)
+
+
+def _compute(context, inputs):
+    tensors = [
+        (name, HostTensor(list(tensor.shape), _TYPES[kind], tensor.values.tobytes()))
+        for name, kind, tensor in inputs
+    ]
+    try:
+        outputs = context.compute(tensors)
+    except Err as error:
+        raise models.ModelError(_reason(error)) from None
+    return {name: _tensor(tensor) for name, tensor in outputs}
+
+
+def _tensor(tensor):
+    values = array(models.code_of(tensor.ty().name.lower()))
+    values.frombytes(tensor.data())
+    return models.Tensor(tensor.dimensions(), values)
+
+
+def _port(port):
+    # A type that tensors do not have is named as the model's file does.
+    kind = port.ty.value
+    shape = port.shape
+    if shape is not None:
+        shape = tuple(size.value if isinstance(size, Dimension_Fixed) else None for size in shape)
+    return models.Port(port.name, kind.name.lower() if isinstance(kind, TensorType) else kind, shape)
+
+
+def _reason(error):
+    """The host's words: the error of wasi:nn is an object that holds them."""
+    return error.value if isinstance(error.value, str) else error.value.data()
 
 
 class Entry(exports.Entry):

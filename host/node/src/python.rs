@@ -262,7 +262,7 @@ fn judge(scan: &Scan, script: &Path) -> Result<Vec<String>, PythonError> {
 fn line(missing: &Missing) -> String {
     let Missing { package, file, line, standard, .. } = missing;
     let way = if OF_MODELS.contains(&package.as_str()) {
-        "export the model to ONNX and name it under `models:` (docs/inference.md); a script in Rust computes with it"
+        "export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)"
     } else if *standard {
         "it needs what a sandbox does not have, as sockets, processes and threads; do without it"
     } else if package == "pandas" || package == "numpy" {
@@ -287,5 +287,78 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, files: &[&str]) {
+        for file in files {
+            let path = folder.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+    }
+
+    /// Data, results and other programs that lie in the script's folder are not shown to it.
+    #[test]
+    fn the_script_its_modules_and_packages_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let all = [
+            "score.py",
+            "helper.py",
+            "job.yaml",
+            "data/a.csv",
+            "data/tool.py",
+            "jobs/x/y.py",
+            "package/__init__.py",
+            "package/data.txt",
+            "package/deep/__init__.py",
+            "package/deep/a.py",
+            "package/loose/b.py",
+        ];
+        write(&folder, &all);
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("secret.py")).unwrap();
+        let script = folder.join("score.py");
+        let shown: Vec<String> =
+            files(&script).unwrap().iter().map(|path| path.display().to_string()).collect();
+        let expected = [
+            "helper.py",
+            "package/__init__.py",
+            "package/deep/__init__.py",
+            "package/deep/a.py",
+            "score.py",
+        ];
+        assert_eq!(shown, expected);
+        let target = folder.join("copies");
+        for _ in 0..2 {
+            copy(&script, "/source/called.py", &target).unwrap();
+        }
+        assert_eq!(fs::read_to_string(target.join("called.py")).unwrap(), "score.py");
+        assert_eq!(
+            fs::read_to_string(target.join("package/deep/a.py")).unwrap(),
+            "package/deep/a.py"
+        );
+        let before = content(&script).unwrap();
+        write(&folder, &["data/more.csv"]);
+        assert_eq!(content(&script).unwrap(), before);
+        fs::write(folder.join("helper.py"), "another").unwrap();
+        assert_ne!(content(&script).unwrap(), before);
+    }
+
+    #[test]
+    fn a_folder_of_too_many_scripts_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        (0..=FILES).for_each(|number| fs::write(folder.join(format!("{number}.py")), "").unwrap());
+        let error = files(&folder.join("0.py")).unwrap_err().to_string();
+        assert!(error.contains("more than 1000 Python files"), "{error}");
+        let whole = tempfile::tempdir().unwrap();
+        let script = whole.path().join("score.py");
+        File::create(&script).unwrap().set_len(BYTES + 1).unwrap();
+        assert!(matches!(files(&script), Err(PythonError::TooMuch(_))));
     }
 }

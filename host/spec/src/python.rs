@@ -3,7 +3,7 @@
 use super::error::Report;
 use super::raw::RawJob;
 use crate::model::{GUEST_SOURCE, InputKind};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// Which runtime runs a Python script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub(super) fn script(
         return None;
     }
     let below = match source {
-        Some(folder) => entry_script.strip_prefix(folder).ok(),
-        None => entry_script.file_name().map(Path::new),
+        Some(folder) => entry_script.strip_prefix(folder).ok().and_then(without_dots),
+        None => entry_script.file_name().map(PathBuf::from),
     };
     let Some(below) = below else {
         if let Some(given) = &raw.entry_script {
@@ -67,6 +67,20 @@ pub(super) fn script(
     Some(PythonScript { guest: format!("{GUEST_SOURCE}/{}", below.display()) })
 }
 
+/// A path without `.` and `..`; `None` if it leads out of the folder that it is below.
+fn without_dots(path: &Path) -> Option<PathBuf> {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => clean.push(name),
+            Component::ParentDir if clean.pop() => {}
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(clean)
+}
+
 /// A table is a pandas DataFrame in ParallelRunStep: a script that expects one must not get something else unasked.
 pub(super) fn check_runtime(raw: &RawJob, kind: &InputKind, report: &Report) {
     let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
@@ -75,8 +89,8 @@ pub(super) fn check_runtime(raw: &RawJob, kind: &InputKind, report: &Report) {
         given.blame(
             report,
             "the input is a table, which ParallelRunStep hands over as a pandas DataFrame; the light \
-             runtime has no pandas. Write python: {runtime: light} for a script whose run takes a \
-             sandmill.Table",
+             runtime has no pandas. For a script whose run takes a sandmill.Table write python: {runtime: \
+             light}, or add --set python.runtime=light",
         );
     }
 }

@@ -1,7 +1,8 @@
 """What Sandmill gives an entry script in Python, beside `azureml_user.parallel_run`."""
 
+from . import models
 from ._door import read
 from ._results import Failed
 from ._table import Table
 
-__all__ = ["Failed", "Table", "read"]
+__all__ = ["Failed", "Table", "models", "read"]

@@ -27,6 +27,13 @@ class Door:
         """The bytes of a whole file. Raises OSError."""
         raise NotImplementedError
 
+    def model_names(self):
+        raise NotImplementedError
+
+    def load_model(self, name):
+        """The inputs, the outputs, and a function that computes: see `sandmill.models`."""
+        raise NotImplementedError
+
 
 door = Door()
 

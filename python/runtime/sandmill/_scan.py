@@ -39,7 +39,7 @@ def scan(path, is_here):
                 waiting += beside
                 continue
             package = module.partition(".")[0]
-            if package in _BROUGHT or is_here(module) or (package, guarded) in named:
+            if guarded is None or package in _BROUGHT or is_here(module) or (package, guarded) in named:
                 continue
             named.add((package, guarded))
             standard = package in sys.stdlib_module_names
@@ -96,7 +96,8 @@ def _package(file, folder):
 
 
 def _imports(tree, package):
-    """Each import: the module's name, its line, and whether the script may do without it."""
+    """Each import: the module's name, its line, and whether the script may do without it; None for what matters only
+    where it lies beside the script."""
     waiting = [(tree, False)]
     while waiting:
         node, guarded = waiting.pop()
@@ -108,13 +109,13 @@ def _imports(tree, package):
                 yield module, node.lineno, guarded
                 # `from package import module` may name a file.
                 for alias in node.names:
-                    yield f"{module}.{alias.name}", node.lineno, True
+                    yield f"{module}.{alias.name}", node.lineno, None
             case ast.ImportFrom(module=module, level=level):
                 base = [name for name in package if name]
                 base = base[: len(base) - (level - 1)]
                 whole = ".".join([*base, *([module] if module else [])])
                 for name in [whole] if module else [f"{whole}.{alias.name}".lstrip(".") for alias in node.names]:
-                    yield name, node.lineno, True
+                    yield name, node.lineno, None
             case ast.Try(body=body, handlers=handlers) if any(map(_catches_import_errors, handlers)):
                 waiting += [(child, True) for child in body]
                 rest = [*handlers, *node.orelse, *node.finalbody]

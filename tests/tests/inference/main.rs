@@ -9,3 +9,4 @@ mod nn_conformance;
 mod nn_hostile;
 mod nn_sdk;
 mod onnxruntime;
+mod python;

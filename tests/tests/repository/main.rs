@@ -4,5 +4,6 @@ mod circles;
 mod examples;
 mod floors;
 mod harness;
+mod python;
 mod rules;
 mod setup;

@@ -2,7 +2,7 @@
 //! this program carries. Nothing else in Sandmill fetches it.
 
 use super::find::folder;
-use super::sources::{COMPONENTIZE_PY, REQUIREMENTS, file_name, write};
+use super::sources::{COMPONENTIZE_PY, REQUIREMENTS, WORLD_FILE, file_name, write};
 use crate::compile::{Cache, CompileError, Compiler, Instrumentation};
 use std::ffi::OsString;
 use std::io;
@@ -138,7 +138,8 @@ fn build(
     make.env("PYTHONPATH", &packages)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .args(["-c", SCRIPT, "-d"]);
-    make.arg(scratch.join("wit")).args(["-w", "entry-script", "componentize", "light", "-p"]);
+    make.arg(scratch.join("wit")).arg("-d").arg(scratch.join(WORLD_FILE));
+    make.args(["-w", "sandmill:python/light", "componentize", "light", "-p"]);
     make.arg(scratch.join("runtime")).arg("-o").arg(made);
     run(&mut make)
 }

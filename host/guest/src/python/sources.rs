@@ -32,13 +32,20 @@ const RUNTIME: &[(&str, &str)] = files!("python/runtime":
     "sandmill/_scan.py",
     "sandmill/_script.py",
     "sandmill/_table.py",
+    "sandmill/models.py",
 );
+
+/// The file with the world, where the sources are written.
+pub(super) const WORLD_FILE: &str = "light.wit";
+
+/// The world of the light runtime.
+const WORLD: &str = include_str!("../../../../python/light.wit");
 
 /// The name of the light runtime's file. Another version of any of its sources is another name: a program never runs a
 /// script with the runtime of another version.
 pub(super) fn file_name() -> String {
     let mut hash = Sha256::new();
-    for (name, text) in RUNTIME.iter().chain(WIT).chain(&[("", COMPONENTIZE_PY)]) {
+    for (name, text) in RUNTIME.iter().chain(WIT).chain(&[("", WORLD), ("", COMPONENTIZE_PY)]) {
         hash.update(name);
         hash.update([0]);
         hash.update(text);
@@ -60,7 +67,7 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
             std::fs::write(path, text)?;
         }
     }
-    Ok(())
+    std::fs::write(folder.join(WORLD_FILE), WORLD)
 }
 
 const WIT: &[(&str, &str)] = files!("wit":

@@ -203,11 +203,11 @@ fn components_that_do_not_fit() {
     insta::assert_snapshot!(wrong("nodes: []\n"), @"job.yaml:6: component: names no parallel component: type is missing there");
     insta::assert_snapshot!(wrong("- a\n"), @"job.yaml:6: component: [dir]/c.yml holds a list; expected a component");
     insta::assert_snapshot!(wrong("type: 'a\n"), @"[dir]/c.yml:1: not valid YAML (column 7): while scanning a quoted scalar, found unexpected end of stream");
-    insta::assert_snapshot!(wrong(&component().replace("  explain: {type: boolean}\n", "").replace("max_concurrency_per_instance: 4", "max_concurrency_per_instance: 0").replace("--process_count_per_node 2", "--explode ${{inputs.explain}}").replace("inner.wasm", "score.py")), @r#"
+    insta::assert_snapshot!(wrong(&component().replace("  explain: {type: boolean}\n", "").replace("max_concurrency_per_instance: 4", "max_concurrency_per_instance: 0").replace("--process_count_per_node 2", "--explode ${{inputs.explain}}").replace("inner.wasm", "score.py")), @"
     job.yaml:11: inputs.explain: the component has no such input; it has partitioned_data, labels, instance_count, rate, mode, resume_from, metadata
     [dir]/c.yml:22: max_concurrency_per_instance: found 0; expected a whole number of workers from 1 to 1000 (e.g. 4)
-    [dir]/c.yml:26: task.entry_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=...
-    "#);
+    [dir]/c.yml:26: task.entry_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    ");
 }
 
 /// Azure's own keys can be set as they stand in the file.

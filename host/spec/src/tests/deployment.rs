@@ -157,11 +157,11 @@ fn errors_of_deployments() {
     "#);
     insta::assert_snapshot!(errors_with(&OLD.replace("code: source", "folder: source"), &[DATA, ("mini_batch_size", "none")]), @r#"
     job.yaml:3: code_configuration.folder: unknown key; the known ones are code, scoring_script
-    job.yaml:3: code_configuration.scoring_script: there is no [dir]/inner.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    job.yaml:3: code_configuration.scoring_script: there is no [dir]/inner.wasm; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
     --set mini_batch_size: found "none"; expected a whole number of files of at least 1 (e.g. 10)
     "#);
     insta::assert_snapshot!(errors_with(OLD, &[DATA, ("settings.mini_batch_size", "none")]), @r#"--set settings.mini_batch_size: found "none"; expected a whole number of files of at least 1 (e.g. 10)"#);
-    insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("inner.wasm", "score.py"), &[DATA]), @r#"job.yaml:11: code_configuration.scoring_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=..."#);
+    insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("inner.wasm", "score.py"), &[DATA]), @"job.yaml:11: code_configuration.scoring_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)");
 }
 
 /// Deployments that bring no scoring script, or a pipeline, or answer single requests.

@@ -28,28 +28,28 @@ colour: red
 description:
 entry_script_digest: abc
 "#), @r#"
-    job.yaml:2: name: found "My Job"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
-    job.yaml:3: mini_bach_size: unknown key; did you mean mini_batch_size?
-    job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-    job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-    job.yaml:7: inputs.images.paht: unknown key; did you mean path?
-    job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
-    job.yaml:9: inputs.both: found path and paths; write one of them
-    job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
-    job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
-    job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
-    job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, job_time
-    job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
-    job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
-    job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
-    job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
-    job.yaml:19: node_count: found 4, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
-    job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
-    job.yaml:21: output_action: found a list; expected append_row or summary_only
-    job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, inputs, side_inputs, models, inference, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, output_layout, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
-    job.yaml:23: description: found nothing; expected a text, or leave the key out
-    job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
-    "#);
+job.yaml:2: name: found "My Job"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
+job.yaml:3: mini_bach_size: unknown key; did you mean mini_batch_size?
+job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
+job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+job.yaml:7: inputs.images.paht: unknown key; did you mean path?
+job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
+job.yaml:9: inputs.both: found path and paths; write one of them
+job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
+job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
+job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
+job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, job_time
+job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
+job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
+job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
+job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
+job.yaml:19: node_count: found 4, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
+job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
+job.yaml:21: output_action: found a list; expected append_row or summary_only
+job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, python, inputs, side_inputs, models, inference, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, output_layout, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
+job.yaml:23: description: found nothing; expected a text, or leave the key out
+job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
+"#);
 }
 
 #[test]
@@ -70,18 +70,18 @@ fn files_of_the_wrong_shape() {
     insta::assert_snapshot!(errors("- a\n- b\n"), @"job.yaml:1: found a list; expected a map of settings (e.g. entry_script: script.wasm)");
     insta::assert_snapshot!(errors("hello"), @r#"job.yaml:1: found "hello"; expected a map of settings (e.g. entry_script: script.wasm)"#);
     insta::assert_snapshot!(errors("a: 1\n---\nb: 2\n"), @"job.yaml:2: a second document starts here; a job file holds one job");
-    insta::assert_snapshot!(errors("name: a\nlimits: {fuel: 1, fuel: 2}\nname: b\n"), @r"
-job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
-job.yaml:2: limits.fuel: given twice; before on line 2
-job.yaml:3: name: given twice; before on line 1
-");
-    insta::assert_snapshot!(errors("[a, b]: 1\nname: !secret x\n"), @r"
-job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
-job.yaml:1: found a list for a key; a key must be text
-job.yaml:2: name: the tag !secret means nothing here; remove it
-");
+    insta::assert_snapshot!(errors("name: a\nlimits: {fuel: 1, fuel: 2}\nname: b\n"), @"
+    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
+    job.yaml:2: limits.fuel: given twice; before on line 2
+    job.yaml:3: name: given twice; before on line 1
+    ");
+    insta::assert_snapshot!(errors("[a, b]: 1\nname: !secret x\n"), @"
+    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
+    job.yaml:1: found a list for a key; a key must be text
+    job.yaml:2: name: the tag !secret means nothing here; remove it
+    ");
 }
 
 #[test]
@@ -101,26 +101,26 @@ fn files_that_cannot_be_read() {
 
 #[test]
 fn missing_keys() {
-    insta::assert_snapshot!(errors("name: x\n"), @r"
-job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
-");
-    insta::assert_snapshot!(errors("entry_script: []\ninputs: 5\n"), @r"
-job.yaml:1: entry_script: found a list; expected a path to a component (.wasm), a core module (.wasm) or a guest crate's folder
-job.yaml:2: inputs: found 5; expected a map of names to paths (e.g. images: data/*.png)
-");
-    insta::assert_snapshot!(errors("entry_script: '  '\ninputs: {}\n"), @r"
-job.yaml:1: entry_script: found an empty text; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-job.yaml:2: inputs: found none; name at least one (e.g. images: data)
-");
+    insta::assert_snapshot!(errors("name: x\n"), @"
+    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
+    ");
+    insta::assert_snapshot!(errors("entry_script: []\ninputs: 5\n"), @"
+    job.yaml:1: entry_script: found a list; expected a path to a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    job.yaml:2: inputs: found 5; expected a map of names to paths (e.g. images: data/*.png)
+    ");
+    insta::assert_snapshot!(errors("entry_script: '  '\ninputs: {}\n"), @"
+    job.yaml:1: entry_script: found an empty text; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    job.yaml:2: inputs: found none; name at least one (e.g. images: data)
+    ");
     insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: []\n"), @"job.yaml:2: inputs: found none; name at least one (e.g. images: data)");
 }
 
 /// C1, C2: missing and not a file or folder are two errors each, and name the value.
 #[test]
 fn entry_scripts_and_sources() {
-    insta::assert_snapshot!(errors("entry_script: score.py\ninputs: {a: data}\n"), @r#"job.yaml:1: entry_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`"#);
-    insta::assert_snapshot!(errors("entry_script: empty\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: [dir]/empty is a folder without Cargo.toml, so it is no guest crate; name a component (.wasm), a core module (.wasm) or a guest crate's folder");
+    insta::assert_snapshot!(errors("entry_script: score.py\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: there is no [dir]/score.py; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)");
+    insta::assert_snapshot!(errors("entry_script: empty\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: [dir]/empty is a folder without Cargo.toml, so it is no guest crate; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)");
     insta::assert_snapshot!(errors(
         "entry_script: x.wasm\nsource_directory: nowhere\ninputs: {a: data}\n"
     ), @"job.yaml:2: source_directory: there is no [dir]/nowhere");
@@ -129,7 +129,7 @@ fn entry_scripts_and_sources() {
     ), @"job.yaml:2: source_directory: [dir]/script.wasm is not a folder; name the folder with the entry script");
     insta::assert_snapshot!(errors(
         "entry_script: script.wasm\nsource_directory: source\ninputs: {a: data}\n"
-    ), @"job.yaml:1: entry_script: there is no [dir]/source/script.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder");
+    ), @"job.yaml:1: entry_script: there is no [dir]/source/script.wasm; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)");
     let trimmed = job("entry_script: '  script.wasm '\ninputs: {images: data}\n");
     assert_eq!(trimmed, job(LEAST));
 }

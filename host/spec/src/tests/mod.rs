@@ -12,6 +12,7 @@ mod options;
 mod output;
 mod partition;
 mod pipeline;
+mod python;
 mod registered;
 mod settings;
 mod table;

@@ -235,51 +235,52 @@ fn every_key_says_what_it_expects() {
     job.yaml:1: name: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
     job.yaml:2: description: found nothing; expected a text, or leave the key out
     job.yaml:3: tenant: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
-    job.yaml:4: entry_script: found nothing; expected a path to a component (.wasm), a core module (.wasm) or a guest crate's folder, or leave the key out
+    job.yaml:4: entry_script: found nothing; expected a path to a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py), or leave the key out
     job.yaml:5: entry_script_digest: found nothing; expected sha256: and 64 hexadecimal digits, or leave the key out
     job.yaml:6: source_directory: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:7: inputs: found nothing; expected a map of names to paths (e.g. images: data/*.png), or leave the key out
-    job.yaml:8: side_inputs: found nothing; expected a map of names to folders (e.g. model: weights), or leave the key out
-    job.yaml:9: models: found nothing; expected a map of names to paths (e.g. digits: models/digits.onnx), or leave the key out
-    job.yaml:10: inference: found nothing; expected a map with allow_guest_models, threads or gpu_memory, or leave the key out
-    job.yaml:11: output: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:12: arguments: found nothing; expected a list of texts and numbers (e.g. [--model, digits.bin]), or leave the key out
-    job.yaml:13: pass_settings: found nothing; expected true or false, or leave the key out
-    job.yaml:14: environment_variables: found nothing; expected a map of names to texts (e.g. MODE: fast), or leave the key out
-    job.yaml:15: mini_batch_size: found nothing; expected a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows), or leave the key out
-    job.yaml:16: partition_keys: found nothing; expected a list of texts (e.g. [store, brand]), or leave the key out
-    job.yaml:17: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
-    job.yaml:18: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out
-    job.yaml:19: node_count: found nothing; expected 1, or leave the key out
-    job.yaml:20: output_action: found nothing; expected append_row or summary_only, or leave the key out
-    job.yaml:21: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
-    job.yaml:22: output_format: found nothing; expected text, csv, jsonl, parquet or arrow, or a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
-    job.yaml:23: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
-    job.yaml:24: output_layout: found nothing; expected file or parts, or leave the key out
-    job.yaml:25: ordered: found nothing; expected true or false, or leave the key out
-    job.yaml:26: join: found nothing; expected input, or a list of columns of the input (e.g. [id]), or leave the key out
-    job.yaml:27: output_files: found nothing; expected error, append or overwrite, or leave the key out
-    job.yaml:28: allow_reuse: found nothing; expected true or false, or leave the key out
-    job.yaml:29: error_threshold: found nothing; expected a whole number of items from 0 up, or -1 to ignore all failures, or leave the key out
-    job.yaml:30: allowed_failed_count: found nothing; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures, or leave the key out
-    job.yaml:31: allowed_failed_percent: found nothing; expected a number from 0 to 100, or leave the key out
-    job.yaml:32: strict_cardinality: found nothing; expected true or false, or leave the key out
-    job.yaml:33: run_max_try: found nothing; expected a whole number of attempts of at least 1 (e.g. 3), or leave the key out
-    job.yaml:34: run_invocation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 60), or leave the key out
-    job.yaml:35: task_overhead_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:36: progress_update_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:37: first_task_creation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:38: logging_level: found nothing; expected WARNING, INFO or DEBUG, or leave the key out
-    job.yaml:39: resource_monitor_interval: found nothing; expected seconds from 0 (never) to 2147483647 (e.g. 600), or leave the key out
-    job.yaml:40: profiling_module: found nothing; expected cProfile, profile or guest, or leave the key out
-    job.yaml:41: parent: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:42: copy_logs_to_parent: found nothing; expected true or false, or leave the key out
-    job.yaml:43: push_metrics_to_parent: found nothing; expected true or false, or leave the key out
-    job.yaml:44: metrics_name_prefix: found nothing; expected a text, or leave the key out
-    job.yaml:45: limits: found nothing; expected a map with memory, stack, fuel and others, or leave the key out
-    job.yaml:46: os_sandbox: found nothing; expected required, best-effort or off, or leave the key out
-    job.yaml:47: deterministic: found nothing; expected true or false, or leave the key out
-    job.yaml:48: schema_inference: found nothing; expected first or full, or leave the key out
-    job.yaml:49: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
+    job.yaml:7: python: found nothing; expected a map with runtime, or leave the key out
+    job.yaml:8: inputs: found nothing; expected a map of names to paths (e.g. images: data/*.png), or leave the key out
+    job.yaml:9: side_inputs: found nothing; expected a map of names to folders (e.g. model: weights), or leave the key out
+    job.yaml:10: models: found nothing; expected a map of names to paths (e.g. digits: models/digits.onnx), or leave the key out
+    job.yaml:11: inference: found nothing; expected a map with allow_guest_models, threads or gpu_memory, or leave the key out
+    job.yaml:12: output: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:13: arguments: found nothing; expected a list of texts and numbers (e.g. [--model, digits.bin]), or leave the key out
+    job.yaml:14: pass_settings: found nothing; expected true or false, or leave the key out
+    job.yaml:15: environment_variables: found nothing; expected a map of names to texts (e.g. MODE: fast), or leave the key out
+    job.yaml:16: mini_batch_size: found nothing; expected a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows), or leave the key out
+    job.yaml:17: partition_keys: found nothing; expected a list of texts (e.g. [store, brand]), or leave the key out
+    job.yaml:18: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
+    job.yaml:19: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out
+    job.yaml:20: node_count: found nothing; expected 1, or leave the key out
+    job.yaml:21: output_action: found nothing; expected append_row or summary_only, or leave the key out
+    job.yaml:22: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
+    job.yaml:23: output_format: found nothing; expected text, csv, jsonl, parquet or arrow, or a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
+    job.yaml:24: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
+    job.yaml:25: output_layout: found nothing; expected file or parts, or leave the key out
+    job.yaml:26: ordered: found nothing; expected true or false, or leave the key out
+    job.yaml:27: join: found nothing; expected input, or a list of columns of the input (e.g. [id]), or leave the key out
+    job.yaml:28: output_files: found nothing; expected error, append or overwrite, or leave the key out
+    job.yaml:29: allow_reuse: found nothing; expected true or false, or leave the key out
+    job.yaml:30: error_threshold: found nothing; expected a whole number of items from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:31: allowed_failed_count: found nothing; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:32: allowed_failed_percent: found nothing; expected a number from 0 to 100, or leave the key out
+    job.yaml:33: strict_cardinality: found nothing; expected true or false, or leave the key out
+    job.yaml:34: run_max_try: found nothing; expected a whole number of attempts of at least 1 (e.g. 3), or leave the key out
+    job.yaml:35: run_invocation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 60), or leave the key out
+    job.yaml:36: task_overhead_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:37: progress_update_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:38: first_task_creation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:39: logging_level: found nothing; expected WARNING, INFO or DEBUG, or leave the key out
+    job.yaml:40: resource_monitor_interval: found nothing; expected seconds from 0 (never) to 2147483647 (e.g. 600), or leave the key out
+    job.yaml:41: profiling_module: found nothing; expected cProfile, profile or guest, or leave the key out
+    job.yaml:42: parent: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:43: copy_logs_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:44: push_metrics_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:45: metrics_name_prefix: found nothing; expected a text, or leave the key out
+    job.yaml:46: limits: found nothing; expected a map with memory, stack, fuel and others, or leave the key out
+    job.yaml:47: os_sandbox: found nothing; expected required, best-effort or off, or leave the key out
+    job.yaml:48: deterministic: found nothing; expected true or false, or leave the key out
+    job.yaml:49: schema_inference: found nothing; expected first or full, or leave the key out
+    job.yaml:50: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
     ");
 }

@@ -1,0 +1,60 @@
+//! Entry scripts in Python.
+
+use super::*;
+
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    for file in ["score.py", "source/score.py", "source/deep/score.PY"] {
+        let path = fixture.0.path().join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, "").expect("a file");
+    }
+    fixture
+}
+
+const FILES: &str = "inputs: {a: data}\n";
+
+#[test]
+fn a_script_is_seen_below_the_source_folder() {
+    let fixture = fixture();
+    let guest = |text: &str| {
+        let spec = fixture.load(&format!("{text}{FILES}"), &[]).expect("a good job file");
+        spec.python.expect("a Python script").guest
+    };
+    assert_eq!(guest("entry_script: score.py\n"), "/source/score.py");
+    assert_eq!(guest("entry_script: source/score.py\n"), "/source/score.py");
+    let with = "source_directory: source\nentry_script: ";
+    assert_eq!(guest(&format!("{with}score.py\n")), "/source/score.py");
+    assert_eq!(guest(&format!("{with}deep/score.PY\n")), "/source/deep/score.PY");
+}
+
+#[test]
+fn what_no_script_can_have_is_refused() {
+    let fixture = fixture();
+    let errors = |text: &str| fixture.load(text, &[]).expect_err("a bad job file").to_string();
+    let outside = format!("source_directory: source\nentry_script: ../score.py\n{FILES}");
+    let table = "entry_script: score.py\ninputs: {a: {path: data, format: csv}}\n";
+    let word = format!("entry_script: score.py\npython: {{runtime: heavy}}\n{FILES}");
+    let all = [outside.as_str(), table, &word].map(errors).join("\n");
+    let all = all.replace(fixture.0.path().to_str().expect("UTF-8"), "[dir]");
+    insta::assert_snapshot!(all, @r#"
+    job.yaml:2: entry_script: [dir]/source/../score.py does not lie in source_directory ([dir]/source), which is all that a Python script sees; put it there, or name the folder that holds it
+    job.yaml:1: entry_script: the input is a table, which ParallelRunStep hands over as a pandas DataFrame; the light runtime has no pandas. For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light
+    job.yaml:2: python.runtime: found "heavy"; expected auto or light
+    "#);
+    let light = format!("{table}python: {{runtime: light}}\n");
+    assert!(fixture.load(&light, &[]).is_ok());
+}
+
+#[test]
+fn a_runtime_for_a_component_is_noted() {
+    let fixture = fixture();
+    fs::write(fixture.0.path().join("script.wasm"), "").expect("a file");
+    let text = format!("entry_script: script.wasm\npython: {{runtime: light}}\n{FILES}");
+    let spec = fixture.load(&text, &[]).expect("a good job file");
+    assert_eq!(spec.python, None);
+    assert_eq!(
+        spec.notices,
+        ["python has no effect: the entry script is not a Python script (.py)"]
+    );
+}

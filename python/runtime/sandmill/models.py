@@ -1,0 +1,141 @@
+"""The job's models, computed by the host: on the CPU or a GPU, outside of the sandbox.
+
+    from sandmill import models
+
+    def init():
+        global churn
+        churn = models.load("churn")                  # a name under `models:` of the job file
+
+    def run(mini_batch):
+        features = [[float(row["age"]), float(row["income"])] for row in mini_batch]
+        label = churn.run({"X": features})["label"]   # a Tensor
+        return [f"{each}" for each in label.tolist()]
+"""
+
+from array import array
+from math import prod
+
+from . import _door
+
+# The `array` code of each type of tensors that Python has numbers of.
+_CODES = {"fp32": "f", "fp64": "d", "u8": "B", "i32": "i", "i64": "q"}
+
+
+class ModelError(Exception):
+    """A model cannot be loaded, or cannot compute; in the host's words."""
+
+
+class Tensor:
+    """Numbers in a shape: `shape` is a tuple, `values` an `array` of all of them, the last dimension fastest."""
+
+    __slots__ = ("shape", "values")
+
+    def __init__(self, shape, values):
+        self.shape = tuple(shape)
+        self.values = values
+        if prod(self.shape) != len(values):
+            raise ValueError(f"a tensor of shape {self.shape} has {prod(self.shape)} values, not {len(values)}")
+
+    def __len__(self):
+        return self.shape[0] if self.shape else 0
+
+    def tolist(self):
+        """The values as lists of lists, one level for each dimension."""
+        values = self.values.tolist()
+        for size in reversed(self.shape[1:]):
+            values = [values[at : at + size] for at in range(0, len(values), size)] if size else []
+        return values if self.shape else values[0]
+
+    def __repr__(self):
+        return f"Tensor(shape={self.shape}, {self.values.typecode!r})"
+
+
+class Port:
+    """An input or an output: `name`, `type` (as "fp32"), and `shape`, with None for what may vary; None if unknown."""
+
+    __slots__ = ("name", "type", "shape")
+
+    def __init__(self, name, type, shape):
+        self.name, self.type, self.shape = name, type, shape
+
+    def __repr__(self):
+        return f"Port({self.name!r}, {self.type}, {self.shape})"
+
+
+class Model:
+    """A loaded model. `inputs` and `outputs` are lists of `Port`s."""
+
+    def __init__(self, name, inputs, outputs, compute):
+        self.name, self.inputs, self.outputs = name, inputs, outputs
+        self._compute = compute
+
+    def run(self, inputs):
+        """Computes. `inputs`: a dict of names to tensors or to lists of lists of numbers; or one such alone, where
+        the model has one input. Returns a dict of names to tensors.
+
+        Raises ModelError, in the host's words, and ValueError or TypeError for what is no tensor.
+        """
+        if not isinstance(inputs, dict):
+            if len(self.inputs) != 1:
+                names = ", ".join(port.name for port in self.inputs)
+                raise TypeError(f"model {self.name!r} has {len(self.inputs)} inputs: give a dict with {names}")
+            inputs = {self.inputs[0].name: inputs}
+        known = {port.name: port for port in self.inputs}
+        given = []
+        for name, value in inputs.items():
+            if name not in known:
+                raise ModelError(f"model {self.name!r} has no input {name!r}; it has: {', '.join(known)}")
+            given.append((name, known[name].type, _tensor(name, value, known[name])))
+        return self._compute(given)
+
+    def __repr__(self):
+        return f"Model({self.name!r}, inputs={self.inputs}, outputs={self.outputs})"
+
+
+def names():
+    """The names of the job's models."""
+    return _door.door.model_names()
+
+
+def load(name):
+    """Loads a model by its name in the job file; in `init`, so that it happens once for each worker.
+
+    Raises ModelError if the job has no such model, or it cannot be loaded.
+    """
+    return Model(name, *_door.door.load_model(name))
+
+
+def code_of(type):
+    """The `array` code of a type of tensors. Raises ModelError for one that Python has no numbers of."""
+    try:
+        return _CODES[type]
+    except KeyError:
+        raise ModelError(f"tensors of {type} have no numbers in Python; export the model with float32") from None
+
+
+def _tensor(name, value, port):
+    if isinstance(value, Tensor):
+        return value
+    code = code_of(port.type)
+    if isinstance(value, array):
+        return Tensor((len(value),), value if value.typecode == code else array(code, value))
+    shape, values = _flattened(name, value)
+    if not values and port.shape:
+        # No rows: the other dimensions are those of the model.
+        shape += tuple(size or 0 for size in port.shape[len(shape) :])
+    try:
+        return Tensor(shape, array(code, values))
+    except (TypeError, OverflowError) as error:
+        raise TypeError(f"input {name!r} takes {port.type}: {error}") from None
+
+
+def _flattened(name, value):
+    """The shape of lists of lists, and their numbers."""
+    shape, values = (), [value]
+    while values and isinstance(values[0], (list, tuple)):
+        size = len(values[0])
+        if any(not isinstance(row, (list, tuple)) or len(row) != size for row in values):
+            raise ValueError(f"input {name!r}: its lists differ in length, or numbers stand beside lists")
+        shape += (size,)
+        values = [item for row in values for item in row]
+    return shape, values

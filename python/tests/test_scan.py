@@ -1,0 +1,111 @@
+"""What a script imports, found without running it. Run by `make test`."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
+
+from sandmill import _scan  # noqa: E402
+
+HERE = {"os", "os.path", "json", "typing"}
+
+
+def scanned(script, **files):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "score.py"
+        path.write_text(script)
+        for name, text in files.items():
+            file = Path(folder) / (name.replace("__", "/") + ".py").replace("init.py", "__init__.py")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return _scan.scan(str(path), HERE.__contains__)
+
+
+def missing(script, **files):
+    """(package, file, line, whether the script may do without it) of each."""
+    found = scanned(script, **files)
+    assert found["error"] is None, found
+    return [(each["package"], each["file"], each["line"], each["guarded"]) for each in found["missing"]]
+
+
+class Imports(unittest.TestCase):
+    def test_each_way_to_import(self):
+        script = "import os, numpy.linalg as la\nfrom os import path\nfrom torch import nn\nimport json, sandmill\nfrom azureml.core import Model\n"
+        self.assertEqual(missing(script), [("numpy", "score.py", 1, False), ("torch", "score.py", 3, False)])
+
+    def test_what_a_script_may_do_without(self):
+        script = """
+try:
+    import numpy
+except ImportError:
+    import array_like
+try:
+    import torch
+except (ValueError, ModuleNotFoundError):
+    pass
+try:
+    import scipy
+except ValueError:
+    pass
+def run(files):
+    import pandas
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    import mypy
+if files:
+    import cv2
+"""
+        self.assertEqual(
+            {package: guarded for package, _, _, guarded in missing(script)},
+            {"numpy": True, "array_like": True, "torch": True, "scipy": False, "pandas": True, "cv2": False},
+        )
+
+    def test_modules_beside_the_script_are_looked_into(self):
+        found = missing(
+            "import helper\nfrom parts import one\nfrom parts.two import thing\nimport loose.three\nimport parts.other\n",
+            helper="import numpy\n",
+            parts__init="from . import four\n",
+            parts__one="from .two import x\nimport scipy\n",
+            parts__two="from ..helper import y\n",
+            parts__four="import torch\n",
+            loose__three="import cv2\n",
+        )
+        self.assertEqual(
+            {(package, file) for package, file, _, _ in found},
+            {("numpy", "helper.py"), ("scipy", "parts/one.py"), ("torch", "parts/four.py"), ("cv2", "loose/three.py")},
+        )
+
+    def test_circles_of_modules_end(self):
+        self.assertEqual(missing("import a\n", a="import b\n", b="import a\nimport score\n"), [])
+
+
+class Problems(unittest.TestCase):
+    def test_what_cannot_be_parsed(self):
+        for script, words in [
+            ("def run(:\n", "score.py, line 1: SyntaxError"),
+            ("x = '\\0'\nif x\n", "score.py, line 2: SyntaxError: expected ':'"),
+            ("(" * 5000, "SyntaxError"),
+            ("#" * (5 << 20), "more than 4 MB"),
+        ]:
+            self.assertIn(words, scanned(script)["error"])
+
+    def test_of_a_module_beside_the_script(self):
+        self.assertIn("helper.py, line 1: ", scanned("import helper\n", helper="a b\n")["error"])
+
+    def test_what_run_is(self):
+        for script in [
+            "def run(x): pass", "run = lambda x: x", "from helper import run", "from helper import *",
+            "import helper as run", "if True:\n    def run(x): pass", "try:\n    run = 1\nexcept: pass",
+        ]:  # fmt: skip
+            self.assertIsNone(scanned(script)["run"], script)
+        for script, words in [
+            ("x = 1", "is missing"), ("class run: pass", "is a class"), ("async def run(x): pass", "is async"),
+            ("def main():\n    def run(x): pass", "is missing"),
+        ]:  # fmt: skip
+            self.assertIn(words, scanned(script)["run"], script)
+
+
+if __name__ == "__main__":
+    unittest.main()
