@@ -325,6 +325,7 @@ fn first_row(program: &Program, asked: &Asked, models: Arc<Models>) -> Result<St
     row.0.ok_or_else(|| "it returned no row".to_owned())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn in_words(failure: Failure) -> String {
     failure.to_string()
 }

@@ -2,8 +2,7 @@
 
 use super::format::Format;
 use super::key::{BOOL_EXPECTED, COUNT, Key, Kind, NAME_EXPECTED, key};
-use crate::model::{Compression, OutputKind};
-use crate::python::PythonRuntime;
+use crate::model::{Compression, OutputKind, PythonRuntime};
 
 /// Of one input.
 pub(crate) const INPUT: &[Key] = &[

@@ -5,8 +5,9 @@ use super::values::{choice, delimiter, digest, mark, mark_or_none};
 use crate::error::{Origin, Report};
 use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys::{self, Format};
-use crate::model::{Column, ColumnType, Compression, OutputKind, OutputLayout, Quoting, nearest};
-use crate::python::PythonRuntime;
+use crate::model::{
+    Column, ColumnType, Compression, OutputKind, OutputLayout, PythonRuntime, Quoting, nearest,
+};
 use crate::scope::{At, Scope, Variables};
 use crate::tree::{Node, Value};
 use std::time::Duration;

@@ -18,7 +18,7 @@ const FILES: &str = "inputs: {a: data}\n";
 fn a_script_is_seen_below_the_source_folder() {
     let fixture = fixture();
     let guest = |text: &str| {
-        let spec = fixture.load(&format!("{text}{FILES}"), &[]).expect("a good job file");
+        let spec = fixture.load(format!("{text}{FILES}"), &[]).expect("a good job file");
         spec.python.expect("a Python script").guest
     };
     assert_eq!(guest("entry_script: score.py\n"), "/source/score.py");
@@ -31,7 +31,7 @@ fn a_script_is_seen_below_the_source_folder() {
 #[test]
 fn what_no_script_can_have_is_refused() {
     let fixture = fixture();
-    let errors = |text: &str| fixture.load(text, &[]).expect_err("a bad job file").to_string();
+    let errors = |text: &str| fixture.load(text, &[]).expect_err("a bad job file");
     let outside = format!("source_directory: source\nentry_script: ../score.py\n{FILES}");
     let table = "entry_script: score.py\ninputs: {a: {path: data, format: csv}}\n";
     let word = format!("entry_script: score.py\npython: {{runtime: heavy}}\n{FILES}");
