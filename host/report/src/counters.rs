@@ -10,6 +10,8 @@ use std::collections::{HashMap, VecDeque};
 pub(super) struct Counters {
     /// Mini-batches known.
     pub(super) planned: u64,
+    /// Their items.
+    pub(super) planned_items: u64,
     /// Whether these are all.
     pub(super) planning_finished: bool,
     /// Mini-batches that ended, well or not.
@@ -29,7 +31,7 @@ pub(super) struct Counters {
     /// Workers that are alive.
     pub(super) workers: u64,
     /// How busy the GPUs are, in percent, if that is known.
-    gpu_percent: Option<u32>,
+    pub(super) gpu_percent: Option<u32>,
     /// Mini-batches that ended in earlier runs, and their items.
     restored: (u64, u64),
     /// Failed mini-batches that wait for their next try, and their items. They count as failed in
@@ -48,8 +50,9 @@ impl Counters {
                 self.rows = resumed.rows;
                 self.restored = (self.done, self.items.total);
             }
-            EventKind::Planned { mini_batches, finished, .. } => {
+            EventKind::Planned { mini_batches, items, finished } => {
                 self.planned = *mini_batches;
+                self.planned_items = *items;
                 self.planning_finished = *finished;
             }
             EventKind::AttemptFinished { report, will_retry, .. } => {
@@ -121,6 +124,35 @@ impl Counters {
         let left = self.planned.saturating_sub(self.done);
         let known = self.planning_finished && (left == 0 || speed.mini_batches > 0.0);
         known.then(|| if left == 0 { 0.0 } else { to_f64(left) / speed.mini_batches })
+    }
+
+    /// Mini-batches that ended in earlier runs.
+    pub(super) fn restored_mini_batches(&self) -> u64 {
+        self.restored.0
+    }
+
+    /// How many items there are, if that can be told.
+    pub(super) fn expected_items(&self) -> Option<u64> {
+        let is_known = self.planning_finished && self.planned_items > 0;
+        is_known.then(|| self.planned_items.max(self.items.total))
+    }
+
+    /// Which part of the job is done, from 0 to 1, if that can be told.
+    pub(super) fn fraction(&self) -> Option<f64> {
+        let (done, all) = match self.expected_items() {
+            Some(all) => (self.items.total, all),
+            None if self.planning_finished && self.planned > 0 => (self.done, self.planned),
+            None => return None,
+        };
+        Some((to_f64(done) / to_f64(all)).clamp(0.0, 1.0))
+    }
+
+    /// Seconds until all is done, by the mini-batches or else by the items, if that can be told.
+    pub(super) fn estimated_left(&self, speed: &Speed) -> Option<f64> {
+        self.seconds_left(speed).or_else(|| {
+            let left = self.expected_items()?.saturating_sub(self.items.total);
+            (speed.items > 0.0).then(|| to_f64(left) / speed.items)
+        })
     }
 
     /// `120/180 mini-batches, 1,200 items, 0 failed, 600/s, 0.1 s left`.

@@ -36,6 +36,7 @@ mod parent;
 mod per_worker;
 mod progress;
 mod progress_file;
+mod progress_line;
 mod reporters;
 mod result;
 mod room;
@@ -56,6 +57,7 @@ pub use explain_json::explain_json;
 pub use follow::Follower;
 pub use history::{Doing, History};
 pub use logs::{LogFilter, logs_json, print_logs};
+pub use progress_line::Unit;
 pub use reporters::{Reporter, Reporters};
 pub use result::{ParentFolder, Places, result_text, reused_text};
 pub use standing::standing_text;
@@ -111,8 +113,8 @@ pub fn terminal(
 ) -> Vec<Box<dyn Reporter>> {
     let result = result::ResultLines::new(places.clone(), shown != Shown::Failures, out());
     let mut all: Vec<Box<dyn Reporter>> = match shown {
-        Shown::Bar => vec![Box::new(progress::Bar::new(out()))],
-        Shown::Lines => vec![Box::new(progress::Lines::new(out()))],
+        Shown::Bar => vec![Box::new(progress::Bar::new(places.unit, out()))],
+        Shown::Lines => vec![Box::new(progress::Lines::new(places.unit, out()))],
         Shown::Failures => Vec::new(),
     };
     all.push(Box::new(result));
