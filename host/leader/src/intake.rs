@@ -89,6 +89,7 @@ impl Intake {
                 }
                 self.ready()
             }
+            FromPlanner::Share(share) => vec![JobMessage::PlanShare(share)],
             FromPlanner::Notice(message) => vec![JobMessage::Notice(message)],
             FromPlanner::Finished => {
                 if let Some(digest) = self.digest.take() {

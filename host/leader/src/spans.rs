@@ -40,7 +40,7 @@ impl Spans {
             }
             EventKind::InForce { message } => self.job.in_scope(|| debug!("{message}")),
             EventKind::Notice { message } => self.job.in_scope(|| info!("{message}")),
-            EventKind::Planned { mini_batches, items, finished } => {
+            EventKind::Planned { mini_batches, items, finished, .. } => {
                 self.planned(*mini_batches, *items, *finished);
             }
             EventKind::WindingDown { reason } => {

@@ -79,6 +79,9 @@ pub enum EventKind {
         items: u64,
         /// Whether that is all.
         finished: bool,
+        /// How much of the inputs that is, in thousandths, where it is not all and the share can be told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        share: Option<u16>,
     },
     /// A worker process was started.
     WorkerStarted {

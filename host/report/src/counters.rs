@@ -2,7 +2,7 @@
 
 use super::words::{count, counted, rate, seconds};
 use crate::event::EventKind;
-use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64};
+use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64, whole};
 use std::collections::{HashMap, VecDeque};
 
 /// How a job stands. Counts from where an earlier run left the job, if there was one.
@@ -12,6 +12,8 @@ pub(super) struct Counters {
     pub(super) planned: u64,
     /// Their items.
     pub(super) planned_items: u64,
+    /// How much of the inputs these are, in thousandths, while these are not all.
+    plan_share: Option<u16>,
     /// Whether these are all.
     pub(super) planning_finished: bool,
     /// Mini-batches that ended, well or not.
@@ -50,7 +52,8 @@ impl Counters {
                 self.rows = resumed.rows;
                 self.restored = (self.done, self.items.total);
             }
-            EventKind::Planned { mini_batches, items, finished } => {
+            EventKind::Planned { mini_batches, items, finished, share } => {
+                self.plan_share = *share;
                 self.planned = *mini_batches;
                 self.planned_items = *items;
                 self.planning_finished = *finished;
@@ -131,18 +134,27 @@ impl Counters {
         self.restored.0
     }
 
-    /// How many items there are, if that can be told.
+    /// How many items there are, or while planning goes on are likely to be, if that can be told.
     pub(super) fn expected_items(&self) -> Option<u64> {
-        let is_known = self.planning_finished && self.planned_items > 0;
-        is_known.then(|| self.planned_items.max(self.items.total))
+        let expected = self.expected(self.planned_items)?;
+        Some(expected.max(self.items.total)).filter(|&items| items > 0)
+    }
+
+    /// What `planned` is likely to be when all is planned.
+    fn expected(&self, planned: u64) -> Option<u64> {
+        match self.plan_share {
+            _ if self.planning_finished => Some(planned),
+            // Less says too little.
+            Some(share @ 5..) => Some(whole(to_f64(planned) * 1000.0 / f64::from(share))),
+            _ => None,
+        }
     }
 
     /// Which part of the job is done, from 0 to 1, if that can be told.
     pub(super) fn fraction(&self) -> Option<f64> {
         let (done, all) = match self.expected_items() {
             Some(all) => (self.items.total, all),
-            None if self.planning_finished && self.planned > 0 => (self.done, self.planned),
-            None => return None,
+            None => (self.done, self.expected(self.planned).filter(|&all| all > 0)?),
         };
         Some((to_f64(done) / to_f64(all)).clamp(0.0, 1.0))
     }
@@ -301,7 +313,12 @@ mod tests {
         counters.update(&samples::taken_up());
         speed.sample(1.0, &counters);
         assert_eq!(counters.line(&speed), "50/50+ mini-batches, 500 items, 10 failed, planning...");
-        counters.update(&EventKind::Planned { mini_batches: 60, items: 600, finished: true });
+        counters.update(&EventKind::Planned {
+            mini_batches: 60,
+            items: 600,
+            finished: true,
+            share: None,
+        });
         counters.update(&samples::succeeded(50, 1, Vec::new()));
         speed.sample(2.0, &counters);
         assert_eq!(

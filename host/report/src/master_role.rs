@@ -156,7 +156,7 @@ impl Reporter for MasterRole {
             EventKind::InForce { message } | EventKind::Notice { message } => {
                 self.note(at, Level::Info, message)
             }
-            EventKind::Planned { mini_batches, items, finished } => {
+            EventKind::Planned { mini_batches, items, finished, .. } => {
                 self.planned(at, *mini_batches, *items, *finished)
             }
             EventKind::InitFailed { worker, failure } => {

@@ -179,6 +179,7 @@ mod tests {
             mini_batches: planned.0,
             items: planned.1,
             finished: true,
+            share: None,
         });
         counters.done = done;
         counters.items = ItemCounts { total: items, succeeded: items - failed, failed };
@@ -252,6 +253,28 @@ mod tests {
     fn it_says_that_planning_goes_on() {
         let mut counters = counters(1203, 12_396_000, 0);
         counters.planning_finished = false;
+        counters.update(&EventKind::Planned {
+            mini_batches: 1500,
+            items: 15_400_000,
+            finished: false,
+            share: Some(460),
+        });
+        insta::assert_snapshot!(fitted(&counters, Unit::Rows), @"
+          5 ~37%
+         25 ~37%  12.4M/~33.5M rows
+         40 ~37%  12.4M/~33.5M rows  2.13M rows/s
+         50 ~37%  12.4M/~33.5M rows  0:04, ~0:10 left
+         70 ~37%  12.4M/~33.5M rows  2.13M rows/s  0:04, ~0:10 left  planning
+         80 [====>      ]  ~37%  12.4M/~33.5M rows  2.13M rows/s  0:04, ~0:10 left  planning
+        120 [========>               ]  ~37%  12.4M/~33.5M rows  2.13M rows/s  0:04, ~0:10 left  planning  1,203/1,500+ mini-batches
+            ~37%, 12.4M/~33.5M rows, 2.13M rows/s, 0:04, ~0:10 left, planning, 1,203/1,500+ mini-batches
+        ");
+        counters.update(&EventKind::Planned {
+            mini_batches: 3252,
+            items: 33_500_000,
+            finished: false,
+            share: None,
+        });
         insta::assert_snapshot!(fitted(&counters, Unit::Rows), @"
           5 0:04
          25 12.4M/33.5M+ rows  0:04

@@ -308,7 +308,7 @@ fn print<W: Write>(
                     planner.answer(&answer)?;
                 }
             }
-            Some(FromPlanner::Closed) => {}
+            Some(FromPlanner::Closed | FromPlanner::Share(_)) => {}
             Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
             Some(FromPlanner::MiniBatches(batches)) => {
                 if table.mini_batches == 0 {

@@ -68,6 +68,7 @@ impl FromPlanner {
                 hold(are_below && next.len() <= NEXT, "a file outside of its input, or many files")
             }
             Self::MiniBatches(batches) => batches.iter().try_for_each(mini_batch),
+            Self::Share(share) => hold(*share <= 1000, "more than all of the inputs"),
             Self::Tables(_) | Self::Finished | Self::Closed => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -349,4 +349,6 @@ pub enum FromPlanner {
     },
     /// No file is looked into any more; mini-batches may follow.
     Closed,
+    /// How much of all inputs is cut with the mini-batches that follow, in thousandths; only where that is known.
+    Share(u16),
 }

@@ -3,6 +3,7 @@
 use super::groups::{Groups, check_size, named, positions};
 use super::input::{Input, check_keys, pick};
 use super::sender::Sender;
+use super::share;
 use super::stamp::Stamp;
 use super::text::each_file;
 use super::{PlanError, refuse};
@@ -198,6 +199,9 @@ fn each_slice<'s>(
         };
         origin.get_or_insert_with(|| path.display().to_string());
         let mut rows = 0;
+        let bytes = share::bytes(&path);
+        let slices: Vec<_> = slices.collect();
+        let all = slices.iter().fold(0_u64, |sum, slice| sum.saturating_add(slice.rows));
         for mut slice in slices {
             let left = input.left.get();
             if left == 0 {
@@ -206,6 +210,10 @@ fn each_slice<'s>(
             slice.rows = slice.rows.min(left);
             input.took(slice.rows);
             rows += slice.rows;
+            if let Some(share) = sender.share() {
+                let done = u128::from(bytes) * u128::from(rows) / u128::from(all.max(1));
+                share.reach(u64::try_from(done).unwrap_or(u64::MAX));
+            }
             take(sender, index, slice, found)?;
         }
         if rows == 0 {

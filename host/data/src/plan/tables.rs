@@ -3,6 +3,7 @@
 use super::columns;
 use super::input::{Input, check_keys, pick};
 use super::sender::Sender;
+use super::share::{self, Share};
 use super::shuffle::{Tools, empty_spill};
 use super::stamp::Stamp;
 use super::text::each_slice;
@@ -56,6 +57,13 @@ pub(super) fn plan_tables(
             ByteSize(bytes),
             ByteSize(MAX_SLICE),
         ))?;
+    }
+    // What lies in a store is not here yet.
+    if !tools.request.asks.are_answered() {
+        let listings = inputs.iter().flat_map(|input| {
+            input.sources.iter().map(move |source| (source, input.files(source)))
+        });
+        sender.tell_share(Share::measure(listings, &share::bytes));
     }
     for (input, format) in inputs.iter().zip(&formats) {
         if !format.kind.is_text() {

@@ -97,6 +97,7 @@ pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, DatasetError> {
             }
             FromPlanner::Notice(text) if text.contains("column") => plan.columns.push(text),
             FromPlanner::Notice(text) => plan.notices.push(text),
+            FromPlanner::Share(share) => assert!(share <= 1000),
             message => panic!("{message:?}"),
         }
     }
@@ -348,13 +349,14 @@ fn messages_are_framed() {
         rows: 1,
         ..TextSlice::sample()
     };
-    let FromPlanner::MiniBatches(sent) = &seen[2] else { panic!("{seen:?}") };
+    let FromPlanner::MiniBatches(sent) = &seen[3] else { panic!("{seen:?}") };
     assert_ne!(sent[0].stamp, 0);
     let mini_batch =
         MiniBatch { stamp: sent[0].stamp, ..MiniBatch::new(MiniBatchId(0), 0, Work::Text(slice)) };
     assert!(matches!(&seen[0], FromPlanner::Tables(tables) if tables.len() == 1));
     assert!(matches!(&seen[1], FromPlanner::Notice(columns) if columns.contains("x int64")));
-    assert_eq!(seen[2..], [FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);
+    let all = FromPlanner::Share(1000);
+    assert_eq!(seen[2..], [all, FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);
 }
 
 #[test]

@@ -323,7 +323,9 @@ impl Told {
                 self.opening = None;
                 Ok(Some(FromPlanner::Closed))
             }
-            message @ (FromPlanner::Finished | FromPlanner::Failed(_)) => Ok(Some(message)),
+            message @ (FromPlanner::Finished | FromPlanner::Failed(_) | FromPlanner::Share(_)) => {
+                Ok(Some(message))
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ use std::time::Duration;
 pub enum JobMessage {
     /// More mini-batches.
     Planned(Vec<MiniBatch>),
+    /// How much of the inputs is planned with the mini-batches that follow, in thousandths.
+    PlanShare(u16),
     /// No more will come.
     PlanFinished,
     /// The inputs cannot be cut.
