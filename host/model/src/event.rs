@@ -59,6 +59,11 @@ pub enum EventKind {
         /// One line.
         message: String,
     },
+    /// What the columns of an input are taken to be, where its files say it.
+    Columns {
+        /// One line.
+        message: String,
+    },
     /// Something the user should know, that is no failure.
     Notice {
         /// One line.

@@ -100,7 +100,8 @@ async fn follow(
             Some(FromPlanner::Failed(text)) => return Err(NodeError::Inputs(text)),
             Some(FromPlanner::Tables(tables)) => Looked::Tables(tables),
             Some(
-                FromPlanner::Notice(_)
+                FromPlanner::Columns(_)
+                | FromPlanner::Notice(_)
                 | FromPlanner::Opening { .. }
                 | FromPlanner::Closed
                 | FromPlanner::Share(_),

@@ -12,6 +12,7 @@
 mod advice;
 mod appended;
 mod budget;
+mod columns;
 mod continued;
 mod counters;
 mod errors;
@@ -52,6 +53,7 @@ use sandmill_files::opening;
 use sandmill_model::{self as model, event};
 
 pub use budget::ReportBudget;
+pub use columns::earlier as earlier_columns;
 pub use explain::explain_text;
 pub use explain_json::explain_json;
 pub use follow::Follower;
@@ -86,6 +88,7 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
         Box::new(guest_logs::GuestLogs::new(dir, budget)),
         Box::new(node::NodeMain::new(dir, pid)),
         Box::new(node::WorkerLogs::new(dir)),
+        Box::new(columns::ColumnsFile::new(dir)),
         Box::new(events::Events::new(dir, budget)),
     ];
     if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
@@ -113,8 +116,8 @@ pub fn terminal(
 ) -> Vec<Box<dyn Reporter>> {
     let result = result::ResultLines::new(places.clone(), shown != Shown::Failures, out());
     let mut all: Vec<Box<dyn Reporter>> = match shown {
-        Shown::Bar => vec![Box::new(progress::Bar::new(places.unit, out()))],
-        Shown::Lines => vec![Box::new(progress::Lines::new(places.unit, out()))],
+        Shown::Bar => vec![Box::new(progress::Bar::new(places, out()))],
+        Shown::Lines => vec![Box::new(progress::Lines::new(places, out()))],
         Shown::Failures => Vec::new(),
     };
     all.push(Box::new(result));

@@ -153,9 +153,9 @@ impl Reporter for MasterRole {
         let at = event.at;
         match &event.kind {
             EventKind::JobStarted { .. } => self.begin(event),
-            EventKind::InForce { message } | EventKind::Notice { message } => {
-                self.note(at, Level::Info, message)
-            }
+            EventKind::InForce { message }
+            | EventKind::Columns { message }
+            | EventKind::Notice { message } => self.note(at, Level::Info, message),
             EventKind::Planned { mini_batches, items, finished, .. } => {
                 self.planned(at, *mini_batches, *items, *finished)
             }

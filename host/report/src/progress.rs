@@ -4,6 +4,7 @@ use super::counters::{Counters, Speed};
 use super::notes::Notes;
 use super::progress_line::{ProgressLine, Unit};
 use super::reporters::Reporter;
+use super::result::Places;
 use super::words::first_line;
 use crate::event::{Event, EventKind};
 use console::Term;
@@ -30,12 +31,12 @@ struct State {
 }
 
 impl State {
-    fn new(unit: Unit) -> Self {
+    fn new(places: &Places) -> Self {
         Self {
-            unit,
+            unit: places.unit,
             counters: Counters::default(),
             speed: Speed::default(),
-            notes: Notes::default(),
+            notes: Notes::new(places.earlier_columns.clone()),
             started: Instant::now(),
             winding_down: None,
             finished: false,
@@ -78,12 +79,12 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    pub(super) fn new(unit: Unit, out: Box<dyn Write + Send>) -> Self {
+    pub(super) fn new(places: &Places, out: Box<dyn Write + Send>) -> Self {
         let style = ProgressStyle::with_template("{msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(style);
-        Self { state: State::new(unit), bar, out }
+        Self { state: State::new(places), bar, out }
     }
 
     fn print(&mut self, line: &str) -> io::Result<()> {
@@ -133,8 +134,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(unit: Unit, out: Box<dyn Write + Send>) -> Self {
-        Self { state: State::new(unit), out, told: Instant::now() }
+    pub(super) fn new(places: &Places, out: Box<dyn Write + Send>) -> Self {
+        Self { state: State::new(places), out, told: Instant::now() }
     }
 }
 
@@ -183,10 +184,15 @@ mod tests {
         }
     }
 
+    fn places() -> Places {
+        let places = samples::places(std::path::Path::new("/nonexistent"));
+        Places { unit: Unit::Files, ..places }
+    }
+
     #[test]
     fn plain_lines_are_few() {
         let shared = Shared::default();
-        let mut lines = Lines::new(Unit::Files, Box::new(shared.clone()));
+        let mut lines = Lines::new(&places(), Box::new(shared.clone()));
         for _ in 0..1000 {
             lines.on_event(&samples::event(0, samples::succeeded(1, 1, Vec::new()))).unwrap();
             lines.on_tick().unwrap();
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn events_cost_the_bar_next_to_nothing() {
-        let mut bar = Bar::new(Unit::Files, Box::new(io::sink()));
+        let mut bar = Bar::new(&places(), Box::new(io::sink()));
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let began = Instant::now();
         for _ in 0..100_000 {

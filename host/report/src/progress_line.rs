@@ -123,8 +123,10 @@ impl ProgressLine<'_> {
         fields.push(field(
             3,
             match left {
-                Some(left) if is_planning => format!("{}, ~{} left", clock(*elapsed), clock(left)),
-                Some(left) => format!("{}, {} left", clock(*elapsed), clock(left)),
+                Some(left) if is_planning => {
+                    format!("{}, ~{} left", clock(*elapsed), clock(left.ceil()))
+                }
+                Some(left) => format!("{}, {} left", clock(*elapsed), clock(left.ceil())),
                 None => clock(*elapsed),
             },
         ));
@@ -210,12 +212,12 @@ mod tests {
         insta::assert_snapshot!(fitted(&counters, Unit::Rows), @"
           5 37%
          25 37%  12.4M/33.5M rows
-         40 37%  12.4M/33.5M rows  0:04, 0:10 left
-         50 37%  12.4M/33.5M rows  0:04, 0:10 left
-         70 [=====>        ]  37%  12.4M/33.5M rows  2.13M rows/s  0:04, 0:10 left
-         80 [========>               ]  37%  12.4M/33.5M rows  2.13M rows/s  0:04, 0:10 left
-        120 [===========>                  ]  37%  12.4M/33.5M rows  2.13M rows/s  0:04, 0:10 left  1,203/3,252 mini-batches
-            37%, 12.4M/33.5M rows, 2.13M rows/s, 0:04, 0:10 left, 1,203/3,252 mini-batches
+         40 37%  12.4M/33.5M rows  0:04, 0:11 left
+         50 37%  12.4M/33.5M rows  0:04, 0:11 left
+         70 [=====>        ]  37%  12.4M/33.5M rows  2.13M rows/s  0:04, 0:11 left
+         80 [========>               ]  37%  12.4M/33.5M rows  2.13M rows/s  0:04, 0:11 left
+        120 [===========>                  ]  37%  12.4M/33.5M rows  2.13M rows/s  0:04, 0:11 left  1,203/3,252 mini-batches
+            37%, 12.4M/33.5M rows, 2.13M rows/s, 0:04, 0:11 left, 1,203/3,252 mini-batches
         ");
         counters.update(&EventKind::GpuUse { percent: 93 });
         counters.items.failed = 12;

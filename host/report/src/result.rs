@@ -25,6 +25,8 @@ pub struct Places {
     pub job_dir: JobDir,
     /// The output file, or the output folder of a job that writes no output file.
     pub output: PathBuf,
+    /// The columns of its inputs as its last run found them ([`earlier_columns`](crate::earlier_columns)).
+    pub earlier_columns: Vec<String>,
     /// What its items are.
     pub unit: Unit,
     /// Whether rows are only counted (`summary_only`).
@@ -60,6 +62,7 @@ impl Places {
             description: String::new(),
             job_dir,
             output,
+            earlier_columns: Vec::new(),
             unit: Unit::default(),
             drops_rows: false,
             made_at_end: false,

@@ -69,9 +69,9 @@ fn short(number: f64) -> String {
     format!("{number:.digits$}{}", units[unit])
 }
 
-/// A time span as clocks show it: `0:04`, `12:05`, `2:10:05`.
+/// A time span as clocks show it, without parts of seconds: `0:04`, `12:05`, `2:10:05`.
 pub(super) fn clock(seconds: f64) -> String {
-    let whole = whole(seconds.max(0.0).round());
+    let whole = whole(seconds.max(0.0));
     match whole {
         0..3600 => format!("{}:{:02}", whole / 60, whole % 60),
         _ => format!("{}:{:02}:{:02}", whole / 3600, whole % 3600 / 60, whole % 60),

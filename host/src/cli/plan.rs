@@ -309,7 +309,9 @@ fn print<W: Write>(
                 }
             }
             Some(FromPlanner::Closed | FromPlanner::Share(_)) => {}
-            Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
+            Some(FromPlanner::Columns(notice) | FromPlanner::Notice(notice)) => {
+                say(&format!("note: {notice}"))
+            }
             Some(FromPlanner::MiniBatches(batches)) => {
                 if table.mini_batches == 0 {
                     table.header()?;

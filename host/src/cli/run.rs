@@ -195,12 +195,15 @@ pub(super) fn prepare_and_run(
         options.notices.push(engine::RUNS_AS_ROOT.to_owned());
     }
     let options = &options;
+    // Before they are removed, where the job begins anew.
+    let columns = report::earlier_columns(&JobDir::new(&options.job_dir));
     let places =
         |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| Places {
             job: spec.name.clone(),
             description: spec.settings.description.clone(),
             job_dir: job_dir.clone(),
             output: output_place(spec, output),
+            earlier_columns: columns.clone(),
             unit: unit(&spec.input_kind),
             drops_rows: spec.worker.output_action == OutputAction::SummaryOnly,
             made_at_end: spec.output_format.is_made_at_end(),

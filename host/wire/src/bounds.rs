@@ -61,7 +61,9 @@ impl FromPlanner {
     /// [`FrameError::Beyond`].
     pub fn check(&self) -> Checked {
         match self {
-            Self::Notice(text) | Self::Failed(text) => hold(text.len() <= DETAIL, "a long text"),
+            Self::Columns(text) | Self::Notice(text) | Self::Failed(text) => {
+                hold(text.len() <= DETAIL, "a long text")
+            }
             Self::Opening { file, next, .. } => {
                 let mut files = next.iter().chain([file]);
                 let are_below = files.all(|file| file.len() <= PATH && stays_below(file));

@@ -329,6 +329,8 @@ pub enum FromPlanner {
     Tables(Vec<TableFormat>),
     /// The next mini-batches, ids rising by one from 0.
     MiniBatches(Vec<MiniBatch>),
+    /// What the columns of an input are taken to be, in one line.
+    Columns(String),
     /// Something worth telling, e.g. that a file is empty.
     Notice(String),
     /// That was all.

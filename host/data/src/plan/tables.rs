@@ -44,7 +44,7 @@ pub(super) fn plan_tables(
     let per_source =
         per_source.flat_map(|(input, format)| vec![format.clone(); input.sources.len()]);
     sender.send(FromPlanner::Tables(per_source.collect()))?;
-    notices.into_iter().try_for_each(|notice| sender.send(FromPlanner::Notice(notice)))?;
+    notices.into_iter().try_for_each(|notice| sender.send(notice))?;
     if !tools.request.partition_keys.is_empty() {
         return keyed_tables::plan(inputs, &formats, tools, &unpacker, sender);
     }
@@ -84,7 +84,7 @@ pub(super) fn plan_tables(
 fn format(
     input: &Input<'_>,
     unpacker: &Unpacker,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let format = match input.table.kind {
@@ -95,12 +95,12 @@ fn format(
     input.check_foreign()?;
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();
-        notices.push(format!(
+        notices.push(FromPlanner::Notice(format!(
             "input {}: its folders' names make the last columns: {}; set hive to false where they \
              should not",
             input.name(),
             keys.join(", "),
-        ));
+        )));
     }
     Ok(format)
 }
@@ -109,7 +109,7 @@ fn format(
 fn csv_format(
     input: &Input<'_>,
     unpacker: &Unpacker,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let mut format = match &input.table.schema {
@@ -170,7 +170,7 @@ fn types(input: &Input<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>
 fn json_format(
     input: &Input<'_>,
     unpacker: &Unpacker,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let schema = match &input.table.schema {

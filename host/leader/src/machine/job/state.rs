@@ -179,6 +179,7 @@ impl JobMachine {
             JobMessage::PlanFinished => self.on_plan_finished(),
             JobMessage::PlanFailed(text) => self.fail(EndedBy::Plan, text),
             JobMessage::Arrived => self.on_arrived(),
+            JobMessage::Columns(message) => self.emit(EventKind::Columns { message }),
             JobMessage::Notice(message) => self.on_notice(message),
             JobMessage::Committed(ids) => ids.into_iter().for_each(|id| self.on_committed(id)),
             JobMessage::Rejected(id, failure) => self.on_rejected(id, failure),

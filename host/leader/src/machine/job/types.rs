@@ -22,6 +22,8 @@ pub enum JobMessage {
     PlanFailed(String),
     /// Something of what mini-batches will need has come to this machine.
     Arrived,
+    /// What the columns of an input are taken to be.
+    Columns(String),
     /// Something to tell the user.
     Notice(String),
     /// These are in the journal and in the output.
