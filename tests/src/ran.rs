@@ -51,7 +51,7 @@ impl Ran {
     pub fn told(&self) -> String {
         let text = self.redacted();
         let told = |line: &&str| {
-            let is_progress = line.contains("/s, ") || line.contains(" mini-batches, ");
+            let is_progress = line.contains("/s, ") || line.ends_with(" mini-batches");
             !is_progress && !line.starts_with("compiled ")
         };
         let lines: Vec<String> = text.lines().filter(told).map(unnamed).collect();

@@ -89,6 +89,8 @@ impl Intake {
                 }
                 self.ready()
             }
+            FromPlanner::Share(share) => vec![JobMessage::PlanShare(share)],
+            FromPlanner::Columns(message) => vec![JobMessage::Columns(message)],
             FromPlanner::Notice(message) => vec![JobMessage::Notice(message)],
             FromPlanner::Finished => {
                 if let Some(digest) = self.digest.take() {

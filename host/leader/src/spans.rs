@@ -38,9 +38,11 @@ impl Spans {
                 self.job.in_scope(|| info!(workers, resumed = is_resumed, "the job begins"));
                 self.plan = Some(error_span!(parent: &self.job, "plan"));
             }
-            EventKind::InForce { message } => self.job.in_scope(|| debug!("{message}")),
+            EventKind::InForce { message } | EventKind::Columns { message } => {
+                self.job.in_scope(|| debug!("{message}"))
+            }
             EventKind::Notice { message } => self.job.in_scope(|| info!("{message}")),
-            EventKind::Planned { mini_batches, items, finished } => {
+            EventKind::Planned { mini_batches, items, finished, .. } => {
                 self.planned(*mini_batches, *items, *finished);
             }
             EventKind::WindingDown { reason } => {

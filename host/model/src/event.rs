@@ -59,6 +59,11 @@ pub enum EventKind {
         /// One line.
         message: String,
     },
+    /// What the columns of an input are taken to be, where its files say it.
+    Columns {
+        /// One line.
+        message: String,
+    },
     /// Something the user should know, that is no failure.
     Notice {
         /// One line.
@@ -79,6 +84,9 @@ pub enum EventKind {
         items: u64,
         /// Whether that is all.
         finished: bool,
+        /// How much of the inputs that is, in thousandths, where it is not all and the share can be told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        share: Option<u16>,
     },
     /// A worker process was started.
     WorkerStarted {

@@ -169,6 +169,11 @@ impl JobDir {
         self.logs().join("job_result.txt")
     }
 
+    /// What the columns of the inputs were taken to be, an input a line.
+    pub fn columns(&self) -> PathBuf {
+        self.logs().join("sys/columns.txt")
+    }
+
     /// Items that failed, with the reason.
     pub fn failed_items(&self) -> PathBuf {
         self.logs().join("failed_items.csv")

@@ -99,7 +99,13 @@ async fn follow(
             }
             Some(FromPlanner::Failed(text)) => return Err(NodeError::Inputs(text)),
             Some(FromPlanner::Tables(tables)) => Looked::Tables(tables),
-            Some(FromPlanner::Notice(_) | FromPlanner::Opening { .. } | FromPlanner::Closed) => {
+            Some(
+                FromPlanner::Columns(_)
+                | FromPlanner::Notice(_)
+                | FromPlanner::Opening { .. }
+                | FromPlanner::Closed
+                | FromPlanner::Share(_),
+            ) => {
                 continue;
             }
             None => return Err(NodeError::Inputs("the planner process broke down".to_owned())),

@@ -2,7 +2,7 @@
 
 use super::words::{count, counted, rate, seconds};
 use crate::event::EventKind;
-use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64};
+use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64, whole};
 use std::collections::{HashMap, VecDeque};
 
 /// How a job stands. Counts from where an earlier run left the job, if there was one.
@@ -10,6 +10,10 @@ use std::collections::{HashMap, VecDeque};
 pub(super) struct Counters {
     /// Mini-batches known.
     pub(super) planned: u64,
+    /// Their items.
+    pub(super) planned_items: u64,
+    /// How much of the inputs these are, in thousandths, while these are not all.
+    plan_share: Option<u16>,
     /// Whether these are all.
     pub(super) planning_finished: bool,
     /// Mini-batches that ended, well or not.
@@ -29,7 +33,7 @@ pub(super) struct Counters {
     /// Workers that are alive.
     pub(super) workers: u64,
     /// How busy the GPUs are, in percent, if that is known.
-    gpu_percent: Option<u32>,
+    pub(super) gpu_percent: Option<u32>,
     /// Mini-batches that ended in earlier runs, and their items.
     restored: (u64, u64),
     /// Failed mini-batches that wait for their next try, and their items. They count as failed in
@@ -48,8 +52,10 @@ impl Counters {
                 self.rows = resumed.rows;
                 self.restored = (self.done, self.items.total);
             }
-            EventKind::Planned { mini_batches, finished, .. } => {
+            EventKind::Planned { mini_batches, items, finished, share } => {
+                self.plan_share = *share;
                 self.planned = *mini_batches;
+                self.planned_items = *items;
                 self.planning_finished = *finished;
             }
             EventKind::AttemptFinished { report, will_retry, .. } => {
@@ -121,6 +127,44 @@ impl Counters {
         let left = self.planned.saturating_sub(self.done);
         let known = self.planning_finished && (left == 0 || speed.mini_batches > 0.0);
         known.then(|| if left == 0 { 0.0 } else { to_f64(left) / speed.mini_batches })
+    }
+
+    /// Mini-batches that ended in earlier runs.
+    pub(super) fn restored_mini_batches(&self) -> u64 {
+        self.restored.0
+    }
+
+    /// How many items there are, or while planning goes on are likely to be, if that can be told.
+    pub(super) fn expected_items(&self) -> Option<u64> {
+        let expected = self.expected(self.planned_items)?;
+        Some(expected.max(self.items.total)).filter(|&items| items > 0)
+    }
+
+    /// What `planned` is likely to be when all is planned.
+    fn expected(&self, planned: u64) -> Option<u64> {
+        match self.plan_share {
+            _ if self.planning_finished => Some(planned),
+            // Less says too little.
+            Some(share @ 5..) => Some(whole(to_f64(planned) * 1000.0 / f64::from(share))),
+            _ => None,
+        }
+    }
+
+    /// Which part of the job is done, from 0 to 1, if that can be told.
+    pub(super) fn fraction(&self) -> Option<f64> {
+        let (done, all) = match self.expected_items() {
+            Some(all) => (self.items.total, all),
+            None => (self.done, self.expected(self.planned).filter(|&all| all > 0)?),
+        };
+        Some((to_f64(done) / to_f64(all)).clamp(0.0, 1.0))
+    }
+
+    /// Seconds until all is done, by the mini-batches or else by the items, if that can be told.
+    pub(super) fn estimated_left(&self, speed: &Speed) -> Option<f64> {
+        self.seconds_left(speed).or_else(|| {
+            let left = self.expected_items()?.saturating_sub(self.items.total);
+            (speed.items > 0.0).then(|| to_f64(left) / speed.items)
+        })
     }
 
     /// `120/180 mini-batches, 1,200 items, 0 failed, 600/s, 0.1 s left`.
@@ -269,7 +313,12 @@ mod tests {
         counters.update(&samples::taken_up());
         speed.sample(1.0, &counters);
         assert_eq!(counters.line(&speed), "50/50+ mini-batches, 500 items, 10 failed, planning...");
-        counters.update(&EventKind::Planned { mini_batches: 60, items: 600, finished: true });
+        counters.update(&EventKind::Planned {
+            mini_batches: 60,
+            items: 600,
+            finished: true,
+            share: None,
+        });
         counters.update(&samples::succeeded(50, 1, Vec::new()));
         speed.sample(2.0, &counters);
         assert_eq!(

@@ -12,6 +12,7 @@
 mod advice;
 mod appended;
 mod budget;
+mod columns;
 mod continued;
 mod counters;
 mod errors;
@@ -36,6 +37,7 @@ mod parent;
 mod per_worker;
 mod progress;
 mod progress_file;
+mod progress_line;
 mod reporters;
 mod result;
 mod room;
@@ -51,11 +53,13 @@ use sandmill_files::opening;
 use sandmill_model::{self as model, event};
 
 pub use budget::ReportBudget;
+pub use columns::earlier as earlier_columns;
 pub use explain::explain_text;
 pub use explain_json::explain_json;
 pub use follow::Follower;
 pub use history::{Doing, History};
 pub use logs::{LogFilter, logs_json, print_logs};
+pub use progress_line::Unit;
 pub use reporters::{Reporter, Reporters};
 pub use result::{ParentFolder, Places, result_text, reused_text};
 pub use standing::standing_text;
@@ -84,6 +88,7 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
         Box::new(guest_logs::GuestLogs::new(dir, budget)),
         Box::new(node::NodeMain::new(dir, pid)),
         Box::new(node::WorkerLogs::new(dir)),
+        Box::new(columns::ColumnsFile::new(dir)),
         Box::new(events::Events::new(dir, budget)),
     ];
     if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
@@ -111,8 +116,8 @@ pub fn terminal(
 ) -> Vec<Box<dyn Reporter>> {
     let result = result::ResultLines::new(places.clone(), shown != Shown::Failures, out());
     let mut all: Vec<Box<dyn Reporter>> = match shown {
-        Shown::Bar => vec![Box::new(progress::Bar::new(out()))],
-        Shown::Lines => vec![Box::new(progress::Lines::new(out()))],
+        Shown::Bar => vec![Box::new(progress::Bar::new(places, out()))],
+        Shown::Lines => vec![Box::new(progress::Lines::new(places, out()))],
         Shown::Failures => Vec::new(),
     };
     all.push(Box::new(result));

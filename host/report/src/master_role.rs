@@ -153,10 +153,10 @@ impl Reporter for MasterRole {
         let at = event.at;
         match &event.kind {
             EventKind::JobStarted { .. } => self.begin(event),
-            EventKind::InForce { message } | EventKind::Notice { message } => {
-                self.note(at, Level::Info, message)
-            }
-            EventKind::Planned { mini_batches, items, finished } => {
+            EventKind::InForce { message }
+            | EventKind::Columns { message }
+            | EventKind::Notice { message } => self.note(at, Level::Info, message),
+            EventKind::Planned { mini_batches, items, finished, .. } => {
                 self.planned(at, *mini_batches, *items, *finished)
             }
             EventKind::InitFailed { worker, failure } => {

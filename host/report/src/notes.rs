@@ -11,9 +11,16 @@ const MOST: u32 = 5;
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     told: u32,
+    /// The columns as the last run of the job found them.
+    columns: Vec<String>,
 }
 
 impl Notes {
+    /// `columns` are as the last run of the job found them, an input each; empty if there was none.
+    pub(super) fn new(columns: Vec<String>) -> Self {
+        Self { told: 0, columns }
+    }
+
     /// The line for this event, if it deserves one.
     pub(super) fn line(&mut self, kind: &EventKind) -> Option<String> {
         match kind {
@@ -27,6 +34,12 @@ impl Notes {
                     }
                 }
                 Some(line)
+            }
+            EventKind::Columns { message } => {
+                let message = on_one_line(message);
+                let is_news =
+                    !self.columns.is_empty() && !self.columns.iter().any(|it| *it == message);
+                is_news.then(|| format!("note: changed since the last run: {message}"))
             }
             EventKind::Notice { message } => Some(format!("note: {}", on_one_line(message))),
             EventKind::InitFailed { worker, failure } => {
@@ -72,6 +85,22 @@ mod tests {
             Some(
                 "job digits: 1 worker; taken up where it was: 50 mini-batches done, 1 of them failed"
             )
+        );
+    }
+
+    /// Each run would tell the same; `plan` tells them.
+    #[test]
+    fn columns_are_told_where_they_have_changed() {
+        let line = |before: &[&str], now: &str| {
+            let before = before.iter().map(|line| (*line).to_owned()).collect();
+            Notes::new(before).line(&EventKind::Columns { message: now.to_owned() })
+        };
+        let (was, other) = ("columns of input a: x int64", "columns of input b: y date");
+        assert_eq!(line(&[], was), None);
+        assert_eq!(line(&[other, was], was), None);
+        assert_eq!(
+            line(&[other, was], "columns of input a: x string").as_deref(),
+            Some("note: changed since the last run: columns of input a: x string")
         );
     }
 

@@ -2,16 +2,20 @@
 
 use super::counters::{Counters, Speed};
 use super::notes::Notes;
+use super::progress_line::{ProgressLine, Unit};
 use super::reporters::Reporter;
+use super::result::Places;
 use super::words::first_line;
 use crate::event::{Event, EventKind};
-use crate::model::on_one_line;
+use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Of a terminal that does not say how wide it is.
+const COLUMNS: usize = 80;
 /// A job that ends sooner than this after it began to wind down need not announce it.
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(300);
 
@@ -20,17 +24,19 @@ struct State {
     counters: Counters,
     speed: Speed,
     notes: Notes,
+    unit: Unit,
     started: Instant,
     winding_down: Option<(Instant, String)>,
     finished: bool,
 }
 
 impl State {
-    fn new() -> Self {
+    fn new(places: &Places) -> Self {
         Self {
+            unit: places.unit,
             counters: Counters::default(),
             speed: Speed::default(),
-            notes: Notes::default(),
+            notes: Notes::new(places.earlier_columns.clone()),
             started: Instant::now(),
             winding_down: None,
             finished: false,
@@ -52,9 +58,10 @@ impl State {
     }
 
     /// The progress as of now.
-    fn line(&mut self) -> String {
-        self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
-        self.counters.line(&self.speed)
+    fn line(&mut self) -> ProgressLine<'_> {
+        let elapsed = self.started.elapsed().as_secs_f64();
+        self.speed.sample(elapsed, &self.counters);
+        ProgressLine { counters: &self.counters, speed: &self.speed, unit: self.unit, elapsed }
     }
 
     /// That the job winds down, once, if that takes time.
@@ -72,13 +79,12 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
-        let style = ProgressStyle::with_template("[{bar:16.cyan}] {wide_msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> ");
-        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
+    pub(super) fn new(places: &Places, out: Box<dyn Write + Send>) -> Self {
+        let style = ProgressStyle::with_template("{msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(style);
-        Self { state: State::new(), bar, out }
+        Self { state: State::new(places), bar, out }
     }
 
     fn print(&mut self, line: &str) -> io::Result<()> {
@@ -103,14 +109,10 @@ impl Reporter for Bar {
         if let Some(line) = self.state.announcement() {
             self.print(&line)?;
         }
-        let Counters { planned, done, .. } = self.state.counters;
-        let line = self.state.line();
-        // Together, or the bar would be drawn with the new length and the old position.
-        self.bar.update(|bar| {
-            bar.set_len(planned.max(done).max(1));
-            bar.set_pos(done);
-        });
-        self.bar.set_message(on_one_line(&line).into_owned());
+        let columns = Term::stderr().size_checked().map_or(COLUMNS, |(_, columns)| columns.into());
+        // Some terminals wrap when the last column is written.
+        let line = self.state.line().fitted(columns.saturating_sub(1));
+        self.bar.set_message(line);
         if self.bar.is_hidden() {
             // The first tick: a job that ends before it never shows a bar.
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
@@ -132,8 +134,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
-        Self { state: State::new(), out, told: Instant::now() }
+    pub(super) fn new(places: &Places, out: Box<dyn Write + Send>) -> Self {
+        Self { state: State::new(places), out, told: Instant::now() }
     }
 }
 
@@ -154,7 +156,7 @@ impl Reporter for Lines {
         }
         if self.told.elapsed() >= LINE_EVERY {
             self.told = Instant::now();
-            let line = self.state.line();
+            let line = self.state.line().plain();
             writeln!(self.out, "{line}")?;
         }
         Ok(())
@@ -182,10 +184,15 @@ mod tests {
         }
     }
 
+    fn places() -> Places {
+        let places = samples::places(std::path::Path::new("/nonexistent"));
+        Places { unit: Unit::Files, ..places }
+    }
+
     #[test]
     fn plain_lines_are_few() {
         let shared = Shared::default();
-        let mut lines = Lines::new(Box::new(shared.clone()));
+        let mut lines = Lines::new(&places(), Box::new(shared.clone()));
         for _ in 0..1000 {
             lines.on_event(&samples::event(0, samples::succeeded(1, 1, Vec::new()))).unwrap();
             lines.on_tick().unwrap();
@@ -196,12 +203,12 @@ mod tests {
         lines.on_tick().unwrap();
         let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
-        assert!(text.starts_with("1,000/1,000+ mini-batches, 10,000 items, 0 failed"), "{text}");
+        assert!(text.starts_with("10.0k files, "), "{text}");
     }
 
     #[test]
     fn events_cost_the_bar_next_to_nothing() {
-        let mut bar = Bar::new(Box::new(io::sink()));
+        let mut bar = Bar::new(&places(), Box::new(io::sink()));
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let began = Instant::now();
         for _ in 0..100_000 {

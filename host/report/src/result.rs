@@ -3,6 +3,7 @@
 use super::advice::{hit_the_leader, name, of_result};
 use super::budget::ReportBudget;
 use super::log_file;
+use super::progress_line::Unit;
 use super::reporters::Reporter;
 use super::words::{count, counted, did, first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
@@ -24,6 +25,10 @@ pub struct Places {
     pub job_dir: JobDir,
     /// The output file, or the output folder of a job that writes no output file.
     pub output: PathBuf,
+    /// The columns of its inputs as its last run found them ([`earlier_columns`](crate::earlier_columns)).
+    pub earlier_columns: Vec<String>,
+    /// What its items are.
+    pub unit: Unit,
     /// Whether rows are only counted (`summary_only`).
     pub drops_rows: bool,
     /// Whether rows come into the output only when the job ends: in parts, or in a format with types.
@@ -57,6 +62,8 @@ impl Places {
             description: String::new(),
             job_dir,
             output,
+            earlier_columns: Vec::new(),
+            unit: Unit::default(),
             drops_rows: false,
             made_at_end: false,
             shown_from,

@@ -133,11 +133,11 @@ pub(super) fn job() -> Vec<Event> {
             init_seconds: 0.01,
             init_fuel: Some(500),
         },
-        EventKind::Planned { mini_batches: 3, items: 30, finished: false },
+        EventKind::Planned { mini_batches: 3, items: 30, finished: false, share: None },
         picked(0, 1),
         succeeded(0, 1, Vec::new()),
         succeeded(1, 1, vec![broken_item()]),
-        EventKind::Planned { mini_batches: 180, items: 1797, finished: true },
+        EventKind::Planned { mini_batches: 180, items: 1797, finished: true, share: None },
         picked(2, 1),
         failed(2, 1, trap(), true),
         EventKind::WorkerExited {
@@ -165,7 +165,7 @@ pub(super) fn job_again() -> Vec<Event> {
     let kinds = vec![
         taken_up(),
         EventKind::WorkerStarted { worker: "process003".into(), pid: 44, gpu_index: None },
-        EventKind::Planned { mini_batches: 52, items: 520, finished: true },
+        EventKind::Planned { mini_batches: 52, items: 520, finished: true, share: None },
         by(succeeded(50, 1, Vec::new()), "process003"),
         by(succeeded(51, 1, Vec::new()), "process003"),
         EventKind::WorkerExited {

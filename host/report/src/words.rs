@@ -1,7 +1,9 @@
 //! Numbers and names as people read them.
 
 use super::times::{number, span_micros};
-use crate::model::{Device, InferenceStats, JobStatus, WorkerId, on_one_line, text_cell, whole};
+use crate::model::{
+    Device, InferenceStats, JobStatus, WorkerId, on_one_line, text_cell, to_f64, whole,
+};
 pub(super) use crate::model::{count, counted};
 use jiff::Timestamp;
 use std::fmt::Write;
@@ -42,6 +44,38 @@ pub(super) fn inference(line: &mut String, stats: &InferenceStats) {
 /// A rate without a unit: `0.4`, `12`, `1,234`.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second < 9.95 { format!("{per_second:.1}") } else { count(whole(per_second.round())) }
+}
+
+/// A number in at most five characters: `9,999`, `12.4k`, `124k`, `1.24M`.
+pub(super) fn short_count(number: u64) -> String {
+    if number < 10_000 { count(number) } else { short(to_f64(number)) }
+}
+
+/// A rate without a unit, in at most five characters: `0.4`, `12`, `1,234`, `2.13M`.
+pub(super) fn short_rate(per_second: f64) -> String {
+    if per_second < 9999.5 { rate(per_second) } else { short(per_second) }
+}
+
+/// Three digits and a letter, of a number of at least a thousand.
+fn short(number: f64) -> String {
+    let units = ["k", "M", "G", "T", "P", "E"];
+    let mut number = number / 1000.0;
+    let mut unit = 0;
+    while number >= 999.5 && unit + 1 < units.len() {
+        number /= 1000.0;
+        unit += 1;
+    }
+    let digits = if number < 9.995 { 2 } else { usize::from(number < 99.95) };
+    format!("{number:.digits$}{}", units[unit])
+}
+
+/// A time span as clocks show it, without parts of seconds: `0:04`, `12:05`, `2:10:05`.
+pub(super) fn clock(seconds: f64) -> String {
+    let whole = whole(seconds.max(0.0));
+    match whole {
+        0..3600 => format!("{}:{:02}", whole / 60, whole % 60),
+        _ => format!("{}:{:02}:{:02}", whole / 3600, whole % 3600 / 60, whole % 60),
+    }
 }
 
 /// The worker of a name that [`WorkerId`] printed.
@@ -149,6 +183,21 @@ mod tests {
             ]
         );
         assert_eq!([0.25, 12.4, 1234.5].map(rate), ["0.2", "12", "1,235"]);
+    }
+
+    #[test]
+    fn short_numbers_and_clocks() {
+        let counts = [0, 9999, 10_000, 12_449, 99_960, 999_499, 999_500, 12_396_000, u64::MAX];
+        let counts: Vec<_> = counts.map(short_count).into();
+        assert_eq!(
+            counts,
+            ["0", "9,999", "10.0k", "12.4k", "100k", "999k", "1.00M", "12.4M", "18.4E"]
+        );
+        assert_eq!(
+            [0.25, 9999.4, 9999.6, 2.134e6].map(short_rate),
+            ["0.2", "9,999", "10.0k", "2.13M"]
+        );
+        assert_eq!([4.4, 725.0, 7805.0].map(clock), ["0:04", "12:05", "2:10:05"]);
     }
 
     #[test]

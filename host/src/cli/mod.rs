@@ -22,6 +22,7 @@ mod jobs;
 mod logging;
 mod metrics;
 mod new;
+mod palette;
 mod plan;
 mod policy;
 mod python;
@@ -42,6 +43,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::ArgumentError;
 use exit::{Exit, Problem};
 use logging::LoggingArguments;
+use palette::{Color, ColorArgument};
 use policy::PolicyArgument;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,6 +57,8 @@ struct Cli {
     command: Command,
     #[command(flatten)]
     logging: LoggingArguments,
+    #[command(flatten)]
+    _color: ColorArgument,
 }
 
 #[derive(Debug, Subcommand)]
@@ -167,7 +171,8 @@ pub fn main() -> ExitCode {
         return code;
     }
     terminal::watch_panics();
-    let matches = whole().try_get_matches();
+    let color = Color::of(std::env::args_os()).begin();
+    let matches = whole().color(color).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {

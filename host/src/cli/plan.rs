@@ -308,8 +308,10 @@ fn print<W: Write>(
                     planner.answer(&answer)?;
                 }
             }
-            Some(FromPlanner::Closed) => {}
-            Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
+            Some(FromPlanner::Closed | FromPlanner::Share(_)) => {}
+            Some(FromPlanner::Columns(notice) | FromPlanner::Notice(notice)) => {
+                say(&format!("note: {notice}"))
+            }
             Some(FromPlanner::MiniBatches(batches)) => {
                 if table.mini_batches == 0 {
                     table.header()?;

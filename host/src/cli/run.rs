@@ -14,10 +14,11 @@ use crate::cancel::Cancel;
 use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
-use crate::model::{JobDir, JobResult, JobStatus, OutputAction};
+use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::{NodeError, PythonError};
 use crate::report::{
-    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Shown, log_tree, reused_text,
+    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Shown, Unit, log_tree,
+    reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
@@ -194,12 +195,16 @@ pub(super) fn prepare_and_run(
         options.notices.push(engine::RUNS_AS_ROOT.to_owned());
     }
     let options = &options;
+    // Before they are removed, where the job begins anew.
+    let columns = report::earlier_columns(&JobDir::new(&options.job_dir));
     let places =
         |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| Places {
             job: spec.name.clone(),
             description: spec.settings.description.clone(),
             job_dir: job_dir.clone(),
             output: output_place(spec, output),
+            earlier_columns: columns.clone(),
+            unit: unit(&spec.input_kind),
             drops_rows: spec.worker.output_action == OutputAction::SummaryOnly,
             made_at_end: spec.output_format.is_made_at_end(),
             shown_from: shown_from.clone(),
@@ -349,6 +354,15 @@ pub(super) fn this_program() -> Result<PathBuf, Problem> {
     std::env::current_exe()
         .context("the path of the running program cannot be found; is /proc mounted?")
         .map_err(Problem::usage)
+}
+
+/// What the items of a job are.
+fn unit(kind: &InputKind) -> Unit {
+    match kind {
+        InputKind::Files { .. } => Unit::Files,
+        InputKind::Tables { .. } => Unit::Rows,
+        InputKind::Void { .. } => Unit::Items,
+    }
 }
 
 /// What the user will look for: the output file, or the folder if there is no one file.

@@ -4,6 +4,7 @@
 //! (`nothing_prints_but_the_one_exit`) holds that no other file prints.
 
 use super::exit::{Exit, Problem};
+use super::palette::{self, Stream};
 use crate::model::{on_one_line, printable, printable_json};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, ErrorKind, IsTerminal, Stdout, Write};
@@ -23,7 +24,12 @@ pub(super) fn say_json(line: &str) {
 
 /// Writes a text for people to standard output. A reader that has read enough is no error.
 pub(super) fn print(text: &str) -> Result<(), Problem> {
-    write(&printable(text))
+    let text = printable(text);
+    let lines = text.split_inclusive('\n').map(|line| {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        format!("{}{end}", palette::dressed(line, Stream::Out))
+    });
+    write(&lines.collect::<String>())
 }
 
 /// Writes JSON for programs to standard output. Its values are as they were.
@@ -75,21 +81,21 @@ fn write(text: &str) -> Result<(), Problem> {
 
 /// Standard output, for texts that come piece by piece.
 pub(super) fn stdout() -> Printable<Stdout> {
-    Printable::new(io::stdout())
+    Printable::new(io::stdout(), Stream::Out)
 }
 
 /// Standard error, for texts that come piece by piece.
 pub(super) fn stderr() -> Printable<io::Stderr> {
-    Printable::new(io::stderr())
+    Printable::new(io::stderr(), Stream::Err)
 }
 
-/// Whether a person watches standard error.
+/// Whether a person watches standard error on a terminal that can draw.
 pub(super) fn is_watched() -> bool {
-    io::stderr().is_terminal()
+    io::stderr().is_terminal() && !palette::is_dumb(std::env::var_os("TERM"))
 }
 
 /// What `clap` has to say: help and version on standard output, and how the command line is wrong on
-/// standard error, without colours, as it holds words of the command line.
+/// standard error, with Sandmill's own colours, as it holds words of the command line.
 pub(super) fn usage(error: &clap::Error) -> Exit {
     if error.use_stderr() {
         say(error.render().to_string().trim_end());
@@ -112,16 +118,25 @@ pub(super) fn watch_panics() {
     }));
 }
 
-/// Passes text on with each character escaped that a terminal would obey.
-pub(super) struct Printable<W> {
+/// Passes text on with each character escaped that a terminal would obey, and its lines coloured where that is wanted.
+pub(super) struct Printable<W: Write> {
     out: W,
+    stream: Stream,
+    /// The beginning of a line whose end has not come yet.
+    line: String,
     /// The beginning of a character whose end has not come yet.
     cut: Vec<u8>,
 }
 
 impl<W: Write> Printable<W> {
-    fn new(out: W) -> Self {
-        Self { out, cut: Vec::new() }
+    fn new(out: W, stream: Stream) -> Self {
+        Self { out, stream, line: String::new(), cut: Vec::new() }
+    }
+
+    /// Passes on what has no line end yet.
+    fn pass_rest(&mut self) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.line);
+        self.out.write_all(rest.as_bytes())
     }
 }
 
@@ -134,12 +149,28 @@ impl<W: Write> Write for Printable<W> {
         {
             self.cut = text.split_off(error.valid_up_to());
         }
-        self.out.write_all(printable(&String::from_utf8_lossy(&text)).as_bytes())?;
+        self.line.push_str(&printable(&String::from_utf8_lossy(&text)));
+        let lines = self.line.rfind('\n').map_or(0, |at| at + 1);
+        let rest = self.line.split_off(lines);
+        let whole = std::mem::replace(&mut self.line, rest);
+        if !whole.is_empty() {
+            let lines = whole.lines().map(|line| palette::dressed(line, self.stream));
+            let lines = lines.fold(String::new(), |text, line| text + &line + "\n");
+            self.out.write_all(lines.as_bytes())?;
+        }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.pass_rest()?;
         self.out.flush()
+    }
+}
+
+impl<W: Write> Drop for Printable<W> {
+    fn drop(&mut self) {
+        // Nobody there to read it is no error.
+        let _ = self.pass_rest();
     }
 }
 
@@ -150,12 +181,13 @@ mod tests {
     #[test]
     fn text_in_pieces_is_escaped_and_whole() {
         let mut out = Vec::new();
-        let mut printable = Printable::new(&mut out);
+        let mut printable = Printable::new(&mut out, Stream::Err);
         for byte in "é\u{9b}2J \u{202e}x\n".bytes() {
             printable.write_all(&[byte]).unwrap();
         }
         // No UTF-8 at all: nothing waits for what does not come.
         printable.write_all(b"\xFF\x1b[31m").unwrap();
+        drop(printable);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "é\\u{9b}2J \\u{202e}x\n\u{fffd}\\u{1b}[31m");
     }

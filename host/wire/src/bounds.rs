@@ -61,13 +61,16 @@ impl FromPlanner {
     /// [`FrameError::Beyond`].
     pub fn check(&self) -> Checked {
         match self {
-            Self::Notice(text) | Self::Failed(text) => hold(text.len() <= DETAIL, "a long text"),
+            Self::Columns(text) | Self::Notice(text) | Self::Failed(text) => {
+                hold(text.len() <= DETAIL, "a long text")
+            }
             Self::Opening { file, next, .. } => {
                 let mut files = next.iter().chain([file]);
                 let are_below = files.all(|file| file.len() <= PATH && stays_below(file));
                 hold(are_below && next.len() <= NEXT, "a file outside of its input, or many files")
             }
             Self::MiniBatches(batches) => batches.iter().try_for_each(mini_batch),
+            Self::Share(share) => hold(*share <= 1000, "more than all of the inputs"),
             Self::Tables(_) | Self::Finished | Self::Closed => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -329,6 +329,8 @@ pub enum FromPlanner {
     Tables(Vec<TableFormat>),
     /// The next mini-batches, ids rising by one from 0.
     MiniBatches(Vec<MiniBatch>),
+    /// What the columns of an input are taken to be, in one line.
+    Columns(String),
     /// Something worth telling, e.g. that a file is empty.
     Notice(String),
     /// That was all.
@@ -349,4 +351,6 @@ pub enum FromPlanner {
     },
     /// No file is looked into any more; mini-batches may follow.
     Closed,
+    /// How much of all inputs is cut with the mini-batches that follow, in thousandths; only where that is known.
+    Share(u16),
 }

@@ -221,7 +221,7 @@ fn files_stay_short() {
 /// read goes through the first, which escapes what a terminal would obey.
 const PRINTING: [(&str, &str); 12] = [
     ("src/cli/terminal.rs", "the exit"),
-    ("report/src/progress.rs", "the bar, whose text is escaped there"),
+    ("report/src/progress.rs", "the bar, which shows numbers alone"),
     ("src/cli/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
     ("guest/src/compile/child.rs", "the same"),
     ("data/src/finish/child.rs", "the same"),

@@ -1,8 +1,10 @@
 //! Mini-batches of Parquet and Arrow tables and of databases: by size, and by keys that stand in the files' paths.
 
+use super::columns;
 use super::groups::{Groups, check_size, named, positions};
 use super::input::{Input, check_keys, pick};
 use super::sender::Sender;
+use super::share;
 use super::stamp::Stamp;
 use super::text::each_file;
 use super::{PlanError, refuse};
@@ -10,18 +12,16 @@ use crate::dataset::columnar::{Columns, Resolution, TableFile, check, from_messa
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, Found, foreign_file};
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
+use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
-
-/// Columns that are told.
-const SHOWN: usize = 20;
 
 /// The columns in the input's files, of the first that can be read or of all of them, then those of their
 /// paths. Fails if a column that the job file names is not there, or if a column would be
 /// there twice.
 pub(super) fn format(
     input: &Input<'_>,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let kind = input.table.kind;
@@ -58,7 +58,7 @@ pub(super) fn format(
     }
     let schema = resolution.of(&columns.schema());
     if columns.are_known() {
-        notices.push(notice(input.name(), &schema));
+        notices.push(columns::told(input.name(), &schema));
     }
     let keys = input.path.iter().flat_map(PartitionFormat::keys);
     let keys = keys.map(|key| Field::new(key, DataType::Utf8, true).into());
@@ -67,17 +67,6 @@ pub(super) fn format(
     let path = input.path.clone();
     let query = query.clone();
     Ok(TableFormat { kind, schema, path, query, ..TableFormat::default() })
-}
-
-fn notice(input: &str, schema: &Schema) -> String {
-    let fields = schema.fields().iter().take(SHOWN);
-    let told: Vec<_> =
-        fields.map(|field| format!("{} {}", field.name(), field.data_type())).collect();
-    let more = match schema.fields().len() - told.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("columns of input {input}: {}{more}", told.join(", "))
 }
 
 /// The mini-batches of one input, of that size.
@@ -198,6 +187,9 @@ fn each_slice<'s>(
         };
         origin.get_or_insert_with(|| path.display().to_string());
         let mut rows = 0;
+        let bytes = share::bytes(&path);
+        let slices: Vec<_> = slices.collect();
+        let all = slices.iter().fold(0_u64, |sum, slice| sum.saturating_add(slice.rows));
         for mut slice in slices {
             let left = input.left.get();
             if left == 0 {
@@ -206,6 +198,10 @@ fn each_slice<'s>(
             slice.rows = slice.rows.min(left);
             input.took(slice.rows);
             rows += slice.rows;
+            if let Some(share) = sender.share() {
+                let done = u128::from(bytes) * u128::from(rows) / u128::from(all.max(1));
+                share.reach(u64::try_from(done).unwrap_or(u64::MAX));
+            }
             take(sender, index, slice, found)?;
         }
         if rows == 0 {

@@ -3,6 +3,7 @@
 use crate::dataset::csv::Inferred;
 use crate::dataset::json::{InferredJson, is_json};
 use crate::model::nearest;
+use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, Schema};
 
 /// Columns that are told whatever their type.
@@ -20,11 +21,16 @@ pub(super) fn known(unknown: &str, names: &[&str]) -> String {
     format!("its columns are: {}{more}{hint}", shown.join(", "))
 }
 
-/// One line about the columns of JSON lines, and one for each that may not be meant.
-pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<String> {
-    let mut notices = vec![format!("columns of input {input}: {}", listed(&inferred.schema))];
+/// What the columns of an input are.
+pub(super) fn told(input: &str, schema: &Schema) -> FromPlanner {
+    FromPlanner::Columns(format!("columns of input {input}: {}", listed(schema)))
+}
+
+/// The columns of JSON lines, and a notice for each that may not be meant.
+pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<FromPlanner> {
+    let mut notices = vec![told(input, &inferred.schema)];
     let doubts = inferred.doubts.iter();
-    notices.extend(doubts.map(|doubt| format!("input {input}: {doubt}")));
+    notices.extend(doubts.map(|doubt| FromPlanner::Notice(format!("input {input}: {doubt}"))));
     notices
 }
 
@@ -56,40 +62,42 @@ fn kind(field: &Field) -> String {
     }
 }
 
-/// One line about the columns, and one more if the delimiter seems to be another.
-pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<String> {
+/// The columns, a notice of those whose type may not be meant, and one more if the delimiter seems to be another.
+pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<FromPlanner> {
     let columns = &inferred.format.columns;
     if columns.is_empty() {
         return Vec::new();
     }
-    let mut told = Vec::new();
-    for (index, (column, doubt)) in columns.iter().zip(&inferred.doubts).enumerate() {
-        match doubt {
-            Some(doubt) => told.push(format!("{} {} ({doubt})", column.name, column.kind)),
-            None if index < SHOWN => told.push(format!("{} {}", column.name, column.kind)),
-            None => {}
-        }
-    }
+    let told = columns.iter().take(SHOWN);
+    let told: Vec<_> = told.map(|column| format!("{} {}", column.name, column.kind)).collect();
     let more = match columns.len() - told.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let doubtful = inferred.doubts.iter().any(Option::is_some);
-    let remedy = if doubtful {
-        "; set schema to fix types (sandmill plan --write-schema prints one)"
-    } else {
-        ""
-    };
-    let mut notices = vec![format!("columns of input {input}: {}{more}{remedy}", told.join(", "))];
+    let told = format!("columns of input {input}: {}{more}", told.join(", "));
+    let mut notices = vec![FromPlanner::Columns(told)];
+    let pairs = columns.iter().zip(&inferred.doubts);
+    let doubts = pairs.filter_map(|(column, doubt)| {
+        doubt
+            .as_ref()
+            .map(|doubt| format!("{} is taken for {} ({doubt})", column.name, column.kind))
+    });
+    let doubts: Vec<_> = doubts.collect();
+    if !doubts.is_empty() {
+        notices.push(FromPlanner::Notice(format!(
+            "input {input}: {}; set schema to fix types (sandmill plan --write-schema prints one)",
+            doubts.join(", "),
+        )));
+    }
     if let [only] = columns.as_slice()
         && let Some(other) = only.name.chars().find(|c| matches!(c, ',' | ';' | '\t'))
     {
         let name = &only.name;
         let used = char::from(inferred.format.csv.delimiter);
-        notices.push(format!(
+        notices.push(FromPlanner::Notice(format!(
             "input {input} has a single column, {name:?}, as its delimiter is {used:?}; if there \
              are several, set delimiter to {other:?}"
-        ));
+        )));
     }
     notices
 }

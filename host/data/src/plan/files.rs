@@ -1,6 +1,7 @@
 //! Mini-batches of files, and of nothing.
 
 use super::sender::Sender;
+use super::share::Share;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
@@ -18,6 +19,8 @@ pub(super) fn plan_files(
         return refuse!("mini_batch_size must be at least 1 file");
     }
     sender.send(FromPlanner::Tables(Vec::new()))?;
+    let listings = sources.iter().map(|it| (it, Listing::new(it).map_err(PlanError::from)));
+    sender.tell_share(Share::measure(listings, &|_| 1));
     let mut left = Left::default();
     for (index, source) in (0..).zip(sources) {
         left.begin(source);
@@ -32,6 +35,9 @@ pub(super) fn plan_files(
             let ended = file.is_none();
             if let Some(file) = file {
                 group.push(&file);
+                if let Some(share) = sender.share() {
+                    share.pass(1);
+                }
             }
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
                 // What the files are, the worker says that opens them anyway.

@@ -1,8 +1,8 @@
 //! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
 //! nobody vouches for. `files` and `tables`, which uses `text` and `columnar`, cut by size, `groups` and
 //! `keyed_tables` by partition keys, where rows must be gathered from many files with the processes of
-//! `shuffle`. `input` is an input of tables, `columns` tells of columns, `stamp` makes stamps, `sender` groups
-//! descriptors into messages, `serve` is the process, behind the wall of `lockdown`. Imports `dataset`, `protocol`,
+//! `shuffle`. `input` is an input of tables, `columns` tells of columns, `stamp` makes stamps, `share` tells how much is planned,
+//! `sender` groups descriptors into messages, `serve` is the process, behind the wall of `lockdown`. Imports `dataset`, `protocol`,
 //! `wall` and below.
 
 mod columnar;
@@ -14,6 +14,7 @@ mod keyed_tables;
 mod lockdown;
 mod sender;
 mod serve;
+mod share;
 mod shuffle;
 mod stamp;
 mod tables;

@@ -258,9 +258,10 @@ fn rows_are_gathered_by_column_from_all_files() {
     store=5: 5|2  5|5  5|11  /inputs/sales/c.csv 3: column 2 'x': "\"10" has no closing quote  /inputs/sales/c.csv 5: column 2 'x': "\"12\"x" has text after its closing quote
     store=6: 6|9
     "#);
-    assert_snapshot!(plan.notices.join("\n").replace(tree.root().to_str().unwrap(), "/d"), @"
+    assert_snapshot!(plan.notices.join("\n").replace(tree.root().to_str().unwrap(), "/d"), @r#"
+    input sales: x is taken for string (a.csv, line 5: "4\n4" is no int64); set schema to fix types (sandmill plan --write-schema prints one)
     all of input sales is read and its rows are grouped by store before its first mini-batch
-    ");
+    "#);
     assert_snapshot!(plan.mini_batches[2].location(&sources), @"/inputs/sales with store=4: 4 records");
     let left = std::fs::read_dir(tree.root().join("spill/0")).unwrap().count();
     assert_eq!(left, 3 * 32 + 2, "text, origins and index of each bucket, and names");

@@ -1,5 +1,6 @@
 //! Numbers descriptors and groups them into messages.
 
+use super::share::Share;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Names, Work};
@@ -39,6 +40,8 @@ pub(super) struct Sender<'a> {
     again: HashSet<(u32, &'a str)>,
     /// How many mini-batches the file has that is being cut, if it is one of these.
     of_file: Option<u64>,
+    /// How much is planned, where that can be told.
+    share: Option<Share>,
     /// What comes behind all others.
     behind: Vec<(u32, Work, Stamp)>,
 }
@@ -63,6 +66,7 @@ impl<'a> Sender<'a> {
             memory,
             again: again.iter().map(|(source, file)| (*source, file.as_str())).collect(),
             of_file: None,
+            share: None,
             behind: Vec::new(),
         }
     }
@@ -70,6 +74,16 @@ impl<'a> Sender<'a> {
     /// From now on files may be asked for; `hear` waits for the next answer.
     pub(super) fn answered_by(&mut self, hear: &'a dyn Fn() -> io::Result<MayOpen>) {
         self.hear = Some(hear);
+    }
+
+    /// From now on it is told how much is planned.
+    pub(super) fn tell_share(&mut self, share: Option<Share>) {
+        self.share = share;
+    }
+
+    /// How much is planned, where that is told.
+    pub(super) fn share(&mut self) -> Option<&mut Share> {
+        self.share.as_mut()
     }
 
     /// Whether a file of a source has one place.
@@ -240,6 +254,9 @@ impl<'a> Sender<'a> {
         if !self.pending.is_empty() {
             let group = std::mem::take(&mut self.pending);
             self.pending_bytes = 0;
+            if let Some(share) = self.share.as_mut().and_then(Share::news) {
+                self.send(FromPlanner::Share(share))?;
+            }
             self.send(FromPlanner::MiniBatches(group))?;
             self.sent_at = Some(Instant::now());
         }

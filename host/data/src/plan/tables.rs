@@ -3,6 +3,7 @@
 use super::columns;
 use super::input::{Input, check_keys, pick};
 use super::sender::Sender;
+use super::share::{self, Share};
 use super::shuffle::{Tools, empty_spill};
 use super::stamp::Stamp;
 use super::text::each_slice;
@@ -43,7 +44,7 @@ pub(super) fn plan_tables(
     let per_source =
         per_source.flat_map(|(input, format)| vec![format.clone(); input.sources.len()]);
     sender.send(FromPlanner::Tables(per_source.collect()))?;
-    notices.into_iter().try_for_each(|notice| sender.send(FromPlanner::Notice(notice)))?;
+    notices.into_iter().try_for_each(|notice| sender.send(notice))?;
     if !tools.request.partition_keys.is_empty() {
         return keyed_tables::plan(inputs, &formats, tools, &unpacker, sender);
     }
@@ -56,6 +57,13 @@ pub(super) fn plan_tables(
             ByteSize(bytes),
             ByteSize(MAX_SLICE),
         ))?;
+    }
+    // What lies in a store is not here yet.
+    if !tools.request.asks.are_answered() {
+        let listings = inputs.iter().flat_map(|input| {
+            input.sources.iter().map(move |source| (source, input.files(source)))
+        });
+        sender.tell_share(Share::measure(listings, &share::bytes));
     }
     for (input, format) in inputs.iter().zip(&formats) {
         if !format.kind.is_text() {
@@ -76,7 +84,7 @@ pub(super) fn plan_tables(
 fn format(
     input: &Input<'_>,
     unpacker: &Unpacker,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let format = match input.table.kind {
@@ -87,12 +95,12 @@ fn format(
     input.check_foreign()?;
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();
-        notices.push(format!(
+        notices.push(FromPlanner::Notice(format!(
             "input {}: its folders' names make the last columns: {}; set hive to false where they \
              should not",
             input.name(),
             keys.join(", "),
-        ));
+        )));
     }
     Ok(format)
 }
@@ -101,7 +109,7 @@ fn format(
 fn csv_format(
     input: &Input<'_>,
     unpacker: &Unpacker,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let mut format = match &input.table.schema {
@@ -162,7 +170,7 @@ fn types(input: &Input<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>
 fn json_format(
     input: &Input<'_>,
     unpacker: &Unpacker,
-    notices: &mut Vec<String>,
+    notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let schema = match &input.table.schema {

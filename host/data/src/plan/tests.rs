@@ -95,8 +95,10 @@ pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, DatasetError> {
                 plan.groups.push(group.len());
                 plan.mini_batches.extend(group);
             }
+            FromPlanner::Columns(text) => plan.columns.push(text),
             FromPlanner::Notice(text) if text.contains("column") => plan.columns.push(text),
             FromPlanner::Notice(text) => plan.notices.push(text),
+            FromPlanner::Share(share) => assert!(share <= 1000),
             message => panic!("{message:?}"),
         }
     }
@@ -214,12 +216,13 @@ fn odd_files_are_noticed() {
     ]);
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
     assert_eq!(plan.mini_batches.len(), 4);
-    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @r"
+    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @r#"
+    input one: x is taken for string (7.csv, line 2: "two\nlines" is no int64); set schema to fix types (sandmill plan --write-schema prints one)
     /d/a/1.csv is empty and gives no mini-batch
     /d/a/2.csv holds a header and no rows and gives no mini-batch
     /d/a/5.csv is empty and gives no mini-batch
     /d/a/6.csv: a quote in the header is stray; the names are taken to be x
-    ");
+    "#);
     let tree = Tree::new(&[("a/1.csv", "x,y\n1,\"two\n2,lines\"\n")]);
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
     assert_snapshot!(tree.clean(&plan.notices.join("\n")), @"/d/a/1.csv: lines that look like records stand inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes a record of each line");
@@ -348,13 +351,14 @@ fn messages_are_framed() {
         rows: 1,
         ..TextSlice::sample()
     };
-    let FromPlanner::MiniBatches(sent) = &seen[2] else { panic!("{seen:?}") };
+    let FromPlanner::MiniBatches(sent) = &seen[3] else { panic!("{seen:?}") };
     assert_ne!(sent[0].stamp, 0);
     let mini_batch =
         MiniBatch { stamp: sent[0].stamp, ..MiniBatch::new(MiniBatchId(0), 0, Work::Text(slice)) };
     assert!(matches!(&seen[0], FromPlanner::Tables(tables) if tables.len() == 1));
-    assert!(matches!(&seen[1], FromPlanner::Notice(columns) if columns.contains("x int64")));
-    assert_eq!(seen[2..], [FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);
+    assert!(matches!(&seen[1], FromPlanner::Columns(columns) if columns.contains("x int64")));
+    let all = FromPlanner::Share(1000);
+    assert_eq!(seen[2..], [all, FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);
 }
 
 #[test]
@@ -368,7 +372,7 @@ fn what_was_inferred_is_told() {
     ]);
     let plan = tables(vec![tree.source("a", "a"), tree.source("b", "b")], 100, None).unwrap();
     assert_snapshot!(plan.columns.join("\n"), @r#"
-    columns of input a: id int64, x string (1.csv, line 2: "oops" is no float64), y string (1.csv, line 6: "2026-13-45" is no date), z string; set schema to fix types (sandmill plan --write-schema prints one)
+    columns of input a: id int64, x string, y string, z string
     columns of input b: id;x string
     input b has a single column, "id;x", as its delimiter is ','; if there are several, set delimiter to ';'
     "#);

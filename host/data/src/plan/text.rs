@@ -3,6 +3,7 @@
 use super::files::next_file;
 use super::input::Input;
 use super::sender::Sender;
+use super::share;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
@@ -50,6 +51,7 @@ pub(super) fn each_file<'s>(
                 sender.add_bad(index, file, reason.to_owned(), Stamp::new())?;
                 continue;
             }
+            let path = source.root.join(&file);
             let next = input.following(&mut listing);
             if let Some(bad) = input.open(index, &file, next, sender)? {
                 sender.add(index, Work::Unreadable(bad), Stamp::new())?;
@@ -83,6 +85,9 @@ pub(super) fn each_file<'s>(
                     sender.end_again(index, file)?;
                 }
                 _ => take(sender, index, file)?,
+            }
+            if let Some(share) = sender.share() {
+                share.pass(share::bytes(&path));
             }
         }
     }
@@ -155,6 +160,10 @@ pub(super) fn each_slice<'s>(
             }
             match cut.next_slice() {
                 Ok(Some(slice)) => {
+                    // How far a packed file was read is not known.
+                    if let Some(share) = sender.share().filter(|_| !cut.is_unpacked()) {
+                        share.reach(slice.offset.saturating_add(slice.length));
+                    }
                     rows += slice.rows;
                     input.took(slice.rows);
                     take(sender, Found { source: index, slice, metadata: &metadata })?;

@@ -276,6 +276,17 @@ impl Told {
         (self.heard, self.is_later, self.opening) = (Prefix::default(), true, None);
     }
 
+    /// Whether no earlier process said that; notes that it is said now.
+    fn is_new(&mut self, text: &str) -> bool {
+        if self.is_later && self.notices.contains(text) {
+            return false;
+        }
+        if self.notices.len() < NOTICES {
+            self.notices.insert(text.to_owned());
+        }
+        true
+    }
+
     /// What of a message is to be delivered, if anything. Fails if it is not what an earlier process said.
     fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, End> {
         match message {
@@ -310,20 +321,19 @@ impl Told {
                 Ok((!batches.is_empty()).then_some(FromPlanner::MiniBatches(batches)))
             }
             FromPlanner::Finished if self.heard.count < self.delivered.count => Err(End::Changed),
+            FromPlanner::Columns(text) => {
+                Ok(self.is_new(&text).then_some(FromPlanner::Columns(text)))
+            }
             FromPlanner::Notice(text) => {
-                if self.is_later && self.notices.contains(&text) {
-                    return Ok(None);
-                }
-                if self.notices.len() < NOTICES {
-                    self.notices.insert(text.clone());
-                }
-                Ok(Some(FromPlanner::Notice(text)))
+                Ok(self.is_new(&text).then_some(FromPlanner::Notice(text)))
             }
             FromPlanner::Closed => {
                 self.opening = None;
                 Ok(Some(FromPlanner::Closed))
             }
-            message @ (FromPlanner::Finished | FromPlanner::Failed(_)) => Ok(Some(message)),
+            message @ (FromPlanner::Finished | FromPlanner::Failed(_) | FromPlanner::Share(_)) => {
+                Ok(Some(message))
+            }
         }
     }
 }

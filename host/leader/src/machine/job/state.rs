@@ -49,6 +49,8 @@ pub struct JobMachine {
     pub(super) plan_finished: bool,
     /// The last that was told of the inputs while they had given no mini-batch.
     pub(super) found_nothing: Option<String>,
+    /// How much of the inputs is planned, in thousandths, where that is known.
+    plan_share: Option<u16>,
     pub(super) succeeded: u64,
     pub(super) failed: u64,
     /// Of those that succeeded: with fewer rows than items (prs-semantics W4).
@@ -113,6 +115,7 @@ impl JobMachine {
             planned_items: 0,
             plan_finished: false,
             found_nothing: None,
+            plan_share: None,
             succeeded: restored.succeeded,
             failed: restored.failed,
             short: restored.short,
@@ -172,9 +175,11 @@ impl JobMachine {
     fn on_message(&mut self, message: JobMessage) {
         match message {
             JobMessage::Planned(batches) => self.on_planned(batches),
+            JobMessage::PlanShare(share) => self.plan_share = Some(share),
             JobMessage::PlanFinished => self.on_plan_finished(),
             JobMessage::PlanFailed(text) => self.fail(EndedBy::Plan, text),
             JobMessage::Arrived => self.on_arrived(),
+            JobMessage::Columns(message) => self.emit(EventKind::Columns { message }),
             JobMessage::Notice(message) => self.on_notice(message),
             JobMessage::Committed(ids) => ids.into_iter().for_each(|id| self.on_committed(id)),
             JobMessage::Rejected(id, failure) => self.on_rejected(id, failure),
@@ -255,6 +260,7 @@ impl JobMachine {
             mini_batches: self.planned,
             items: self.planned_items,
             finished: self.plan_finished,
+            share: self.plan_share.filter(|_| !self.plan_finished),
         });
     }
 

@@ -14,12 +14,16 @@ use std::time::Duration;
 pub enum JobMessage {
     /// More mini-batches.
     Planned(Vec<MiniBatch>),
+    /// How much of the inputs is planned with the mini-batches that follow, in thousandths.
+    PlanShare(u16),
     /// No more will come.
     PlanFinished,
     /// The inputs cannot be cut.
     PlanFailed(String),
     /// Something of what mini-batches will need has come to this machine.
     Arrived,
+    /// What the columns of an input are taken to be.
+    Columns(String),
     /// Something to tell the user.
     Notice(String),
     /// These are in the journal and in the output.

@@ -1,0 +1,103 @@
+//! How much of the inputs is planned, so that the rest of a job can be estimated while it is cut: the leader takes the
+//! plan only as fast as the workers need it.
+
+use super::PlanError;
+use crate::dataset::Listing;
+use crate::model::Source;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The longest that the size of the inputs is looked for before anything is cut. Inputs that take longer have no
+/// estimate.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// Counts what is planned of all inputs.
+#[derive(Debug)]
+pub(super) struct Share {
+    total: u64,
+    /// Of the files that are cut.
+    before: u64,
+    /// Of the file that is being cut.
+    within: u64,
+    told: u16,
+}
+
+impl Share {
+    /// Adds up what `weight` says of all files of the sources. Returns `None` if that takes too long, or if only a part of the inputs
+    /// is taken.
+    pub(super) fn measure<'a>(
+        sources: impl Iterator<Item = (&'a Source, Result<Listing, PlanError>)>,
+        weight: &dyn Fn(&Path) -> u64,
+    ) -> Option<Self> {
+        let began = Instant::now();
+        let mut total = 0_u64;
+        for (source, listing) in sources {
+            // What is wrong with an input is told when it is cut.
+            let mut listing = listing.ok().filter(|_| source.take.is_none())?;
+            while let Some(file) = listing.next_file().ok()? {
+                total = total.saturating_add(weight(&source.root.join(file)));
+                if began.elapsed() > LONGEST {
+                    return None;
+                }
+            }
+        }
+        (total > 0).then_some(Self { total, before: 0, within: 0, told: 0 })
+    }
+
+    /// So much of the file that is being cut is planned.
+    pub(super) fn reach(&mut self, within: u64) {
+        self.within = within;
+    }
+
+    /// The file is cut.
+    pub(super) fn pass(&mut self, weight: u64) {
+        self.before = self.before.saturating_add(weight);
+        self.within = 0;
+    }
+
+    /// What is planned, in thousandths, if that is more than was told.
+    pub(super) fn news(&mut self) -> Option<u16> {
+        let planned = u128::from(self.before.saturating_add(self.within).min(self.total));
+        let share = u16::try_from(planned * 1000 / u128::from(self.total)).unwrap_or(1000);
+        (share > self.told).then(|| {
+            self.told = share;
+            share
+        })
+    }
+}
+
+/// What a file of tables weighs: its bytes.
+pub(super) fn bytes(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |found| found.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_planned_is_told_when_it_grows() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("a", 100), ("b", 300)] {
+            fs::write(folder.path().join(name), vec![0; bytes]).unwrap();
+        }
+        let mut source = Source::new("in", folder.path().to_owned());
+        let measure = |source: &Source| {
+            let listing = Listing::new(source).map_err(PlanError::from);
+            Share::measure(std::iter::once((source, listing)), &bytes)
+        };
+        let mut share = measure(&source).unwrap();
+        assert_eq!(share.news(), None);
+        share.reach(50);
+        assert_eq!((share.news(), share.news()), (Some(125), None));
+        share.pass(100);
+        share.reach(75);
+        assert_eq!(share.news(), Some(437));
+        // A file that has grown is not more than all of it.
+        share.pass(3000);
+        assert_eq!(share.news(), Some(1000));
+        source.take = Some(1);
+        assert!(measure(&source).is_none(), "only a part is taken");
+    }
+}

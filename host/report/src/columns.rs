@@ -1,0 +1,58 @@
+//! `logs/sys/columns.txt`: what the columns of the inputs were taken to be. The next run of the job tells what has
+//! changed.
+
+use super::log_file;
+use super::reporters::Reporter;
+use crate::event::{Event, EventKind};
+use crate::model::{JobDir, on_one_line};
+use std::io;
+
+/// Bytes of the file that are read, at most.
+const MOST: usize = 1 << 20;
+
+/// The columns as the last run of a job found them, an input each.
+pub fn earlier(dir: &JobDir) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.columns()).unwrap_or_default();
+    let text = if text.len() <= MOST { text } else { String::new() };
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Writes the file.
+pub(super) struct ColumnsFile {
+    dir: JobDir,
+    lines: String,
+}
+
+impl ColumnsFile {
+    pub(super) fn new(dir: &JobDir) -> Self {
+        Self { dir: dir.clone(), lines: String::new() }
+    }
+}
+
+impl Reporter for ColumnsFile {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        let EventKind::Columns { message } = &event.kind else { return Ok(()) };
+        self.lines.push_str(&on_one_line(message));
+        self.lines.push('\n');
+        log_file::replace(&self.dir.columns(), &self.lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn what_one_run_writes_the_next_one_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        assert!(earlier(&dir).is_empty());
+        let mut file = ColumnsFile::new(&dir);
+        for message in ["columns of input a: x int64", "columns of input b: y string"] {
+            let kind = EventKind::Columns { message: message.to_owned() };
+            file.on_event(&samples::event(0, kind)).unwrap();
+        }
+        assert_eq!(earlier(&dir), ["columns of input a: x int64", "columns of input b: y string"]);
+    }
+}

@@ -1,0 +1,264 @@
+//! The one palette of what people read, and where it is used: on terminals, unless they or their user want no colours.
+//!
+//! Lines are coloured by how they begin, at the exit, when all that strangers wrote is escaped: no text can bring colours
+//! of its own.
+
+use console::{Style, Term, measure_text_width};
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Color {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// The option, for the help: it is looked for before anything else is read.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct ColorArgument {
+    /// When to use colours; auto is on a terminal, unless NO_COLOR is set or TERM is dumb.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    color: Color,
+}
+
+impl Color {
+    /// What the command line asks for. One that is wrong is told by `clap`.
+    pub(super) fn of(arguments: impl Iterator<Item = OsString>) -> Self {
+        let words: Vec<_> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+        let options =
+            words.iter().position(|word| word == "--").map_or(&words[..], |at| &words[..at]);
+        let given = options.iter().enumerate().rev().find_map(|(at, word)| {
+            let next = || words.get(at + 1).map(String::as_str);
+            word.strip_prefix("--color=").or_else(|| next().filter(|_| word == "--color"))
+        });
+        match given {
+            Some("always") => Self::Always,
+            Some("never") => Self::Never,
+            _ => Self::Auto,
+        }
+    }
+
+    /// From here on, colours are as asked for; returns the same for `clap`.
+    pub(super) fn begin(self) -> clap::ColorChoice {
+        let wants = |is_terminal: bool| match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => is_terminal && wants_colors(|name| std::env::var_os(name)),
+        };
+        console::set_colors_enabled(wants(is_terminal(Stream::Out)));
+        console::set_colors_enabled_stderr(wants(is_terminal(Stream::Err)));
+        match self {
+            Self::Always => clap::ColorChoice::Always,
+            Self::Never => clap::ColorChoice::Never,
+            Self::Auto => clap::ColorChoice::Auto,
+        }
+    }
+}
+
+/// Whether the environment wants colours on a terminal.
+fn wants_colors(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let is_refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_off = variable("CLICOLOR").is_some_and(|value| value == "0");
+    !is_refused && !is_off && !is_dumb(variable("TERM"))
+}
+
+/// Whether a terminal of that TERM can neither colour nor move its cursor.
+pub(super) fn is_dumb(term: Option<OsString>) -> bool {
+    term.is_none_or(|term| term == "dumb")
+}
+
+/// One of the two ways to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// Whether a person reads it.
+pub(super) fn is_terminal(stream: Stream) -> bool {
+    match stream {
+        Stream::Out => std::io::stdout().is_terminal(),
+        Stream::Err => std::io::stderr().is_terminal(),
+    }
+}
+
+/// A line as it is shown there, without its end: coloured, and a note wrapped at words.
+pub(super) fn dressed(line: &str, stream: Stream) -> Cow<'_, str> {
+    let columns = if is_note(line) { columns(stream) } else { None };
+    let line = columns.map_or(Cow::Borrowed(line), |columns| wrapped(line, columns));
+    let has_colors = match stream {
+        Stream::Out => console::colors_enabled(),
+        Stream::Err => console::colors_enabled_stderr(),
+    };
+    if has_colors { Cow::Owned(painted(&line)) } else { line }
+}
+
+/// How wide it is, if it is a terminal that says so.
+fn columns(stream: Stream) -> Option<usize> {
+    let term = match stream {
+        Stream::Out => Term::stdout(),
+        Stream::Err => Term::stderr(),
+    };
+    term.size_checked().map(|(_, columns)| columns.into())
+}
+
+fn is_note(line: &str) -> bool {
+    line.starts_with("note:") || line.starts_with("warning:")
+}
+
+fn style() -> Style {
+    Style::new().force_styling(true)
+}
+
+/// The beginnings of lines, and their colours.
+fn prefixes() -> [(&'static str, Style); 5] {
+    [
+        ("error:", style().red().bold()),
+        ("warning:", style().yellow()),
+        ("note:", style().yellow()),
+        ("stopping:", style().yellow()),
+        ("  caused by:", style().red()),
+    ]
+}
+
+/// What became of a job, after its name.
+fn ends() -> [(&'static str, Style); 5] {
+    [
+        ("completed", style().green()),
+        ("failed", style().red()),
+        ("did not begin", style().red()),
+        ("was cancelled", style().yellow()),
+        ("was interrupted", style().yellow()),
+    ]
+}
+
+/// Labels of lines that hold nothing but a path.
+const PATHS: [&str; 2] = ["  output ", "  read next "];
+
+fn painted(line: &str) -> String {
+    for (prefix, style) in prefixes() {
+        if let Some(rest) = line.strip_prefix(prefix) {
+            return format!("{}{rest}", style.apply_to(prefix));
+        }
+    }
+    if let Some(rest) = line.strip_prefix("Job ") {
+        let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        for (end, style) in ends() {
+            if let Some(rest) = rest.strip_prefix(end) {
+                return format!("Job {name} {}{rest}", style.apply_to(end));
+            }
+        }
+    }
+    if PATHS.iter().any(|label| line.starts_with(label))
+        && let Some(at) =
+            line.rfind("  ").map(|at| at + 2).or_else(|| line.rfind(' ').map(|at| at + 1))
+    {
+        return format!("{}{}", &line[..at], style().dim().apply_to(&line[at..]));
+    }
+    line.to_owned()
+}
+
+/// A note on lines of at most so many columns, the later ones indented. Other lines may hold what is copied.
+fn wrapped(line: &str, columns: usize) -> Cow<'_, str> {
+    const INDENT: &str = "  ";
+    if !is_note(line) || columns < 20 || measure_text_width(line) <= columns {
+        return Cow::Borrowed(line);
+    }
+    let mut text = String::new();
+    let mut used = 0;
+    for word in line.split(' ') {
+        let width = measure_text_width(word);
+        if used > 0 && used + 1 + width > columns {
+            text.push('\n');
+            text.push_str(INDENT);
+            used = INDENT.len();
+        } else if !text.is_empty() {
+            text.push(' ');
+            used += 1;
+        }
+        text.push_str(word);
+        used += width;
+    }
+    Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_coloured_by_how_they_begin() {
+        let lines = [
+            "error: job.yaml:1: nme: unknown",
+            "  caused by: disk on fire",
+            "warning: slow",
+            "note: error: is a word here",
+            "stopping: Ctrl-C",
+            "Job digits completed in 1.2 s.",
+            "Job digits failed after 1.2 s: no",
+            "Job failed completed in 1.2 s.",
+            "Job digits was cancelled after 1.2 s: Ctrl-C",
+            "Job digits did not begin: no",
+            "  output        jobs/digits/out put.txt",
+            "  read next     jobs/digits/logs/x",
+            "  items         error: 3",
+            "plain",
+        ];
+        let text = lines.map(painted).join("\n").replace('\u{1b}', "^");
+        insta::assert_snapshot!(text, @"
+        ^[31m^[1merror:^[0m job.yaml:1: nme: unknown
+        ^[31m  caused by:^[0m disk on fire
+        ^[33mwarning:^[0m slow
+        ^[33mnote:^[0m error: is a word here
+        ^[33mstopping:^[0m Ctrl-C
+        Job digits ^[32mcompleted^[0m in 1.2 s.
+        Job digits ^[31mfailed^[0m after 1.2 s: no
+        Job failed ^[32mcompleted^[0m in 1.2 s.
+        Job digits ^[33mwas cancelled^[0m after 1.2 s: Ctrl-C
+        Job digits ^[31mdid not begin^[0m: no
+          output        ^[2mjobs/digits/out put.txt^[0m
+          read next     ^[2mjobs/digits/logs/x^[0m
+          items         error: 3
+        plain
+        ");
+    }
+
+    #[test]
+    fn notes_are_wrapped_at_words() {
+        let note = "note: columns of input people: id int64, age int64, name string, a_column_that_is_wider_than_it_all";
+        insta::assert_snapshot!(wrapped(note, 30), @"
+        note: columns of input people:
+          id int64, age int64, name
+          string,
+          a_column_that_is_wider_than_it_all
+        ");
+        assert_eq!(wrapped("error: sandmill resume jobs/a --set x", 20).lines().count(), 1);
+        assert_eq!(wrapped(note, 200), note);
+    }
+
+    #[test]
+    fn the_command_line_and_the_environment_say_when() {
+        let of = |line: &str| Color::of(line.split(' ').map(OsString::from));
+        assert_eq!(of("sandmill run x --color never"), Color::Never);
+        assert_eq!(of("sandmill --color=always run x"), Color::Always);
+        assert_eq!(of("sandmill run -- --color=always"), Color::Auto);
+        assert_eq!(of("sandmill run --color"), Color::Auto);
+        let wants = |variables: &[(&str, &str)]| {
+            wants_colors(|name| {
+                let found = variables.iter().find(|(it, _)| *it == name);
+                found.map(|(_, value)| OsString::from(value))
+            })
+        };
+        assert!(wants(&[("TERM", "xterm")]));
+        assert!(wants(&[("TERM", "xterm"), ("NO_COLOR", "")]));
+        assert!(!wants(&[("TERM", "xterm"), ("NO_COLOR", "1")]));
+        assert!(!wants(&[("TERM", "xterm"), ("CLICOLOR", "0")]));
+        assert!(!wants(&[("TERM", "dumb")]) && !wants(&[]));
+    }
+}
