@@ -1,6 +1,7 @@
 //! From a guest crate's folder, or a core module's file, to a component's file. This runs the
 //! crate's own build scripts, so it is for one's own code only.
 
+use super::build_folder;
 use super::toolchain::Toolchain;
 use super::{Artifact, CompileError, Compiler, EntryFile, identify};
 use crate::opening::regular;
@@ -115,6 +116,10 @@ fn build(
     })?;
     let toolchain = Toolchain::find(folder)?;
     let mut command = toolchain.cargo_build(folder);
+    if let Some(shared) = build_folder::shared(folder, |name| std::env::var_os(name)) {
+        // What crates have in common is compiled once for a machine. What comes out stays in the crate's own folder.
+        command.arg("--config").arg(format!("build.build-dir={:?}", shared.display().to_string()));
+    }
     command
         .args(examples.then_some("--examples"))
         // Without colours, or no line would start with its words.
@@ -149,18 +154,33 @@ fn build(
 }
 
 /// Hands cargo's lines to `say` up to the first error, and returns that and what follows: it becomes
-/// the text of our error, and need not be read twice.
+/// the text of our error, and need not be read twice. Of its progress one line is left.
 fn tell(stderr: impl Read, say: &mut dyn FnMut(&str)) -> Vec<String> {
     let mut errors = Vec::new();
+    let mut compiles = false;
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        if errors.is_empty() && !line.starts_with("error") {
-            say(&line);
-        } else {
+        if !errors.is_empty() || line.starts_with("error") {
             errors.push(line);
+            continue;
+        }
+        match line.split_whitespace().next() {
+            Some("Compiling") => {
+                if !std::mem::replace(&mut compiles, true) {
+                    say(
+                        "compiling the entry script; the first one on a machine takes a minute or more, later ones seconds",
+                    );
+                }
+            }
+            Some(word) if PROGRESS.contains(&word) => {}
+            _ => say(&line),
         }
     }
     errors
 }
+
+/// What lines of cargo's progress begin with.
+const PROGRESS: [&str; 7] =
+    ["Adding", "Downloaded", "Downloading", "Finished", "Fresh", "Locking", "Updating"];
 
 fn no_library(folder: &Path) -> CompileError {
     CompileError::new(format!(

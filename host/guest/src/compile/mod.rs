@@ -12,6 +12,7 @@
 //! Imports `model`, `protocol` and `wall`.
 
 mod artifact;
+mod build_folder;
 mod cache;
 mod child;
 mod compiler;
