@@ -1,6 +1,9 @@
-//! How the program is linked.
+//! How the program is linked, and which files of the SDK it carries.
 
 use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each worker is a process of its own, and a fifth of the processor time of its start went into
@@ -9,6 +12,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     name_commit();
+    carry_sdk();
     if env::var("HOST") == env::var("TARGET") && knows_packed_relocations() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
@@ -30,6 +34,39 @@ fn name_commit() {
     }
     if let Some(commit) = git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]) {
         println!("cargo::rustc-env=SANDMILL_BUILT_FROM={commit}");
+    }
+}
+
+/// Writes a list of the SDK's files, and of the contract's, for `sandmill new`.
+fn carry_sdk() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("..");
+    let mut files = Vec::new();
+    // The link in the SDK's folder leads there.
+    for (folder, place) in
+        [("guest-sdk/Cargo.toml", "Cargo.toml"), ("guest-sdk/src", "src"), ("wit", "wit")]
+    {
+        gather(&root.join(folder), place, &mut files);
+        println!("cargo::rerun-if-changed={}", root.join(folder).display());
+    }
+    files.sort();
+    let mut list = String::from("&[\n");
+    for (place, path) in files {
+        let _ = writeln!(list, "({place:?}, include_str!({:?})),", path.display().to_string());
+    }
+    list.push(']');
+    let target = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("sdk.rs");
+    fs::write(target, list).expect("cargo has made the folder");
+}
+
+fn gather(path: &Path, place: &str, files: &mut Vec<(String, PathBuf)>) {
+    let Ok(entries) = fs::read_dir(path) else {
+        let path = path.canonicalize().expect("the SDK lies beside this crate");
+        files.push((place.to_owned(), path));
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name().into_string().expect("UTF-8");
+        gather(&entry.path(), &format!("{place}/{name}"), files);
     }
 }
 

@@ -30,6 +30,7 @@ mod registry;
 mod resume;
 mod run;
 mod schema_block;
+mod sdk;
 mod signals;
 mod template;
 mod terminal;

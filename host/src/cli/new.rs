@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Problem};
 use super::template::Kind;
-use super::{say, template};
+use super::{say, sdk, template};
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::ErrorKind;
@@ -15,8 +15,8 @@ const RESERVED: [&str; 8] = ["alloc", "core", "proc_macro", "std", "test", "deps
 pub(super) struct Arguments {
     /// The name of crate, job and folder: small letters, digits, - and _, a letter first.
     name: String,
-    /// The folder of the sandmill-guest crate, if it is not found [default: that of the checkout
-    /// which is around the current folder or which this program was built in].
+    /// The folder of a sandmill-guest crate to use; unless given, the one that this program carries is put into the new
+    /// folder.
     #[arg(long, value_name = "PATH")]
     sdk: Option<PathBuf>,
     #[command(flatten)]
@@ -27,8 +27,8 @@ pub(super) struct Arguments {
 pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     let name = &arguments.name;
     check(name).map_err(Problem::usage)?;
-    let sdk = sdk(arguments.sdk.as_deref(), &places()).map_err(Problem::usage)?;
-    make(Path::new("."), name, &sdk, arguments.kind).map_err(Problem::usage)?;
+    let sdk = arguments.sdk.as_deref().map(sdk).transpose().map_err(Problem::usage)?;
+    make(Path::new("."), name, sdk.as_deref(), arguments.kind).map_err(Problem::usage)?;
     let model = if arguments.kind.model { "\n  # put model.onnx here: see MODEL.md" } else { "" };
     say(&format!(
         "made {name}/, an entry script with a job and a little data. Next:\n  cd {name}{model}\n  \
@@ -37,7 +37,8 @@ pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-fn make(parent: &Path, name: &str, sdk: &str, kind: Kind) -> anyhow::Result<()> {
+/// `sdk`: keys of the dependency on it; without them the SDK is put into the folder.
+fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: Kind) -> anyhow::Result<()> {
     let folder = parent.join(name);
     if let Err(error) = fs::create_dir(&folder) {
         if error.kind() == ErrorKind::AlreadyExists {
@@ -45,7 +46,12 @@ fn make(parent: &Path, name: &str, sdk: &str, kind: Kind) -> anyhow::Result<()> 
         }
         return Err(error).with_context(|| format!("cannot make the folder {}", folder.display()));
     }
-    let sdk = format!("{sdk}{}", kind.features());
+    let carried = format!("path = \"{}\"", sdk::FOLDER);
+    if sdk.is_none() {
+        let folder = folder.join(sdk::FOLDER);
+        sdk::write(&folder).with_context(|| format!("cannot write {}", folder.display()))?;
+    }
+    let sdk = format!("{}{}", sdk.unwrap_or(&carried), kind.features());
     for (path, text) in kind.files() {
         let path = folder.join(path);
         path.parent()
@@ -73,26 +79,15 @@ fn check(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the SDK is, as keys of a dependency: in the folder that was named, or else around one of
-/// `places`. It is published nowhere yet.
-fn sdk(named: Option<&Path>, places: &[PathBuf]) -> anyhow::Result<String> {
-    let folder = match named {
-        Some(folder) => {
-            if !is_sdk(folder) {
-                bail!(
-                    "--sdk {}: it is not the folder of the sandmill-guest crate, which is called \
-                     guest-sdk in Sandmill's repository",
-                    folder.display()
-                );
-            }
-            folder.to_owned()
-        }
-        None => places.iter().find_map(|place| sdk_above(place)).context(
-            "the crate sandmill-guest, with which entry scripts are written, is not found, and it \
-             is not published yet: clone Sandmill's repository and name its folder, as --sdk \
-             sandmill/guest-sdk",
-        )?,
-    };
+/// The SDK in this folder, as keys of a dependency.
+fn sdk(folder: &Path) -> anyhow::Result<String> {
+    if !is_sdk(folder) {
+        bail!(
+            "--sdk {}: it is not the folder of the sandmill-guest crate, which is called guest-sdk in Sandmill's \
+             repository",
+            folder.display()
+        );
+    }
     // The new crate lies elsewhere than we do.
     let folder = folder
         .canonicalize()
@@ -101,19 +96,6 @@ fn sdk(named: Option<&Path>, places: &[PathBuf]) -> anyhow::Result<String> {
         format!("{} is no UTF-8, and Cargo.toml cannot name it: move it", folder.display())
     })?;
     Ok(format!("path = \"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")))
-}
-
-/// Where a checkout may be: around the current folder, around this program, and where this program
-/// was built.
-fn places() -> Vec<PathBuf> {
-    let here = std::env::current_dir().ok();
-    let program = std::env::current_exe().ok();
-    let built = Some(PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    [here, program, built].into_iter().flatten().collect()
-}
-
-fn sdk_above(start: &Path) -> Option<PathBuf> {
-    start.ancestors().map(|folder| folder.join("guest-sdk")).find(|folder| is_sdk(folder))
 }
 
 fn is_sdk(folder: &Path) -> bool {
@@ -130,7 +112,7 @@ mod tests {
         for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
             let kind = Kind { table, model };
             let parent = tempfile::tempdir().unwrap();
-            make(parent.path(), "my-script", "path = \"/sdk\"", kind).unwrap();
+            make(parent.path(), "my-script", Some("path = \"/sdk\""), kind).unwrap();
             let folder = parent.path().join("my-script");
             for (path, _) in kind.files() {
                 let text = fs::read_to_string(folder.join(path)).unwrap();
@@ -140,7 +122,7 @@ mod tests {
             assert!(cargo.contains("name = \"my-script\""), "{cargo}");
             assert!(cargo.contains("sandmill-guest = { path = \"/sdk\""), "{cargo}");
             assert_eq!(cargo.contains("\"/sdk\", default-features = false }"), !table, "{cargo}");
-            let error = make(parent.path(), "my-script", "", kind).unwrap_err();
+            let error = make(parent.path(), "my-script", None, kind).unwrap_err();
             assert!(error.to_string().contains("there already"), "{error}");
         }
     }
@@ -155,27 +137,17 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_sdk_of_a_checkout() {
+    fn an_sdk_of_ones_own_can_be_named() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
-        let deep = root.join("a/b");
         let folder = root.join("guest-sdk");
-        fs::create_dir_all(&deep).unwrap();
+        fs::create_dir_all(root.join("a")).unwrap();
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("Cargo.toml"), "[package]\nname = \"another\"\n").unwrap();
-        let places = [PathBuf::from("/nowhere"), deep];
-        insta::assert_snapshot!(sdk(None, &places).unwrap_err(), @"the crate sandmill-guest, with which entry scripts are written, is not found, and it is not published yet: clone Sandmill's repository and name its folder, as --sdk sandmill/guest-sdk");
-        let error = sdk(Some(&folder), &[]).unwrap_err().to_string();
+        let error = sdk(&folder).unwrap_err().to_string();
         assert!(error.contains("it is not the folder of the sandmill-guest crate"), "{error}");
         fs::write(folder.join("Cargo.toml"), "[package]\nname = \"sandmill-guest\"\n").unwrap();
         let path = format!("path = \"{}\"", folder.display());
-        assert_eq!(sdk(None, &places).unwrap(), path);
-        assert_eq!(sdk(Some(&root.join("a/../guest-sdk")), &[]).unwrap(), path);
-    }
-
-    #[test]
-    fn a_program_outside_a_checkout_knows_where_it_was_built() {
-        let built = places().pop().unwrap();
-        assert!(sdk(None, &[built]).unwrap().ends_with("/guest-sdk\""));
+        assert_eq!(sdk(&root.join("a/../guest-sdk")).unwrap(), path);
     }
 }

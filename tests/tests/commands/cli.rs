@@ -509,7 +509,7 @@ fn a_new_entry_script_builds_runs_and_passes_its_tests() {
     let tests = Command::new("cargo")
         .args(["test", "--quiet"])
         .current_dir(ran.dir().join("my-script"))
-        .env("CARGO_TARGET_DIR", root().join("target/guests"))
+        .env("CARGO_TARGET_DIR", root().join("target/outside"))
         .env("CARGO_NET_OFFLINE", "true")
         .output()
         .expect("cargo is there");

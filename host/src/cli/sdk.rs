@@ -1,0 +1,52 @@
+//! The SDK that this program carries: `sandmill new` puts it beside the new entry script, which so builds on any machine.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The folder of the SDK in that of an entry script.
+pub(super) const FOLDER: &str = "sandmill-guest";
+
+/// Paths below that folder, and texts.
+const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
+
+/// Where the parts of its manifest begin that only this repository needs.
+const OWN_PARTS: &str = "\n# So that ordinary tests";
+
+/// Writes the SDK into a folder that is made.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(super) fn write(folder: &Path) -> io::Result<()> {
+    for (name, text) in FILES {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        let text = if *name == "Cargo.toml" { manifest(text) } else { text };
+        fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// The manifest without what is said of the workspace, and of the SDK's own tests.
+fn manifest(text: &str) -> &str {
+    text.split_once(OWN_PARTS).map_or(text, |(kept, _)| kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sdk_is_whole_and_stands_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path()).unwrap();
+        let manifest = fs::read_to_string(dir.path().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("name = \"sandmill-guest\""), "{manifest}");
+        for own in ["workspace", "dev-dependencies", "path ="] {
+            assert!(!manifest.contains(own), "{manifest}");
+        }
+        for file in ["src/lib.rs", "src/columns.rs", "wit/entry.wit", "wit/deps/nn.wit"] {
+            assert!(dir.path().join(file).is_file(), "{file}");
+        }
+    }
+}
