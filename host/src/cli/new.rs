@@ -1,8 +1,8 @@
 //! `sandmill new`: the folder of a new entry script.
 
 use super::exit::{Exit, Problem};
-use super::template::Kind;
-use super::{say, sdk, template};
+use super::template::{Kind, Language};
+use super::{say, sdk};
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::ErrorKind;
@@ -30,8 +30,12 @@ pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     let sdk = arguments.sdk.as_deref().map(sdk).transpose().map_err(Problem::usage)?;
     make(Path::new("."), name, sdk.as_deref(), arguments.kind).map_err(Problem::usage)?;
     let model = if arguments.kind.model { "\n  # put model.onnx here: see MODEL.md" } else { "" };
+    let runtime = match arguments.kind.language {
+        Language::Python => "\n  sandmill python install light   # once for a machine",
+        Language::Rust => "",
+    };
     say(&format!(
-        "made {name}/, an entry script with a job and a little data. Next:\n  cd {name}{model}\n  \
+        "made {name}/, an entry script with a job and a little data. Next:\n  cd {name}{model}{runtime}\n  \
          sandmill run job.yaml"
     ));
     Ok(Exit::Completed)
@@ -47,7 +51,7 @@ fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: Kind) -> anyhow::Res
         return Err(error).with_context(|| format!("cannot make the folder {}", folder.display()));
     }
     let carried = format!("path = \"{}\"", sdk::FOLDER);
-    if sdk.is_none() {
+    if sdk.is_none() && kind.language == Language::Rust {
         let folder = folder.join(sdk::FOLDER);
         sdk::write(&folder).with_context(|| format!("cannot write {}", folder.display()))?;
     }
@@ -56,7 +60,7 @@ fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: Kind) -> anyhow::Res
         let path = folder.join(path);
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::write(&path, template::fill(text, name, &sdk)))
+            .and_then(|()| fs::write(&path, kind.fill(text, name, &sdk)))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -110,7 +114,7 @@ mod tests {
     #[test]
     fn makes_a_folder_without_leftover_placeholders() {
         for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
-            let kind = Kind { table, model };
+            let kind = Kind { table, model, language: Language::Rust };
             let parent = tempfile::tempdir().unwrap();
             make(parent.path(), "my-script", Some("path = \"/sdk\""), kind).unwrap();
             let folder = parent.path().join("my-script");
@@ -124,6 +128,26 @@ mod tests {
             assert_eq!(cargo.contains("\"/sdk\", default-features = false }"), !table, "{cargo}");
             let error = make(parent.path(), "my-script", None, kind).unwrap_err();
             assert!(error.to_string().contains("there already"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_rust_is_in_a_folder_for_python() {
+        for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
+            let kind = Kind { table, model, language: Language::Python };
+            let parent = tempfile::tempdir().unwrap();
+            make(parent.path(), "my-script", None, kind).unwrap();
+            let folder = parent.path().join("my-script");
+            assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::FOLDER).exists());
+            for (path, _) in kind.files() {
+                let text = fs::read_to_string(folder.join(path)).unwrap();
+                for word in ["{{", "crate", "lib.rs", "i64", "::"] {
+                    assert!(!text.contains(word), "{path}: {text}");
+                }
+            }
+            let job = fs::read_to_string(folder.join("job.yaml")).unwrap();
+            assert!(job.contains("\nentry_script: score.py\n"), "{job}");
+            assert_eq!(job.contains("python: {runtime: light}"), table, "{job}");
         }
     }
 

@@ -22,34 +22,81 @@ pub(super) struct Kind {
     /// With an ONNX model that the host computes; MODEL.md says how to make the file.
     #[arg(long)]
     pub(super) model: bool,
+    /// The language of the entry script.
+    #[arg(long, value_enum, default_value = "rust")]
+    pub(super) language: Language,
+}
+
+/// The language of a new entry script.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Language {
+    /// A crate, which is built to a component.
+    #[default]
+    Rust,
+    /// A script for the light runtime.
+    Python,
 }
 
 impl Kind {
     /// The files of its folder.
     pub(super) fn files(self) -> impl Iterator<Item = File> {
-        let (script, data): ([File; 2], &[File]) = match (self.table, self.model) {
+        let (script, job, data): (File, File, &[File]) = match (self.table, self.model) {
             (false, false) => (
-                [file!("src/lib.rs"), file!("job.yaml")],
+                file!("src/lib.rs"),
+                file!("job.yaml"),
                 &[file!("data/hello.txt"), file!("data/second.txt")],
             ),
             (true, false) => (
-                [file!("src/lib.rs", "table/"), file!("job.yaml", "table/")],
+                file!("src/lib.rs", "table/"),
+                file!("job.yaml", "table/"),
                 &[file!("data/people.csv", "table/")],
             ),
             (false, true) => (
-                [file!("src/lib.rs", "model/"), file!("job.yaml", "model/")],
+                file!("src/lib.rs", "model/"),
+                file!("job.yaml", "model/"),
                 &[file!("data/first.txt", "model/"), file!("data/second.txt", "model/")],
             ),
             (true, true) => (
-                [file!("src/lib.rs", "table-model/"), file!("job.yaml", "table-model/")],
+                file!("src/lib.rs", "table-model/"),
+                file!("job.yaml", "table-model/"),
                 &[file!("data/people.csv", "table/")],
             ),
         };
         let gitignore = (".gitignore", include_str!("../../templates/gitignore"));
         let model = ("MODEL.md", include_str!("../../templates/model/MODEL.md"));
-        let common = [file!("Cargo.toml"), file!("README.md"), gitignore];
-        let common = common.into_iter().chain(self.model.then_some(model));
-        common.chain(script).chain(data.iter().copied())
+        let own = match self.language {
+            Language::Rust => vec![script, file!("Cargo.toml"), file!("README.md")],
+            Language::Python => vec![self.python_script(), file!("README.md", "python/")],
+        };
+        let common = own.into_iter().chain([job, gitignore]).chain(self.model.then_some(model));
+        common.chain(data.iter().copied())
+    }
+
+    fn python_script(self) -> File {
+        let text = match (self.table, self.model) {
+            (false, false) => include_str!("../../templates/python/files.py"),
+            (true, false) => include_str!("../../templates/python/table.py"),
+            (false, true) => include_str!("../../templates/python/model.py"),
+            (true, true) => include_str!("../../templates/python/table_model.py"),
+        };
+        ("score.py", text)
+    }
+
+    /// A file's text, with the placeholders replaced: the new entry script's name, and where the SDK is, as keys of the
+    /// dependency in `Cargo.toml`. What is said of Rust is said of Python where the entry script is in Python.
+    pub(super) fn fill(self, text: &str, name: &str, sdk: &str) -> String {
+        let text = text.replace("{{name}}", name).replace("{{sdk}}", sdk);
+        if self.language == Language::Rust {
+            return text;
+        }
+        let runtime = if self.table {
+            "\n# `run` gets a sandmill.Table.\npython: {runtime: light}"
+        } else {
+            ""
+        };
+        OF_RUST.iter().fold(text, |text, (rust, python)| {
+            text.replace(rust, &python.replace("{{runtime}}", runtime))
+        })
     }
 
     /// What its dependency on the SDK says beside the place.
@@ -58,11 +105,15 @@ impl Kind {
     }
 }
 
-/// A file's text, with the placeholders replaced: the new entry script's name, and where the SDK is, as
-/// keys of the dependency in `Cargo.toml`.
-pub(super) fn fill(text: &str, name: &str, sdk: &str) -> String {
-    text.replace("{{name}}", name).replace("{{sdk}}", sdk)
-}
+/// What the files say of an entry script in Rust, and what they say of one in Python.
+const OF_RUST: [(&str, &str); 3] = [
+    (
+        "# The folder of the entry script's crate, which is built first, or a component file.\nentry_script: .",
+        "# The script. Modules beside it come along.\nentry_script: score.py{{runtime}}",
+    ),
+    ("`Model::load`", "`models.load`"),
+    (", and gives labels, which\nare `i64`: change `src/lib.rs` to them. From", ". From"),
+];
 
 #[cfg(test)]
 mod tests {

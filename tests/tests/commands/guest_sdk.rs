@@ -127,10 +127,17 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
     let people = ["1 Ann 1.6 64", "2 Ben 2.0 80", "3 Cleo 1.5 45"];
     let with = |new: [&str; 3]| people.iter().zip(new).map(|(p, n)| format!("{p} {n}")).collect();
     let files = ["first.txt: [2.0, 4.0]", "second.txt: [6.0, 8.0]"].map(str::to_owned).to_vec();
-    let cases: [(&[&str], Vec<String>); 3] = [
-        (&["--table"], with(["24.999999999999996", "20.0", "20.0"])),
-        (&["--model"], files),
+    let bmi = || with(["24.999999999999996", "20.0", "20.0"]);
+    let python = "--language=python";
+    let cases: [(&[&str], Vec<String>); 7] = [
+        (&["--table"], bmi()),
+        (&["--model"], files.clone()),
         (&["--table", "--model"], with(["3.2", "4.0", "3.0"])),
+        (&[python], ["hello.txt: 2", "second.txt: 11"].map(str::to_owned).to_vec()),
+        (&[python, "--table"], bmi()),
+        (&[python, "--model"], files),
+        // Python's floats have 64 bits.
+        (&[python, "--table", "--model"], with(["3.200000047683716", "4.0", "3.0"])),
     ];
     for (options, expected) in cases {
         let made = Job::empty()

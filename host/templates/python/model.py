@@ -1,0 +1,23 @@
+"""A Sandmill entry script: what the model says of the numbers in each text file."""
+
+import os
+
+from sandmill import models
+
+
+# Called once per worker. The job file says which file the model is.
+def init():
+    global model
+    model = models.load("model")
+
+
+# Called once per mini-batch: one call of the model for all files.
+def run(mini_batch):
+    outputs = model.run([numbers(path) for path in mini_batch])
+    rows = outputs[model.outputs[0].name].tolist()
+    return [f"{os.path.basename(path)}: {row}" for path, row in zip(mini_batch, rows)]
+
+
+def numbers(path):
+    with open(path, encoding="utf-8") as file:
+        return [float(word) for word in file.read().split()]
