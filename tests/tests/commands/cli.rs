@@ -60,6 +60,10 @@ fn version_and_help() {
       -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
                                  that is completed
 
+    Output:
+          --color <WHEN>  When to use colours; auto is on a terminal, unless NO_COLOR is set or TERM is
+                          dumb [default: auto] [possible values: auto, always, never]
+
     Exit codes:
         0  completed
         2  bad usage or bad job file; nothing was run

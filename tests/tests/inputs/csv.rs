@@ -315,7 +315,6 @@ fn a_file_with_other_columns_is_told() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    note: columns of input rows: id int64, x int64
     note: a file cannot be read, and fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
     mini-batch 1, attempt 1 ([WORKER]): [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
@@ -342,7 +341,6 @@ fn tables_without_rows_give_nothing_to_write() {
     ran.exits_with(0);
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
-    note: columns of input rows: id string, x string
     note: [DIR]/in.csv holds a header and no rows and gives no mini-batch
     Job test completed in [TIME].
       mini-batches  0

@@ -51,7 +51,7 @@ fn a_database_is_one_mini_batch() {
     ");
     assert_snapshot!(ran.redacted(), @"
     note: mini_batch_size is 3 rows, and does not cut what is of format sqlite (inputs.orders): the whole result of each database is one mini-batch
-    note: columns of input orders: id Int64
+    note: columns of input orders: id int64
     note: [DIR]/in/none.db holds no rows and gives no mini-batch
     2 mini-batches, 1007 items
     ");
