@@ -289,11 +289,11 @@ fn files_of_one_input_are_one_table_and_never_mixed() {
              1  rows           1  b.csv, from line 2, 6 bytes
              2  rows           1  e.csv, from line 2, 4 bytes
     ");
-    assert_snapshot!(plan.redacted(), @r"
+    assert_snapshot!(plan.redacted(), @"
     note: columns of input rows: id int64, x float64
     note: [DIR]/in/c.csv holds a header and no rows and gives no mini-batch
     note: [DIR]/in/d.csv is empty and gives no mini-batch
-    3 mini-batches, 4 items
+    3 mini-batches, 4 items, 18 bytes; 1 worker; the results go to jobs/test/output
     ");
     let ran = plan.into_job().run(&[]);
     ran.exits_with(0);
@@ -363,9 +363,9 @@ fn a_plan_tells_lines_and_bytes() {
              1  rows         410  in.csv, from line 844, 4100 bytes
              2  rows         169  in.csv, from line 1664, 1690 bytes
     ");
-    assert_snapshot!(plan.redacted(), @r"
+    assert_snapshot!(plan.redacted(), @"
     note: columns of input rows: id int64, x string
-    3 mini-batches, 1000 items
+    3 mini-batches, 1,000 items, 9.7 KiB; 1 worker; the results go to jobs/test/output
     ");
 }
 
