@@ -17,7 +17,7 @@ use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::NodeError;
 use crate::report::{
-    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Shown, Unit, log_tree,
+    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Resume, Shown, Unit, log_tree,
     reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
@@ -212,6 +212,7 @@ pub(super) fn prepare_and_run(
             job_dir: job_dir.clone(),
             output: output_place(spec, output),
             earlier_columns: columns.clone(),
+            resume: Resume::of(&options.command, options.job_file.is_some()),
             unit: unit(&spec.input_kind),
             drops_rows: spec.worker.output_action == OutputAction::SummaryOnly,
             made_at_end: spec.output_format.is_made_at_end(),
