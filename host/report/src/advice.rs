@@ -2,16 +2,44 @@
 //! each, naming the setting.
 
 use super::history::Attempt;
+use super::result::Places;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
-/// What to do about a result that is not good; none for a good one. One line. `job` is how the job
-/// directory is written on a command line.
-pub(super) fn of_result(result: &JobResult, job: &str) -> Option<String> {
+/// What to do about a result that is not good; none for a good one. One line.
+pub(super) fn of_result(result: &JobResult, places: &Places) -> Option<String> {
     let ended_by = result.ended_by?;
-    Some(match ended_by {
+    // What is done was made by the job as it was, and does not fit another one.
+    let is_kept = result.succeeded_mini_batches > 0;
+    let advice = match ended_by {
         EndedBy::NothingSucceeded => nothing_succeeded(result),
-        other => advice(other, job),
-    })
+        other => advice(other, is_kept, places),
+    };
+    match is_kept && changes_rows(ended_by, result) {
+        true => Some(format!(
+            "{advice}; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite"
+        )),
+        false => Some(advice),
+    }
+}
+
+/// Whether what there is to do may change what rows there are.
+fn changes_rows(ended_by: EndedBy, result: &JobResult) -> bool {
+    let first = result.first_failure.as_ref().map(|first| first.failure.kind);
+    match ended_by {
+        EndedBy::MiniBatchLimit | EndedBy::ProgressTimeout | EndedBy::InitFailures => true,
+        EndedBy::NothingSucceeded => matches!(
+            first,
+            Some(
+                FailureKind::ScriptError
+                    | FailureKind::Trap
+                    | FailureKind::Exit
+                    | FailureKind::OutOfMemory
+                    | FailureKind::Timeout
+                    | FailureKind::ShortResults
+            )
+        ),
+        _ => false,
+    }
 }
 
 /// No item succeeded: what to do depends on where they failed, which need not be `run`.
@@ -50,20 +78,30 @@ fn nothing_succeeded(result: &JobResult) -> String {
     text.to_owned()
 }
 
-/// One line. `job` is how the job directory is written on a command line.
-fn advice(ended_by: EndedBy, job: &str) -> String {
-    let resume = format!("sandmill resume {job}");
+/// One line. `is_kept`: whether a mini-batch has succeeded.
+fn advice(ended_by: EndedBy, is_kept: bool, places: &Places) -> String {
+    let go_on = |set: &str| places.go_on(set);
     let more = |setting: &str| {
-        format!("to bear more and go on where it was: {resume} --set {setting}=N; -1 bears all")
+        let go_on = go_on(&format!("{setting}=N"));
+        format!("to bear more and go on where it was: {go_on}; -1 bears all")
     };
     match ended_by {
         EndedBy::ErrorThreshold => more("error_threshold"),
         EndedBy::AllowedFailedCount => more("allowed_failed_count"),
         EndedBy::AllowedFailedPercent => {
-            format!("to bear more and go on where it was: {resume} --set allowed_failed_percent=N")
+            let go_on = go_on("allowed_failed_percent=N");
+            format!("to bear more and go on where it was: {go_on}")
         }
         EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
-        EndedBy::InitFailures => format!("repair init, or what it reads; then go on: {resume}"),
+        // With another entry script the job begins anew where nothing has succeeded, and is refused elsewhere.
+        EndedBy::InitFailures if is_kept => {
+            let go_on = go_on("");
+            format!("repair what init reads, and go on: {go_on}")
+        }
+        EndedBy::InitFailures => {
+            let go_on = go_on("");
+            format!("repair init, or what it reads; then go on: {go_on}")
+        }
         EndedBy::StuckInInit => "find out what init waits for; if it is only slow, raise \
             run_invocation_timeout"
             .to_owned(),
@@ -78,14 +116,14 @@ fn advice(ended_by: EndedBy, job: &str) -> String {
             plan counts them"
                 .to_owned()
         }
-        EndedBy::JobTime => format!("to go on where it was, for as long again: {resume}"),
+        EndedBy::JobTime => format!("to go on where it was, for as long again: {}", go_on("")),
         EndedBy::Plan => "see with sandmill plan what the inputs come to".to_owned(),
-        EndedBy::Commit => format!("look after the disk, then go on where it was: {resume}"),
+        EndedBy::Commit => format!("look after the disk, then go on where it was: {}", go_on("")),
         EndedBy::Spawn => format!(
-            "the machine may be short of memory or of processes: {resume} --set \
-             process_count_per_node=N goes on with fewer workers"
+            "the machine may be short of memory or of processes; to go on with fewer workers: {}",
+            go_on("process_count_per_node=N")
         ),
-        EndedBy::Cancelled => format!("to go on where it was: {resume}"),
+        EndedBy::Cancelled => format!("to go on where it was: {}", go_on("")),
     }
 }
 

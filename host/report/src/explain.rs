@@ -4,7 +4,7 @@ use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_ki
 use super::history::{Attempt, Doing, Group, History};
 use super::result::Places;
 use super::words::{count, counted, first_line, seconds, worker_id};
-use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable, shell_word};
+use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -31,8 +31,7 @@ pub fn explain_text(history: &History, places: &Places, running: bool) -> String
     text.section("What to read", &to_read(history, places));
     let mut change = to_change(history, places);
     if history.result.is_none() && !running {
-        let job = shell_word(&places.show(places.job_dir.root()));
-        change.push(format!("Go on where it was: sandmill resume {job}"));
+        change.push(format!("Go on where it was: {}", places.go_on("")));
     }
     text.section("What to change", &change);
     text.0
@@ -277,10 +276,9 @@ pub(super) fn to_change(history: &History, places: &Places) -> Vec<String> {
                  that could not be read at all need only be mended: resume reads them again"
                 .to_owned());
         }
-        let job = shell_word(&places.show(places.job_dir.root()));
         // Where each attempt failed, it is said above.
         let is_said = end == EndedBy::NothingSucceeded && !history.groups.is_empty();
-        if let Some(advice) = of_result(result, &job).filter(|_| !is_said) {
+        if let Some(advice) = of_result(result, places).filter(|_| !is_said) {
             add(capital(&advice));
         }
     }

@@ -40,6 +40,7 @@ mod progress_file;
 mod progress_line;
 mod reporters;
 mod result;
+mod resume;
 mod room;
 #[cfg(test)]
 mod samples;
@@ -62,6 +63,7 @@ pub use logs::{LogFilter, logs_json, print_logs};
 pub use progress_line::Unit;
 pub use reporters::{Reporter, Reporters};
 pub use result::{ParentFolder, Places, result_text, reused_text};
+pub use resume::Resume;
 pub use standing::standing_text;
 
 use crate::model::JobDir;

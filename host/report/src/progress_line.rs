@@ -225,11 +225,11 @@ mod tests {
           5 37%
          25 37%  12.4M/33.5M files
          40 37%  12.4M/33.5M files  12 failed
-         50 37%  12.4M/33.5M files  12 failed  0:04, 0:10 left
-         70 37%  12.4M/33.5M files  12 failed  2.13M files/s  0:04, 0:10 left
-         80 [====>      ]  37%  12.4M/33.5M files  12 failed  2.13M files/s  0:04, 0:10 left
-        120 [=========>               ]  37%  12.4M/33.5M files  12 failed  2.13M files/s  0:04, 0:10 left  1,203/3,252 mini-batches
-            37%, 12.4M/33.5M files, 12 failed, 2.13M files/s, 0:04, 0:10 left, 1,203/3,252 mini-batches, GPUs 93 % busy
+         50 37%  12.4M/33.5M files  12 failed  0:04, 0:11 left
+         70 37%  12.4M/33.5M files  12 failed  2.13M files/s  0:04, 0:11 left
+         80 [====>      ]  37%  12.4M/33.5M files  12 failed  2.13M files/s  0:04, 0:11 left
+        120 [=========>               ]  37%  12.4M/33.5M files  12 failed  2.13M files/s  0:04, 0:11 left  1,203/3,252 mini-batches
+            37%, 12.4M/33.5M files, 12 failed, 2.13M files/s, 0:04, 0:11 left, 1,203/3,252 mini-batches, GPUs 93 % busy
         ");
     }
 

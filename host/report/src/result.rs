@@ -5,6 +5,7 @@ use super::budget::ReportBudget;
 use super::log_file;
 use super::progress_line::Unit;
 use super::reporters::Reporter;
+use super::resume::Resume;
 use super::words::{count, counted, did, first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{
@@ -39,6 +40,8 @@ pub struct Places {
     pub parent: Option<ParentFolder>,
     /// Put before the names of the job's metrics (prs-semantics A7).
     pub metrics_name_prefix: String,
+    /// How it goes on where it does not come to its end.
+    pub resume: Resume,
     /// What the reports may take.
     pub reports: ReportBudget,
 }
@@ -69,8 +72,14 @@ impl Places {
             shown_from,
             parent: None,
             metrics_name_prefix: String::new(),
+            resume: Resume::default(),
             reports: ReportBudget::default(),
         }
+    }
+
+    /// What has the job go on, for the end of a sentence; `set` is a setting that is to be another, or empty.
+    pub fn go_on(&self, set: &str) -> String {
+        self.resume.go_on(&shell_word(&self.show(self.job_dir.root())), set)
     }
 
     /// Where the rows of a job are that has not come to its end: an output that is made at the end has its
@@ -118,7 +127,8 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
                 kept(&mut text, result, places);
             }
             // If nothing was planned, the reason says all that is known.
-            if result.first_failure.is_some() || result.mini_batches > 0 {
+            let ended = result.succeeded_mini_batches + result.failed_mini_batches;
+            if result.first_failure.is_some() || result.mini_batches.max(ended) > 0 {
                 text.line("read next", &places.show(&next_file(result, &places.job_dir)));
                 what_next(&mut text, result, places);
             }
@@ -168,7 +178,7 @@ fn kept(text: &mut Text, result: &JobResult, places: &Places) {
 /// What a person can do now.
 fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
     let job = shell_word(&places.show(places.job_dir.root()));
-    if let Some(advice) = of_result(result, &job) {
+    if let Some(advice) = of_result(result, places) {
         text.line("what to do", &advice);
     }
     if result.status == JobStatus::Failed {

@@ -228,24 +228,26 @@ fn every_end_has_advice() {
         EndedBy::MiniBatchLimit,
         EndedBy::JobTime,
     ];
+    let places =
+        Places { job_dir: JobDir::new("/here/jobs/a"), shown_from: "/here".into(), ..places() };
     let all = all.map(|by| {
         let result = JobResult { ended_by: Some(by), ..*samples::result(JobStatus::Failed) };
         let result = JobResult { first_failure: None, ..result };
-        format!("{}: {}", name(by), of_result(&result, "jobs/a").unwrap())
+        format!("{}: {}", name(by), of_result(&result, &places).unwrap())
     });
     insta::assert_snapshot!(all.join("\n"), @"
     error_threshold: to bear more and go on where it was: sandmill resume jobs/a --set error_threshold=N; -1 bears all
     allowed_failed_percent: to bear more and go on where it was: sandmill resume jobs/a --set allowed_failed_percent=N
     nothing_succeeded: logs/failed_items.csv says why each item failed, also in earlier runs of the job
-    init_failures: repair init, or what it reads; then go on: sandmill resume jobs/a
+    init_failures: repair what init reads, and go on: sandmill resume jobs/a; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     stuck_in_init: find out what init waits for; if it is only slow, raise run_invocation_timeout
     first_task_timeout: see with sandmill plan how long it takes to cut the inputs; if it is only slow, raise first_task_creation_timeout
-    progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout
+    progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     plan: see with sandmill plan what the inputs come to
     commit: look after the disk, then go on where it was: sandmill resume jobs/a
-    spawn: the machine may be short of memory or of processes: sandmill resume jobs/a --set process_count_per_node=N goes on with fewer workers
+    spawn: the machine may be short of memory or of processes; to go on with fewer workers: sandmill resume jobs/a --set process_count_per_node=N
     cancelled: to go on where it was: sandmill resume jobs/a
-    mini_batch_limit: make mini_batch_size larger, so that there are fewer mini-batches; sandmill plan counts them
+    mini_batch_limit: make mini_batch_size larger, so that there are fewer mini-batches; sandmill plan counts them; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     job_time: to go on where it was, for as long again: sandmill resume jobs/a
     ");
     assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
@@ -260,7 +262,7 @@ fn advice_speaks_of_run_only_where_run_was_called() {
         if let Some(first) = &mut result.first_failure {
             first.failure = Failure::new(kind, "x");
         }
-        format!("{kind}: {}", of_result(&result, "jobs/a").unwrap())
+        format!("{kind}: {}", of_result(&result, &places()).unwrap())
     };
     let kinds = [
         FailureKind::BadInput,
@@ -275,17 +277,17 @@ fn advice_speaks_of_run_only_where_run_was_called() {
     insta::assert_snapshot!(kinds.map(told).join("\n"), @"
     bad_input: mend the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
     load_failed: mend the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
-    script_error: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
-    trap: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
-    out_of_memory: raise limits.memory, or have the entry script hold less: make mini_batch_size smaller
+    script_error: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    trap: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    out_of_memory: raise limits.memory, or have the entry script hold less: make mini_batch_size smaller; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     out_of_fuel: raise limits.fuel, or look for a loop that does not end
-    timeout: raise run_invocation_timeout, or make mini_batch_size smaller
-    short_results: compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only
+    timeout: raise run_invocation_timeout, or make mini_batch_size smaller; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    short_results: compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     ");
     let mut none = samples::result(JobStatus::Failed);
     (none.ended_by, none.first_failure) = (Some(EndedBy::NothingSucceeded), None);
     none.items = ItemCounts::default();
-    let told = of_result(&none, "jobs/a").unwrap();
+    let told = of_result(&none, &places()).unwrap();
     assert_eq!(told, "see with sandmill plan what is found in the inputs");
 }
 

@@ -1,6 +1,7 @@
 //! `sandmill cancel`: asks a running job to end, by its control socket.
 
 use super::exit::{Exit, Problem};
+use super::history::resume;
 use super::say;
 use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
@@ -46,7 +47,7 @@ pub(super) fn cancel(arguments: &Arguments) -> Result<Exit, Problem> {
     if let Some(refused) = &answer.refused {
         return Err(Problem::usage(anyhow!("job {} did not obey: {refused}", answer.job)));
     }
-    told(&answer, arguments.at_once, &dir);
+    told(&answer, arguments.at_once, &dir, &state);
     while arguments.wait && is_locked(&dir) {
         sleep(PAUSE);
     }
@@ -72,15 +73,17 @@ fn reach(dir: &Path, question: Ask) -> io::Result<Option<Answer>> {
     }
 }
 
-fn told(answer: &Answer, at_once: bool, dir: &Path) {
+fn told(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
     let how = match at_once {
         true => "ends at once",
         false => "finishes its running mini-batches, and begins no new ones",
     };
     let job = shell_word(&dir.display().to_string());
     say(&format!(
-        "Job {} (process {}) {how}. What is committed is kept; go on later with: sandmill resume {job}",
-        answer.job, answer.pid
+        "Job {} (process {}) {how}. What is committed is kept; go on later with: {}",
+        answer.job,
+        answer.pid,
+        resume(state).go_on(&job, "")
     ));
 }
 

@@ -8,8 +8,8 @@ use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
 use crate::model::{JobDir, MiniBatchId, shell_word};
 use crate::report::{
-    Follower, History, LogFilter, Places, explain_json, explain_text, logs_json, print_logs,
-    result_text, standing_text,
+    Follower, History, LogFilter, Places, Resume, explain_json, explain_text, logs_json,
+    print_logs, result_text, standing_text,
 };
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
@@ -104,9 +104,16 @@ fn find(path: &Path) -> Result<Found, Problem> {
     // Nothing is written of a job that is looked at.
     let places = Places {
         drops_rows: state.output_file.is_none(),
+        resume: resume(&state),
         ..Places::new(state.name.clone(), dir.clone(), rows, here)
     };
     Ok(Found { dir, state, history, places })
+}
+
+/// How a job goes on.
+pub(super) fn resume(state: &JobState) -> Resume {
+    let command = state.started_by.as_ref().map_or(&[][..], |by| &by.command);
+    Resume::of(command, state.job_file.is_some())
 }
 
 impl Found {
@@ -178,7 +185,8 @@ fn status_text(found: &Found, now: Now, path: &Path) -> String {
         (_, Now::Interrupted) => {
             let head = format!(
                 "Job {name} was interrupted: its process {pid} is gone. What is committed is kept; go \
-                 on with: sandmill resume {shown}\n"
+                 on with: {}\n",
+                resume(state).go_on(&shown, "")
             );
             head + &standing_text(history, false, clock)
         }

@@ -24,6 +24,7 @@ mod metrics;
 mod new;
 mod palette;
 mod plan;
+mod plan_shown;
 mod policy;
 mod python;
 mod registry;
@@ -68,7 +69,7 @@ enum Command {
     Run(run::Arguments),
     /// Takes a job up from where it was interrupted, failed or cancelled.
     Resume(resume::Arguments),
-    /// Prints the mini-batches of a job, one a line, and runs nothing.
+    /// Says what a job comes to, shows its mini-batches, and runs nothing.
     Plan(plan::Arguments),
     /// Says how a job stands.
     Status(history::StatusArguments),

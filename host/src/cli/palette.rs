@@ -8,10 +8,9 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-/// When to use colours.
+/// When to use colours; `Auto` is on a terminal, unless NO_COLOR is set or TERM is dumb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Color {
-    /// On a terminal, unless NO_COLOR is set or TERM is dumb.
     #[default]
     Auto,
     Always,

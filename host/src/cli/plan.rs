@@ -3,16 +3,18 @@
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
+use super::plan_shown::Table;
 use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::schema_block::schema_block;
-use super::{refused, say, signals, terminal};
-use crate::model::{InputKind, MiniBatch, Source, TableInput, Work, on_one_line};
+use super::{print_json, refused, say, signals, terminal};
+use crate::model::{InputKind, JobDir, counted};
 use crate::node::{self, Staged};
 use crate::opening::{make_new_private, scratch_path};
 use crate::protocol::{
     Cut, FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
 };
 use crate::run::{Options, PrepareError};
+use crate::spec::JobSpec;
 use crate::store::{Arrival, Objects};
 use crate::wall::{self, death};
 use anyhow::{Context, anyhow, bail};
@@ -24,22 +26,37 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     job: JobArguments,
-    // As for `run`; they have no effect on the plan.
     #[command(flatten)]
     counts: Counts,
-    /// As for `run`; not looked at.
+    /// Where the job would keep its state, logs and output, as for `run`.
     #[arg(long, value_name = "DIR")]
     job_dir: Option<PathBuf>,
+    /// Shows all mini-batches, not the first and the last ten.
+    #[arg(long)]
+    all: bool,
+    /// For programs.
+    #[arg(long, conflicts_with = "write_schema")]
+    json: bool,
     /// Prints the columns of text inputs instead, as a piece of a job file to paste there.
     #[arg(long)]
     write_schema: bool,
 }
 
-/// Prints the mini-batches of a job on standard output, the totals on standard error.
+impl Arguments {
+    /// Those of `run --dry-run`.
+    pub(super) fn dry_run(job: JobArguments, counts: Counts, job_dir: Option<PathBuf>) -> Self {
+        Self { job, counts, job_dir, all: false, json: false, write_schema: false }
+    }
+}
+
+/// Prints what a job comes to on standard error, its mini-batches on standard output.
 pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let (spec, policy) = arguments.job.load(&arguments.counts)?;
     let conversions = if logging.is_verbose() { spec.conversions.as_slice() } else { &[] };
@@ -65,7 +82,11 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store = Store { looks: node::Looks::new(&sources), objects: &mut objects };
-    let mut table = Table::new(BufWriter::new(terminal::stdout()), &request.sources);
+    let mut table = Table::new(
+        BufWriter::new(terminal::stdout()),
+        &request.sources,
+        (arguments.all, arguments.json),
+    );
     table.schema_of = match &request.cut {
         Cut::Tables { inputs, .. } if arguments.write_schema => Some(inputs),
         _ if arguments.write_schema => {
@@ -78,15 +99,41 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     planner.stop();
     match printed {
         Ok(()) if arguments.write_schema => Ok(Exit::Completed),
-        Ok(()) => {
-            let noun = if table.mini_batches == 1 { "mini-batch" } else { "mini-batches" };
-            let items = if table.items == 1 { "item" } else { "items" };
-            say(&format!("{} {noun}, {} {items}", table.mini_batches, table.items));
-            Ok(Exit::Completed)
-        }
+        Ok(()) => show(&mut table, &spec, arguments),
         // Whoever reads this has read enough.
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Completed),
         Err(error) => Err(Problem::usage(error)),
+    }
+}
+
+/// The summary, then what is shown of the mini-batches.
+fn show<W: Write>(
+    table: &mut Table<'_, W>,
+    spec: &JobSpec,
+    arguments: &Arguments,
+) -> Result<Exit, Problem> {
+    let job_dir = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
+    let output = match &spec.upload {
+        Some(address) => address.to_string(),
+        None => {
+            let output = spec.output.clone();
+            output.unwrap_or_else(|| JobDir::new(&job_dir).default_output()).display().to_string()
+        }
+    };
+    if arguments.json {
+        let mut value = table.json();
+        value["version"] = VERSION.into();
+        value["job"] = spec.name.clone().into();
+        value["workers"] = spec.process_count.into();
+        value["job_dir"] = job_dir.display().to_string().into();
+        value["output"] = output.into();
+        return print_json(&format!("{value:#}\n")).map(|()| Exit::Completed);
+    }
+    let workers = counted(spec.process_count.into(), "worker");
+    say(&format!("{}; {workers}; the results go to {output}", table.summary()));
+    match table.finish() {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Problem::usage(error)),
+        _ => Ok(Exit::Completed),
     }
 }
 
@@ -313,12 +360,9 @@ fn print<W: Write>(
                 say(&format!("note: {notice}"))
             }
             Some(FromPlanner::MiniBatches(batches)) => {
-                if table.mini_batches == 0 {
-                    table.header()?;
-                }
                 batches.iter().try_for_each(|batch| table.row(batch))?;
             }
-            Some(FromPlanner::Finished) => return Ok(table.out.flush()?),
+            Some(FromPlanner::Finished) => return Ok(()),
             Some(FromPlanner::Failed(reason)) => bail!(reason),
             None => {
                 let status = planner.status();
@@ -331,132 +375,9 @@ fn print<W: Write>(
     }
 }
 
-/// Columns of a fixed width, so that rows can be printed as they come.
-struct Table<'a, W> {
-    out: W,
-    sources: &'a [Source],
-    /// Width of the column of input names.
-    input: usize,
-    mini_batches: u64,
-    items: u64,
-    /// The inputs whose columns are printed in its place.
-    schema_of: Option<&'a [TableInput]>,
-}
-
-impl<'a, W: Write> Table<'a, W> {
-    fn new(out: W, sources: &'a [Source]) -> Self {
-        let names = sources.iter().map(|source| source.dataset.chars().count());
-        let input = names.max().unwrap_or(0).max("input".len());
-        Self { out, sources, input, mini_batches: 0, items: 0, schema_of: None }
-    }
-
-    fn header(&mut self) -> io::Result<()> {
-        let input = self.input;
-        writeln!(self.out, "mini-batch  {:input$}  {:>9}  where", "input", "items")
-    }
-
-    fn row(&mut self, batch: &MiniBatch) -> anyhow::Result<()> {
-        let dataset = match (&batch.work, self.sources.get(batch.source as usize)) {
-            (Work::Void, _) => "-",
-            (_, Some(source)) => &source.dataset,
-            (_, None) => bail!("the planner names an input that there is not"),
-        };
-        self.mini_batches += 1;
-        self.items += batch.planned_items();
-        let id = batch.id.0;
-        let items = batch.planned_items();
-        let input = self.input;
-        let place = match batch.partition.is_empty() {
-            true => place(&batch.work),
-            false => format!("{}: {}", batch.keys(), place(&batch.work)),
-        };
-        let place = on_one_line(&place);
-        writeln!(self.out, "{id:>10}  {dataset:input$}  {items:>9}  {place}")?;
-        Ok(())
-    }
-}
-
-/// Where a mini-batch lies, in words.
-fn place(work: &Work) -> String {
-    match work {
-        Work::Files(files) => ends(files.first(), files.last()),
-        Work::FileGroup(parts) => {
-            let mut files = parts.iter().flat_map(|(_, files)| files.iter());
-            ends(files.next(), files.next_back())
-        }
-        Work::Text(slice) => {
-            format!("{}, from line {}, {} bytes", slice.file, slice.first_line, slice.length)
-        }
-        Work::TextGroup(slices) => {
-            let bytes: u64 = slices.iter().map(|(_, slice)| slice.length).sum();
-            let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
-            format!("{}, {bytes} bytes", ends(files.next(), files.next_back()))
-        }
-        Work::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
-        Work::Table(slice) => {
-            format!("{}, from row {}, about {} bytes", slice.file, slice.first_row + 1, slice.bytes)
-        }
-        Work::TableGroup(slices) => {
-            let bytes = slices.iter().fold(0_u64, |sum, (_, it)| sum.saturating_add(it.bytes));
-            let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
-            format!("{}, about {bytes} bytes", ends(files.next(), files.next_back()))
-        }
-        Work::Unreadable(bad) => bad.reason.clone(),
-        Work::Void => "-".to_owned(),
-    }
-}
-
-/// The first and the last of some names.
-fn ends(first: Option<&str>, last: Option<&str>) -> String {
-    match (first, last) {
-        (None, _) => "-".to_owned(),
-        (Some(first), Some(last)) if first != last => format!("{first} .. {last}"),
-        (Some(only), _) => only.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{MiniBatchId, TextSlice};
-
-    fn source(dataset: &str) -> Source {
-        Source::new(dataset, "/data".into())
-    }
-
-    fn batch(id: u64, source: u32, work: Work) -> MiniBatch {
-        MiniBatch::new(MiniBatchId(id), source, work)
-    }
-
-    #[test]
-    fn a_table_of_mini_batches() {
-        let sources = [source("images"), source("night_shift")];
-        let mut out = Vec::new();
-        let mut table = Table::new(&mut out, &sources);
-        table.header().unwrap();
-        let files = |names: &[&str]| Work::Files(names.iter().collect());
-        let slice = TextSlice {
-            file: "a.csv".into(),
-            offset: 10,
-            length: 1_048_500,
-            first_line: 2,
-            rows: 9000,
-            ..TextSlice::sample()
-        };
-        table.row(&batch(0, 0, files(&["a/0.png", "a/1.png", "a/2.png"]))).unwrap();
-        table.row(&batch(1, 1, files(&["evil\u{1b}[2J.png"]))).unwrap();
-        table.row(&batch(2, 1, Work::Text(slice))).unwrap();
-        table.row(&batch(3, 0, Work::Void)).unwrap();
-        assert_eq!((table.mini_batches, table.items), (4, 9004));
-        assert!(table.row(&batch(4, 2, files(&["a"]))).is_err());
-        insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r"
-        mini-batch  input            items  where
-                 0  images               3  a/0.png .. a/2.png
-                 1  night_shift          1  evil\u{1b}[2J.png
-                 2  night_shift       9000  a.csv, from line 2, 1048500 bytes
-                 3  -                    0  -
-        ");
-    }
 
     #[test]
     fn a_broken_pipe_is_no_error() {

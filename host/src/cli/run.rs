@@ -9,7 +9,7 @@ use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::told::ToldArguments;
-use super::{refused, say, signals, terminal};
+use super::{plan, refused, say, signals, terminal};
 use crate::cancel::Cancel;
 use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
@@ -17,7 +17,7 @@ use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::{NodeError, PythonError};
 use crate::report::{
-    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Shown, Unit, log_tree,
+    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Resume, Shown, Unit, log_tree,
     reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
@@ -27,7 +27,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// Which job, and which of its settings are to be others.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct JobArguments {
     /// The job file.
     #[arg(value_name = "JOB.yaml")]
@@ -69,7 +69,7 @@ impl JobArguments {
 }
 
 /// Settings that have an option of their own.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Counts {
     /// Number of workers; the same as --set process_count_per_node=N.
     #[arg(long, value_name = "N", value_parser = workers)]
@@ -118,6 +118,9 @@ pub(super) struct Arguments {
     /// Begins anew where the job was run before; its results are removed first.
     #[arg(long)]
     pub(super) overwrite: bool,
+    /// Shows what would be run, as `plan` does, and runs nothing.
+    #[arg(long)]
+    dry_run: bool,
     /// Refuses where the job is finished already, instead of reusing its result.
     #[arg(long)]
     no_reuse: bool,
@@ -152,6 +155,11 @@ impl BackendArguments {
 
 /// Runs a job.
 pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
+    if arguments.dry_run {
+        let Arguments { job, counts, job_dir, .. } = arguments;
+        let arguments = plan::Arguments::dry_run(job.clone(), counts.clone(), job_dir.clone());
+        return plan::plan(&arguments, logging);
+    }
     let (spec, policy) = arguments.job.load(&arguments.counts)?;
     let sets = arguments.job.all_sets(&arguments.counts);
     let named = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
@@ -204,6 +212,7 @@ pub(super) fn prepare_and_run(
             job_dir: job_dir.clone(),
             output: output_place(spec, output),
             earlier_columns: columns.clone(),
+            resume: Resume::of(&options.command, options.job_file.is_some()),
             unit: unit(&spec.input_kind),
             drops_rows: spec.worker.output_action == OutputAction::SummaryOnly,
             made_at_end: spec.output_format.is_made_at_end(),

@@ -27,7 +27,7 @@ fn version_and_help() {
     Commands:
       run          Runs a job; one that was interrupted goes on where it was
       resume       Takes a job up from where it was interrupted, failed or cancelled
-      plan         Prints the mini-batches of a job, one a line, and runs nothing
+      plan         Says what a job comes to, shows its mini-batches, and runs nothing
       status       Says how a job stands
       jobs         Lists the jobs below a folder, and how each stands
       cancel       Asks a running or waiting job to end; what is committed is kept
@@ -59,6 +59,10 @@ fn version_and_help() {
       -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
       -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
                                  that is completed
+
+    Output:
+          --color <WHEN>  When to use colours; auto is on a terminal, unless NO_COLOR is set or TERM is
+                          dumb [default: auto] [possible values: auto, always, never]
 
     Exit codes:
         0  completed

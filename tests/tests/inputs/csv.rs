@@ -289,11 +289,11 @@ fn files_of_one_input_are_one_table_and_never_mixed() {
              1  rows           1  b.csv, from line 2, 6 bytes
              2  rows           1  e.csv, from line 2, 4 bytes
     ");
-    assert_snapshot!(plan.redacted(), @r"
+    assert_snapshot!(plan.redacted(), @"
     note: columns of input rows: id int64, x float64
     note: [DIR]/in/c.csv holds a header and no rows and gives no mini-batch
     note: [DIR]/in/d.csv is empty and gives no mini-batch
-    3 mini-batches, 4 items
+    3 mini-batches, 4 items, 18 bytes; 1 worker; the results go to jobs/test/output
     ");
     let ran = plan.into_job().run(&[]);
     ran.exits_with(0);
@@ -315,7 +315,6 @@ fn a_file_with_other_columns_is_told() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    note: columns of input rows: id int64, x int64
     note: a file cannot be read, and fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
     mini-batch 1, attempt 1 ([WORKER]): [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
@@ -342,7 +341,6 @@ fn tables_without_rows_give_nothing_to_write() {
     ran.exits_with(0);
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
-    note: columns of input rows: id string, x string
     note: [DIR]/in.csv holds a header and no rows and gives no mini-batch
     Job test completed in [TIME].
       mini-batches  0
@@ -365,9 +363,9 @@ fn a_plan_tells_lines_and_bytes() {
              1  rows         410  in.csv, from line 844, 4100 bytes
              2  rows         169  in.csv, from line 1664, 1690 bytes
     ");
-    assert_snapshot!(plan.redacted(), @r"
+    assert_snapshot!(plan.redacted(), @"
     note: columns of input rows: id int64, x string
-    3 mini-batches, 1000 items
+    3 mini-batches, 1,000 items, 9.7 KiB; 1 worker; the results go to jobs/test/output
     ");
 }
 

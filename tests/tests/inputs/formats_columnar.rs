@@ -187,7 +187,7 @@ fn folders_make_columns_and_groups() {
     let ran = ran.into_job().command(&["plan", "job.yaml", "--set", "partition_keys=[n]"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"
-    note: columns of input rows: n Int64
+    note: columns of input rows: n int64
     note: input rows: its folders' names make the last columns: k; set hive to false where they should not
     error: input 'rows': partition_keys names 'n', which is in no folder's name, and parquet files are grouped by their folders only; put them into folders as n=…/, or name the levels of their folders with partition_format, or use format: csv, whose rows are grouped by any column
     ");

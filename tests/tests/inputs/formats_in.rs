@@ -149,7 +149,6 @@ fn files_that_cannot_be_read_fail_alone() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    note: columns of input rows: id int64, x int64
     note: a file cannot be read, and fails: [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of jobs of their own
     mini-batch 1, attempt 1 ([WORKER]): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of jobs of their own
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1

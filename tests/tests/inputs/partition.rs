@@ -120,9 +120,10 @@ fn the_plan_shows_groups() {
              3  sales          1  store=6,7: gathered rows, 8 bytes
     ");
     assert_snapshot!(rows.redacted(), @r#"
-    note: columns of input sales: store string (s/a.csv, line 2: "6,7" is no int64), x int64; set schema to fix types (sandmill plan --write-schema prints one)
+    note: columns of input sales: store string, x int64
+    note: input sales: store is taken for string (s/a.csv, line 2: "6,7" is no int64); set schema to fix types (sandmill plan --write-schema prints one)
     note: all of input sales is read and its rows are grouped by store before its first mini-batch
-    4 mini-batches, 8 items
+    4 mini-batches, 8 items, 40 bytes; 2 workers; the results go to jobs/test/output
     "#);
 }
 
@@ -194,7 +195,6 @@ fn a_column_that_is_not_there_is_told_with_those_that_are() {
     ran.exits_with(2);
     assert_snapshot!(ran.told(), @"
     job test: 2 workers
-    note: columns of input sales: store int64, x int64
     Job test did not begin: input 'sales' has no column 'shop', which partition_keys names; its columns are: store, x
     ");
 }

@@ -67,7 +67,6 @@ fn a_guest_of_the_other_kind() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 2 workers
-    note: columns of input rows: id int64, x float64
     mini-batch 0, attempt 1 ([WORKER]): this entry script takes files (`type Input = Files`), but the mini-batch is a table: leave the inputs' `format` out, or set `type Input = Table`
     Job test failed after [TIME]: 3 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
       first cause   this entry script takes files (`type Input = Files`), but the mini-batch is a table: leave the inputs' `format` out, or set `type Input = Table`

@@ -1,0 +1,77 @@
+//! How a job goes on that did not come to its end: advice must work when it is typed.
+
+/// Who can have a job go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// `sandmill resume`, with these options and their values, which the job directory does not keep.
+    ByCommand(Vec<String>),
+    /// The program that began the job by the library: it alone knows the whole job.
+    ByProgram,
+}
+
+impl Default for Resume {
+    fn default() -> Self {
+        Self::ByCommand(Vec::new())
+    }
+}
+
+/// Options of `run` and `resume` that name what is beside a job: the job directory does not keep them.
+const OPTIONS: [&str; 4] = ["--datastores", "--policy", "--onnxruntime", "--cache-dir"];
+
+impl Resume {
+    /// Of a job that was begun by a command line with these words; `has_job_file`: whether its directory names a job
+    /// file.
+    pub fn of(command: &[String], has_job_file: bool) -> Self {
+        if !has_job_file {
+            return Self::ByProgram;
+        }
+        let mut options = Vec::new();
+        let mut words = command.iter().take_while(|word| *word != "--");
+        while let Some(word) = words.next() {
+            let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+            if !OPTIONS.contains(&name) {
+                continue;
+            }
+            options.push(word.clone());
+            if !word.contains('=') {
+                options.extend(words.next().cloned());
+            }
+        }
+        Self::ByCommand(options)
+    }
+
+    /// What to do for that, for the end of a sentence. `job` is how the job directory is written on a command line;
+    /// `set` is a setting that is to be another, such as `error_threshold=N`, or empty.
+    pub fn go_on(&self, job: &str, set: &str) -> String {
+        match self {
+            Self::ByCommand(options) => {
+                let set = if set.is_empty() { String::new() } else { format!(" --set {set}") };
+                let options =
+                    options.iter().map(|word| format!(" {}", crate::model::shell_word(word)));
+                format!("sandmill resume {job}{set}{}", options.collect::<String>())
+            }
+            Self::ByProgram => {
+                let set = if set.is_empty() { String::new() } else { format!(", with {set}") };
+                format!("run it again with the program that began it{set}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_job_directory_does_not_keep_is_named_again() {
+        let told = |command: &str, has_job_file: bool| {
+            let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
+            Resume::of(&words, has_job_file).go_on("jobs/a", "error_threshold=N")
+        };
+        let command =
+            "sandmill run a.yaml --datastores s.yaml --set x=1 --policy=p.yaml --overwrite";
+        insta::assert_snapshot!(told(command, true), @"sandmill resume jobs/a --set error_threshold=N --datastores s.yaml '--policy=p.yaml'");
+        insta::assert_snapshot!(told("sandmill run a.yaml -- --policy x", true), @"sandmill resume jobs/a --set error_threshold=N");
+        insta::assert_snapshot!(told("", false), @"run it again with the program that began it, with error_threshold=N");
+    }
+}
