@@ -15,6 +15,7 @@
 //! - `models`: the models of a job, all the way; `query`: what databases are asked;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
 //! - `datastores`: the file of datastores, which lies outside of job files;
+//! - `user_config`: what a user would otherwise give with an option each time;
 //! - `policy`: what the operator of the machine lets a job ask for.
 
 mod arguments;
@@ -57,6 +58,7 @@ mod small_file;
 mod testing;
 mod times;
 mod tree;
+mod user_config;
 mod words;
 mod workers;
 
@@ -79,6 +81,7 @@ pub use policy::OperatorPolicy;
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;
+pub use user_config::UserConfig;
 
 use sandmill_files::opening;
 use sandmill_model as model;
