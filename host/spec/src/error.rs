@@ -215,6 +215,17 @@ pub(super) enum FileError {
     /// The operating system says nothing about its rights.
     #[error(transparent)]
     NoRights(io::Error),
+    /// Another user can have written a file that names code.
+    #[error(
+        "names code that Sandmill loads, and another user may have written it (mode {mode:03o}, user {user}); make it \
+         your own, and: chmod o-w"
+    )]
+    NotOwn {
+        /// Its rights.
+        mode: u32,
+        /// Its owner's number.
+        user: u32,
+    },
     /// Others can read or change secrets.
     #[error(
         "holds what leads into stores, and others can read or change it (mode {mode:03o}, user {user}); \

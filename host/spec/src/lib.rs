@@ -16,6 +16,7 @@
 //! - `python`: entry scripts in Python;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
 //! - `datastores`: the file of datastores, which lies outside of job files;
+//! - `user_config`: what a user would otherwise give with an option each time;
 //! - `policy`: what the operator of the machine lets a job ask for.
 
 mod arguments;
@@ -59,6 +60,7 @@ mod small_file;
 mod testing;
 mod times;
 mod tree;
+mod user_config;
 mod words;
 mod workers;
 
@@ -82,6 +84,7 @@ pub use python::PythonScript;
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;
+pub use user_config::UserConfig;
 
 use sandmill_files::opening;
 use sandmill_model as model;

@@ -32,7 +32,7 @@ pub(super) fn read_opened(
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-fn unreadable(path: &Path, what: &'static str, source: io::Error) -> FileError {
+pub(super) fn unreadable(path: &Path, what: &'static str, source: io::Error) -> FileError {
     match source.kind() {
         io::ErrorKind::NotFound => FileError::NotThere,
         _ if path.is_dir() => FileError::Folder { what },

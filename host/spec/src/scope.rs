@@ -67,6 +67,11 @@ impl<'r> Scope<'r> {
         Self { keys: keys::DATASTORES, ..Self::of_policy(entries, report) }
     }
 
+    /// The top level of the user's config file.
+    pub(super) fn of_user_config(entries: Vec<Entry>, report: &'r Report) -> Self {
+        Self { keys: keys::USER_CONFIG, ..Self::of_policy(entries, report) }
+    }
+
     /// Takes a key's value out. Null counts as wrong: nobody can tell what it is to mean.
     fn take(&mut self, name: &str) -> Option<(&'static Key, At<Value>)> {
         let key = self.keys.iter().find(|key| key.name == name)?;

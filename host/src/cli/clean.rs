@@ -60,7 +60,7 @@ pub(super) fn clean(arguments: &Arguments) -> Result<Exit, Problem> {
     let now = Timestamp::now();
     let mut removed = Vec::new();
     let mut exit = Exit::Completed;
-    for job in all(&arguments.root.root)? {
+    for job in all(&arguments.root.folder()?)? {
         if !is_meant(&job, arguments, now) {
             continue;
         }
@@ -212,7 +212,7 @@ mod tests {
 
     fn asked(root: &Path) -> Arguments {
         Arguments {
-            root: RootArgument { root: root.to_owned() },
+            root: RootArgument { root: Some(root.to_owned()) },
             older_than: 86_400,
             keep_output: false,
             failed: false,

@@ -1,5 +1,6 @@
 //! `sandmill doctor`: what this machine has for running strangers' entry scripts, and what is missing.
 
+use super::config::Config;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, this_program};
@@ -41,6 +42,10 @@ struct Findings {
     open_files: Option<u64>,
     open_files_at_most: Option<u64>,
     cache: CacheDisk,
+    /// The user's config file; null if it is not there, or if a policy holds.
+    config_file: Option<PathBuf>,
+    /// Where job directories are unless an option says otherwise.
+    jobs_root: PathBuf,
 }
 
 /// What the operator lets jobs ask for.
@@ -90,8 +95,9 @@ pub(super) fn doctor(
     backends: &BackendArguments,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
-    let mut findings = Findings::now(policy);
-    findings.backends = self::backends(backends, policy)?;
+    let config = Config::load(policy)?;
+    let mut findings = Findings::now(policy, &config);
+    findings.backends = self::backends(backends, policy, &config)?;
     let text = if json {
         serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"
     } else {
@@ -106,7 +112,7 @@ pub(super) fn doctor(
 }
 
 impl Findings {
-    fn now(policy: &PolicyArgument) -> Self {
+    fn now(policy: &PolicyArgument, config: &Config) -> Self {
         let policy = Policy::of(policy);
         let layers: Vec<Checked> = wall::probe().into_iter().map(Checked::from).collect();
         let limit = getrlimit(Resource::Nofile);
@@ -125,7 +131,9 @@ impl Findings {
             runs_as_root: rustix::process::geteuid().is_root(),
             open_files: limit.current,
             open_files_at_most: limit.maximum,
-            cache: CacheDisk::now(),
+            cache: CacheDisk::now(config),
+            config_file: config.file().map(Path::to_owned),
+            jobs_root: config.jobs_root(),
         }
     }
 
@@ -156,6 +164,13 @@ impl Findings {
         let most = files(self.open_files_at_most);
         let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");
         self.cache.tell(&mut text);
+        let jobs = self.jobs_root.display();
+        let _ = writeln!(text, "  {:<9} job directories: {jobs}", "ok");
+        let _ = match (&self.config_file, &self.policy.file) {
+            (Some(file), _) => writeln!(text, "  {:<9} config file: {}", "ok", file.display()),
+            (None, Some(_)) => writeln!(text, "  {:<9} config file: not read under a policy", "-"),
+            (None, None) => writeln!(text, "  {:<9} config file: none", "-"),
+        };
         text.push_str(if self.required_works {
             "\nJobs with `os_sandbox: required`, which is the default, run on this machine.\n"
         } else {
@@ -285,13 +300,14 @@ fn built(features: &[Feature]) -> String {
 fn backends(
     arguments: &BackendArguments,
     policy: &PolicyArgument,
+    config: &Config,
 ) -> Result<Vec<BackendState>, Problem> {
     if !node::has(Feature::Inference) {
         return Ok(Vec::new());
     }
     let program = this_program()?;
     let os_sandbox = OsSandbox::BestEffort;
-    let library = arguments.onnxruntime(policy.which().as_deref());
+    let library = arguments.onnxruntime(policy.which().as_deref(), config);
     let library = library.map(|named| named.find());
     let cuda = library_folders(library.as_ref().and_then(|found| found.as_deref().ok()));
     let probe = Probe { program, os_sandbox, cuda };
@@ -324,8 +340,8 @@ fn tell_backend(state: &BackendState, text: &mut String) {
 }
 
 impl CacheDisk {
-    fn now() -> Self {
-        let Some(folder) = Cache::default_folder() else {
+    fn now(config: &Config) -> Self {
+        let Some(folder) = config.cache_dir(None).or_else(Cache::default_folder) else {
             let problem = "none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set".to_owned();
             return Self { folder: None, free: None, problem: Some(problem) };
         };

@@ -1,5 +1,8 @@
 //! The jobs below a folder, and how each stands: what `jobs`, `clean` and `metrics` are about.
 
+use super::config::Config;
+use super::exit::Problem;
+use super::policy::PolicyArgument;
 use crate::engine::{JobState, Standing, is_locked};
 use crate::model::JobDir;
 use crate::report::History;
@@ -9,17 +12,26 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where `sandmill run` keeps jobs by default.
-pub(super) const JOBS: &str = "jobs";
 /// How many folders deep job directories are looked for.
 const DEPTH: u32 = 4;
 
 /// Which jobs a command is about.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct RootArgument {
-    /// The folder below which job directories are looked for, four folders deep; links are not followed.
-    #[arg(long, value_name = "DIR", default_value = JOBS)]
-    pub(super) root: PathBuf,
+    /// The folder below which job directories are looked for, four folders deep; links are not followed [default:
+    /// $SANDMILL_JOBS_ROOT, else jobs_root of the user's config file, else jobs].
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: Option<PathBuf>,
+}
+
+impl RootArgument {
+    /// The folder.
+    pub(super) fn folder(&self) -> Result<PathBuf, Problem> {
+        match &self.root {
+            Some(root) => Ok(root.clone()),
+            None => Ok(Config::load(&PolicyArgument::default())?.jobs_root()),
+        }
+    }
 }
 
 /// How a job stands.

@@ -34,8 +34,8 @@ pub(super) struct Arguments {
 
 /// Prints the jobs.
 pub(super) fn jobs(arguments: &Arguments) -> Result<Exit, Problem> {
-    let root = &arguments.root.root;
-    let found = wanted(arguments)?;
+    let root = &arguments.root.folder()?;
+    let found = wanted(arguments, root)?;
     let caps = arguments.policy.load()?.machine();
     let holders =
         if found.iter().any(|job| job.now == Now::Waiting) { holders(&caps) } else { Vec::new() };
@@ -52,8 +52,8 @@ pub(super) fn jobs(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-fn wanted(arguments: &Arguments) -> Result<Vec<FoundJob>, Problem> {
-    let mut found = all(&arguments.root.root)?;
+fn wanted(arguments: &Arguments, root: &Path) -> Result<Vec<FoundJob>, Problem> {
+    let mut found = all(root)?;
     found.retain(|job| {
         let is_theirs = arguments.tenant.as_deref().is_none_or(|tenant| tenant == job.tenant());
         is_theirs && (arguments.state.is_empty() || arguments.state.contains(&job.now))

@@ -19,7 +19,7 @@ pub(super) struct Arguments {
 /// Prints the metrics.
 pub(super) fn metrics(arguments: &Arguments) -> Result<Exit, Problem> {
     // Not as for people, whose backslashes would be doubled: labels are escaped here.
-    print_json(&text(&all(&arguments.root.root)?))?;
+    print_json(&text(&all(&arguments.root.folder()?)?))?;
     Ok(Exit::Completed)
 }
 

@@ -10,6 +10,7 @@ mod check;
 mod check_script;
 mod child;
 mod clean;
+mod config;
 mod datastores;
 mod doctor;
 mod error;
@@ -273,12 +274,15 @@ fn check_and_print(
     wall: &WallArgument,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
+    let config = config::Config::load(policy)?;
     let policy = &policy.load()?;
     policy.check_trial(path, trial.files(), trial.folders()).map_err(refused)?;
     let program = run::this_program()?;
     let os_sandbox = policy.sandbox(wall.os_sandbox);
     let compiler = &Compiler::new(&program, os_sandbox);
-    let onnxruntime = backends.onnxruntime(policy.file());
+    let onnxruntime = backends.onnxruntime(policy.file(), &config);
+    let cache = config.cache_dir(cache);
+    let cache = cache.as_deref();
     let program = &program;
     let check =
         check::Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };

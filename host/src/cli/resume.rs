@@ -1,5 +1,6 @@
 //! `sandmill resume`: `sandmill run` with what the job directory remembers.
 
+use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
@@ -40,7 +41,8 @@ pub(super) struct Arguments {
 
 /// Takes a job up from where it was interrupted, failed or cancelled.
 pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
-    let dir = arguments.job.dir()?;
+    let config = Config::load(&arguments.policy)?;
+    let dir = arguments.job.dir_below(&config)?;
     let job_dir = JobDir::new(&dir);
     let refused = |error: ClaimError| Err(Problem::usage(error));
     let Some(state) = JobState::read(&job_dir).map_err(Problem::usage)? else {
@@ -59,8 +61,8 @@ pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Resul
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
     job_file.latest.clone_from(&spec.latest);
     let mut options = Options::new(&dir, this_program()?);
-    options.cache_dir.clone_from(&arguments.cache_dir);
-    options.onnxruntime = arguments.backends.onnxruntime(policy.file());
+    options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
+    options.onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
     options.policy = policy;
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);

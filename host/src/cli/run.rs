@@ -2,6 +2,7 @@
 //!
 //! Where the job was run before, it is taken up from where it was, or its result is reused.
 
+use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
 use super::exit::{Exit, Problem};
@@ -52,6 +53,11 @@ impl JobArguments {
     pub(super) fn all_sets(&self, counts: &Counts) -> Vec<Setting> {
         let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
         counts.behind(&self.sets).into_iter().chain(picked).collect()
+    }
+
+    /// The user's config file, if no policy holds.
+    fn config(&self) -> Result<Config, Problem> {
+        Config::load(&self.policy)
     }
 
     /// Reads the job file, under the operator's policy, which comes with it.
@@ -110,7 +116,8 @@ fn gpus(text: &str) -> Result<u32, ArgumentError> {
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) job: JobArguments,
-    /// Where the job keeps its state, logs and output [default: jobs/<the job's name>].
+    /// Where the job keeps its state, logs and output [default: the job's name, in the folder of $SANDMILL_JOBS_ROOT,
+    /// else of jobs_root in the user's config file, else in jobs].
     #[arg(long, value_name = "DIR")]
     job_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -124,8 +131,8 @@ pub(super) struct Arguments {
     /// Refuses where the job is finished already, instead of reusing its result.
     #[arg(long)]
     no_reuse: bool,
-    /// Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else sandmill in the
-    /// user's cache folder].
+    /// Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else cache_dir
+    /// of the user's config file, else sandmill in the user's cache folder].
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -138,8 +145,8 @@ pub(super) struct Arguments {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct BackendArguments {
     /// ONNX Runtime's library, or a folder that holds it, for jobs with models [default:
-    /// $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else where it is found, if no policy holds: in the
-    /// active virtual environment, beside python3, or in the usual places].
+    /// $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else, if no policy holds, onnxruntime of the user's
+    /// config file, else where it is found: in the active virtual environment, beside python3, or in the usual places].
     #[arg(long, value_name = "PATH")]
     onnxruntime: Option<PathBuf>,
 }
@@ -147,9 +154,15 @@ pub(super) struct BackendArguments {
 impl BackendArguments {
     /// Where ONNX Runtime is said to be, or is found. Under a policy Sandmill does not look for it: an environment
     /// must not choose the code that the host loads for a stranger's job.
-    pub(super) fn onnxruntime(&self, policy: Option<&Path>) -> Option<NamedLibrary> {
+    pub(super) fn onnxruntime(
+        &self,
+        policy: Option<&Path>,
+        config: &Config,
+    ) -> Option<NamedLibrary> {
         let given = NamedLibrary::given(self.onnxruntime.as_deref());
-        given.or_else(|| if policy.is_none() { NamedLibrary::found() } else { None })
+        given
+            .or_else(|| config.onnxruntime())
+            .or_else(|| if policy.is_none() { NamedLibrary::found() } else { None })
     }
 }
 
@@ -162,12 +175,14 @@ pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<E
     }
     let (spec, policy) = arguments.job.load(&arguments.counts)?;
     let sets = arguments.job.all_sets(&arguments.counts);
-    let named = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
+    let config = arguments.job.config()?;
+    let usual = || config.jobs_root().join(&spec.name);
+    let named = arguments.job_dir.clone().unwrap_or_else(usual);
     let mut options = Options::new(here()?.join(named), this_program()?);
-    options.cache_dir.clone_from(&arguments.cache_dir);
+    options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.policy = policy;
     options.datastores = arguments.job.datastores.load()?;
-    options.onnxruntime = arguments.backends.onnxruntime(options.policy.file());
+    options.onnxruntime = arguments.backends.onnxruntime(options.policy.file(), &config);
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
     let mut job_file = JobFile::new(&arguments.job.job, &sets);

@@ -1,7 +1,8 @@
-//! Which job a command is about: a job directory, the name of a job below `jobs`, or the newest one there.
+//! Which job a command is about: a job directory, the name of a job in the folder of jobs, or the newest one there.
 
+use super::config::Config;
 use super::exit::Problem;
-use super::found::JOBS;
+use super::policy::PolicyArgument;
 use crate::engine::JobState;
 use crate::model::{JobDir, nearest};
 use anyhow::anyhow;
@@ -13,7 +14,8 @@ const MOST_NAMED: usize = 10;
 /// The job that a command is about.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct JobArgument {
-    /// The job's directory, or its name if that is jobs/NAME [default: the newest job in jobs].
+    /// The job's directory, or its name if that is jobs/NAME, or NAME in the folder of $SANDMILL_JOBS_ROOT or of the
+    /// user's config file [default: the newest job there].
     #[arg(value_name = "JOB")]
     job: Option<PathBuf>,
 }
@@ -24,7 +26,12 @@ impl JobArgument {
     /// # Errors
     /// If there is no such job.
     pub(super) fn dir(&self) -> Result<PathBuf, Problem> {
-        find(self.job.as_deref(), Path::new(JOBS)).map_err(Problem::usage)
+        self.dir_below(&Config::load(&PolicyArgument::default())?)
+    }
+
+    /// [`JobArgument::dir`] where the config is known.
+    pub(super) fn dir_below(&self, config: &Config) -> Result<PathBuf, Problem> {
+        find(self.job.as_deref(), &config.jobs_root()).map_err(Problem::usage)
     }
 }
 
@@ -101,6 +108,7 @@ fn by_age(jobs: &Path) -> Vec<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::config::JOBS;
     use crate::cli::found::testing::job;
     use insta::assert_snapshot;
 

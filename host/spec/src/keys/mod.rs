@@ -15,6 +15,7 @@ mod key;
 mod models;
 mod names;
 mod policy;
+mod user_config;
 
 pub(super) use datastores::DATASTORES;
 pub(super) use format::Format;
@@ -27,6 +28,7 @@ pub(super) use key::{
 pub(super) use models::{INFERENCE, MODEL};
 pub(super) use names::{ALIASES, IGNORED, NO_ENVIRONMENT, RENAMED, top_level};
 pub(super) use policy::policy;
+pub(super) use user_config::USER_CONFIG;
 
 /// The keys at the top level of a job file that decide what rows the job has.
 #[cfg(any(test, feature = "testing"))]

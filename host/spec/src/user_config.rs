@@ -1,0 +1,158 @@
+//! The user's config file: what a user would otherwise give with an option each time.
+
+use super::error::{FileError, Origin, Report, SpecErrors};
+use super::reading::{read, unreadable};
+use super::scope::{At, Scope};
+use super::tree::{self, Value};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a config file says; the default says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserConfig {
+    /// Where it was read.
+    pub file: Option<PathBuf>,
+    /// ONNX Runtime's library, or a folder that holds it.
+    pub onnxruntime: Option<PathBuf>,
+    /// Where compiled entry scripts and objects of stores are kept.
+    pub cache_dir: Option<PathBuf>,
+    /// Where `run` puts job directories, and where jobs are looked for.
+    pub jobs_root: Option<PathBuf>,
+}
+
+impl UserConfig {
+    /// Reads a config file; one that is not there says nothing. `home` is what `~/` stands for.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once; also if another user could have written it, as it names code that is loaded.
+    pub fn load(path: &Path, home: Option<&Path>) -> Result<Self, SpecErrors> {
+        let report = Report::default();
+        let made = match fs::metadata(path) {
+            Ok(metadata) => own(&metadata).and_then(|()| read(path, "config file")),
+            Err(error) => Err(unreadable(path, "config file", error)),
+        };
+        let config = match made {
+            Ok(text) => parse(path, &text, home, &report),
+            Err(FileError::NotThere) => return Ok(Self::default()),
+            Err(error) => {
+                report.error(&Origin::File, "", error.to_string());
+                Self::default()
+            }
+        };
+        if report.is_clean() {
+            Ok(config)
+        } else {
+            Err(report.into_errors(&path.display().to_string()))
+        }
+    }
+}
+
+/// Whether this user or root alone can have written the file. A group may: many machines give each user one.
+fn own(metadata: &Metadata) -> Result<(), FileError> {
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.is_file() && (metadata.mode() & 0o002 != 0 || ![user, 0].contains(&metadata.uid()))
+    {
+        let mode = metadata.mode() & 0o777;
+        return Err(FileError::NotOwn { mode, user: metadata.uid() });
+    }
+    Ok(())
+}
+
+fn parse(path: &Path, text: &str, home: Option<&Path>, report: &Report) -> UserConfig {
+    // A file of comments alone says nothing.
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return UserConfig { file: Some(path.to_owned()), ..UserConfig::default() };
+    }
+    let Some(root) = tree::parse(text, report) else { return UserConfig::default() };
+    let Value::Map(entries) = root.value else {
+        let message =
+            "expected a map with onnxruntime, cache_dir or jobs_root (e.g. jobs_root: ~/jobs)";
+        report.error(&root.origin, "", message);
+        return UserConfig::default();
+    };
+    let mut scope = Scope::of_user_config(entries, report);
+    let mut path_of = |key| absolute(scope.text(key)?, home, report);
+    let config = UserConfig {
+        file: Some(path.to_owned()),
+        onnxruntime: path_of("onnxruntime"),
+        cache_dir: path_of("cache_dir"),
+        jobs_root: path_of("jobs_root"),
+    };
+    scope.finish();
+    config
+}
+
+/// A path that means the same wherever a command is typed.
+fn absolute(at: At<String>, home: Option<&Path>, report: &Report) -> Option<PathBuf> {
+    let below_home = at.value.strip_prefix("~/").or((at.value == "~").then_some(""));
+    match (below_home, home) {
+        (Some(rest), Some(home)) => return Some(home.join(rest)),
+        (Some(_), None) => {
+            at.blame(report, "~ is not known, as HOME is not set; write the whole path")
+        }
+        (None, _) if Path::new(&at.value).is_absolute() => return Some(at.value.into()),
+        (None, _) => {
+            let found = &at.value;
+            at.blame(report, format!("found {found:?}; expected a path that starts with / or ~/"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn load(text: &str) -> Result<UserConfig, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.yaml");
+        fs::write(&file, text).unwrap();
+        let loaded = UserConfig::load(&file, Some(Path::new("/home/ada")));
+        loaded.map_err(|errors| errors.to_string().replace(&file.display().to_string(), "c.yaml"))
+    }
+
+    #[test]
+    fn it_is_read() {
+        let config = load("jobs_root: ~/jobs\ncache_dir: /var/c\nonnxruntime: ~\n");
+        assert!(config.unwrap_err().contains("onnxruntime: found nothing"), "~ is null in YAML");
+        let config = load("jobs_root: ~/jobs\ncache_dir: /var/c\n").unwrap();
+        assert_eq!(config.jobs_root, Some("/home/ada/jobs".into()));
+        assert_eq!(config.cache_dir, Some("/var/c".into()));
+        assert!(config.onnxruntime.is_none() && config.file.is_some());
+        for empty in ["", "# nothing yet\n\n"] {
+            let config = load(empty).unwrap();
+            assert_eq!(UserConfig { file: None, ..config }, UserConfig::default());
+        }
+        let gone = UserConfig::load(Path::new("/nonexistent/c.yaml"), None).unwrap();
+        assert_eq!(gone, UserConfig::default());
+    }
+
+    #[test]
+    fn errors_come_all_at_once_with_their_lines() {
+        let error = load("jobs_rot: /a\ncache_dir: [a]\nonnxruntime: lib/ort\n").unwrap_err();
+        assert_snapshot!(error, @r#"
+        c.yaml:1: jobs_rot: unknown key; did you mean jobs_root?
+        c.yaml:2: cache_dir: found a list; expected a path that starts with / or ~/
+        c.yaml:3: onnxruntime: found "lib/ort"; expected a path that starts with / or ~/
+        "#);
+        let error = load("just words").unwrap_err();
+        assert_snapshot!(error, @"c.yaml:1: expected a map with onnxruntime, cache_dir or jobs_root (e.g. jobs_root: ~/jobs)");
+        assert!(load("cache_dir: [").unwrap_err().starts_with("c.yaml"));
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.yaml");
+        fs::write(&file, "cache_dir: /c").unwrap();
+        let with = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        with(0o664);
+        assert!(UserConfig::load(&file, None).is_ok());
+        with(0o666);
+        let error = UserConfig::load(&file, None).unwrap_err().to_string();
+        assert!(error.contains("mode 666") && error.contains("chmod"), "{error}");
+    }
+}

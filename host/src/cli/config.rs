@@ -1,0 +1,96 @@
+//! Where the user's config file lies, and what counts before it.
+
+use super::exit::Problem;
+use super::policy::PolicyArgument;
+use crate::inference::NamedLibrary;
+use crate::spec::UserConfig;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The variable of the cache's folder.
+const CACHE: &str = "SANDMILL_CACHE_DIR";
+/// The variable of the folder with job directories.
+const JOBS_ROOT: &str = "SANDMILL_JOBS_ROOT";
+/// Where job directories are by default.
+pub(super) const JOBS: &str = "jobs";
+
+/// What the environment and the user's config file say. An option of the command line counts before it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Config {
+    file: UserConfig,
+}
+
+impl Config {
+    /// Reads the user's config file. Under a policy it is not read: the operator, not a file of the user's, chooses the
+    /// code that is loaded and where it is kept.
+    pub(super) fn load(policy: &PolicyArgument) -> Result<Self, Problem> {
+        if policy.which().is_some() {
+            return Ok(Self::default());
+        }
+        let home = variable("HOME").map(PathBuf::from);
+        let Some(path) = place(variable("XDG_CONFIG_HOME"), home.as_deref()) else {
+            return Ok(Self::default());
+        };
+        let file = UserConfig::load(&path, home.as_deref());
+        let file = file.map_err(|errors| Problem::each_line(&errors.to_string()))?;
+        Ok(Self { file })
+    }
+
+    /// The file, if it was read.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.file.as_deref()
+    }
+
+    /// The cache's folder: of the option, else of the file if no variable names one.
+    pub(super) fn cache_dir(&self, option: Option<&Path>) -> Option<PathBuf> {
+        let of_file = || self.file.cache_dir.clone().filter(|_| variable(CACHE).is_none());
+        option.map(Path::to_owned).or_else(of_file)
+    }
+
+    /// Where the file says that ONNX Runtime is.
+    pub(super) fn onnxruntime(&self) -> Option<NamedLibrary> {
+        let path = self.file.onnxruntime.clone()?;
+        Some(NamedLibrary { by: "onnxruntime in the user's config file", path })
+    }
+
+    /// The folder with job directories: of the variable, else of the file, else `jobs`.
+    pub(super) fn jobs_root(&self) -> PathBuf {
+        let named = variable(JOBS_ROOT).map(PathBuf::from);
+        named.or_else(|| self.file.jobs_root.clone()).unwrap_or_else(|| JOBS.into())
+    }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Where the file lies.
+fn place(config_home: Option<OsString>, home: Option<&Path>) -> Option<PathBuf> {
+    // The standard of these folders has relative ones ignored.
+    let named = config_home.map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = named.or_else(|| Some(home?.join(".config")))?;
+    Some(folder.join("sandmill/config.yaml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_lies_where_the_standard_says() {
+        let home = Some(Path::new("/h"));
+        let at = |config: Option<&str>, home| place(config.map(OsString::from), home);
+        assert_eq!(at(Some("/x"), home), Some("/x/sandmill/config.yaml".into()));
+        assert_eq!(at(None, home), Some("/h/.config/sandmill/config.yaml".into()));
+        assert_eq!(at(Some("relative"), home), at(None, home));
+        assert_eq!(at(None, None), None);
+    }
+
+    #[test]
+    fn an_option_counts_before_the_file() {
+        let file = UserConfig { cache_dir: Some("/file".into()), ..UserConfig::default() };
+        let config = Config { file };
+        assert_eq!(config.cache_dir(Some(Path::new("/option"))), Some("/option".into()));
+        assert_eq!(Config::default().cache_dir(None), None);
+    }
+}
