@@ -6,7 +6,7 @@ use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{ByteSize, Input, InputKind, Mount, Source};
-use crate::spec::{JobSpec, ModelSpec, StoredKind};
+use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
 use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -208,7 +208,14 @@ fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> S
 }
 
 fn cache(options: &NodeOptions) -> Result<PathBuf, StoreError> {
-    let named = options.datastores.cache_folder().map(ToOwned::to_owned);
-    let usual = || options.cache_dir.clone().or_else(Cache::default_folder);
-    named.or_else(|| Some(usual()?.join(OBJECTS))).ok_or(StoreError::NoCache)
+    let folder = objects_folder(&options.datastores, options.cache_dir.as_deref());
+    folder.ok_or(StoreError::NoCache)
+}
+
+/// The folder for objects: that of the file of datastores, else one below the folder for compiled code. `None` where
+/// nothing says where that is.
+pub fn objects_folder(datastores: &Datastores, cache_dir: Option<&Path>) -> Option<PathBuf> {
+    let named = datastores.cache_folder().map(ToOwned::to_owned);
+    let usual = || cache_dir.map(ToOwned::to_owned).or_else(Cache::default_folder);
+    named.or_else(|| Some(usual()?.join(OBJECTS)))
 }

@@ -34,7 +34,24 @@ pub use events::Arrival;
 pub use network::serve;
 pub use objects::Objects;
 pub use process::FETCH_COMMAND;
+pub use slot::Held;
 pub use stager::{Coming, Kept, Stager, Watch};
+
+/// The objects in a cache's folder. A folder that does not exist holds none.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn held(cache: &std::path::Path) -> std::io::Result<Held> {
+    slot::held(cache)
+}
+
+/// Removes the objects that no job uses. Returns what was removed, and what is left.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn clear(cache: &std::path::Path) -> std::io::Result<(Held, Held)> {
+    slot::clear(cache)
+}
 
 /// Whether this build can use stores.
 pub const HAS_STORES: bool = cfg!(feature = "stores");

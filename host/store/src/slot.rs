@@ -13,8 +13,9 @@ use crate::dataset::{Found, Manifest, ManifestWriter, Object};
 use crate::model::hex;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::ops::AddAssign;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -257,7 +258,7 @@ pub(super) fn prune(cache: &Path, most: u64) {
     for (_, folder) in old {
         remove(&folder);
     }
-    let with_size = |(used, folder): (SystemTime, PathBuf)| (used, size(&folder), folder);
+    let with_size = |(used, folder): (SystemTime, PathBuf)| (used, Held::of(&folder).bytes, folder);
     let mut idle: Vec<(SystemTime, u64, PathBuf)> = idle.into_iter().map(with_size).collect();
     idle.sort_unstable();
     let mut all: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();
@@ -278,6 +279,74 @@ fn remove(folder: &Path) -> bool {
     fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok()
 }
 
+/// Removes all folders that no job uses. Returns what was removed, and what is left.
+pub(super) fn clear(cache: &Path) -> io::Result<(Held, Held)> {
+    let (mut removed, mut left) = (Held::default(), Held::default());
+    for folder in folders(cache)? {
+        let held = Held::of(&folder);
+        *(if remove(&folder) { &mut removed } else { &mut left }) += held;
+    }
+    Ok((removed, left))
+}
+
+/// The objects of a cache. A cache that does not exist holds none.
+pub(super) fn held(cache: &Path) -> io::Result<Held> {
+    let mut all = Held::default();
+    folders(cache)?.iter().for_each(|folder| all += Held::of(folder));
+    Ok(all)
+}
+
+/// The folders of any layout, whatever else lies beside them.
+fn folders(cache: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(cache) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() && (is_current(&path) || is_old(&path)) {
+            folders.push(path);
+        }
+    }
+    Ok(folders)
+}
+
+/// Objects that are on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// How many.
+    pub objects: u64,
+    /// The sum of their lengths, in bytes.
+    pub bytes: u64,
+}
+
+impl Held {
+    fn of(folder: &Path) -> Self {
+        let mut held = Self::default();
+        for entry in WalkDir::new(folder.join("data")).into_iter().flatten() {
+            if let Some(found) = entry.metadata().ok().filter(Metadata::is_file) {
+                held += Self { objects: 1, bytes: found.len() };
+            }
+        }
+        held
+    }
+}
+
+impl AddAssign for Held {
+    fn add_assign(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Whether a folder is one of this layout.
+fn is_current(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.strip_prefix(LAYOUT)).is_some_and(|name| is_old(Path::new(name)))
+}
+
 /// Whether a folder is one of the first layout.
 fn is_old(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -286,16 +355,6 @@ fn is_old(folder: &Path) -> bool {
         let is_hex = |letter: u8| letter.is_ascii_digit() || (b'a'..=b'f').contains(&letter);
         digest.len() == DIGEST && digest.bytes().all(is_hex) && copy.parse::<u16>().is_ok()
     })
-}
-
-/// Bytes of the objects that are here.
-fn size(folder: &Path) -> u64 {
-    let entries = WalkDir::new(folder.join("data")).into_iter().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .filter(|it| it.is_file())
-        .map(|it| it.len())
-        .sum()
 }
 
 #[cfg(test)]
@@ -347,6 +406,35 @@ mod tests {
         assert!(!old_folder.exists() && new_folder.exists() && busy.folder().exists());
         prune(&cache, 0);
         assert!(!new_folder.exists() && busy.data().join("object").exists());
+    }
+
+    #[test]
+    fn what_no_job_uses_can_be_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("stores");
+        assert_eq!(held(&cache).unwrap(), Held::default());
+        assert_eq!(clear(&cache).unwrap(), Default::default());
+        let fill = |place: &str| {
+            let slot = Slot::take(&cache, place).unwrap();
+            fs::create_dir(slot.data().join("a")).unwrap();
+            fs::write(slot.data().join("a/object"), [0; 100]).unwrap();
+            slot
+        };
+        let busy = fill("busy");
+        let idle = fill("idle").folder().to_owned();
+        let old =
+            cache.join(idle.file_name().unwrap().to_str().unwrap().strip_prefix(LAYOUT).unwrap());
+        fs::create_dir_all(old.join("data")).unwrap();
+        // Whatever lies in a folder that the operator named.
+        fs::create_dir_all(cache.join("photos/data")).unwrap();
+        fs::write(cache.join("photos/data/one"), "mine").unwrap();
+        let one = Held { objects: 1, bytes: 100 };
+        assert_eq!(held(&cache).unwrap(), Held { objects: 2, bytes: 200 });
+        assert_eq!(clear(&cache).unwrap(), (one, one));
+        assert!(busy.data().join("a/object").exists() && cache.join("photos/data/one").exists());
+        assert!(!idle.exists() && !old.exists());
+        drop(busy);
+        assert_eq!(clear(&cache).unwrap(), (one, Held::default()));
     }
 
     /// A file of an earlier version may have an object's length and time, and nothing in it.

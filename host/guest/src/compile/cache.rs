@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 /// Marks the trailer, and its version.
 const MAGIC: &[u8; 8] = b"SMCODE03";
 const TRAILER: usize = MAGIC.len() + 16;
-const TEMPORARY: &str = "tmp-";
+pub(super) const TEMPORARY: &str = "tmp-";
 /// Temporary files, whose names begin so, are removed after this time where the file system has no locks.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -173,14 +173,14 @@ impl Cache {
 }
 
 /// Opens a file of the cache for reading, and no link; a fifo does not hold anybody up.
-fn open(dir: &Dir, name: &str) -> io::Result<File> {
+pub(super) fn open(dir: &Dir, name: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     dir.open_with(name, &options).map(cap_std::fs::File::into_std)
 }
 
 /// Whether nobody writes to a temporary file any more.
-fn is_left_over(file: &File) -> bool {
+pub(super) fn is_left_over(file: &File) -> bool {
     match file.try_lock() {
         Ok(()) => true,
         Err(TryLockError::WouldBlock) => false,
@@ -233,9 +233,11 @@ impl<'a> Temporary<'a> {
         file.write_all(MAGIC)?;
         file.write_all(&checksum)?;
         file.sync_all()?;
+        // Opened again for reading alone: what a worker maps, it must not be able to change. Before the file has its
+        // name, under which `sandmill cache clear` may remove it.
+        let published = open(self.dir, &self.name)?;
         self.dir.rename(&self.name, self.dir, name)?;
-        // Opened again for reading alone: what a worker maps, it must not be able to change.
-        open(self.dir, name)
+        Ok(published)
     }
 }
 

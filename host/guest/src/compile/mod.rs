@@ -3,7 +3,7 @@
 //! - `engine`: the one place that configures the engine;
 //! - `artifact`: what a file is, and from a core module to a component;
 //! - `contract`: whether a component keeps the contract of `wit/`, in words; `imports`: what it may import;
-//! - `cache`: compiled code on disk;
+//! - `cache`: compiled code on disk; `tidy`: how much of it there is, and its removal;
 //! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
 //!   the only place where the bytes of an entry script are parsed; `task`: what it is asked for;
 //! - `description`: what a component could touch;
@@ -26,6 +26,7 @@ mod imports;
 mod task;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tidy;
 mod toolchain;
 mod wit_text;
 
@@ -45,6 +46,7 @@ pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
 pub use hash::hash_until;
 pub use imports::{ImportVerdict, NN_VERSION, judge_import};
 pub use task::COMPILE_COMMAND;
+pub use tidy::{Kept, clear_compiled, compiled};
 pub use wit_text::describe_function;
 
 /// What went wrong, for people, complete.

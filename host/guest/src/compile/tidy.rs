@@ -1,0 +1,147 @@
+//! How much compiled code a cache holds, and its removal.
+//!
+//! Only files with the names of entries are touched, whatever else lies in the folder. Workers map files that their job
+//! holds open, so that a removed entry harms no running job: the next one compiles again.
+
+use super::cache::{TEMPORARY, is_left_over, open};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use std::io::{self, ErrorKind};
+use std::ops::AddAssign;
+use std::path::Path;
+
+/// Letters of the two digests in an entry's name: of the entry script, and of the engine's settings.
+const DIGESTS: (usize, usize) = (64, 32);
+
+/// So many files, with so many bytes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// How many files.
+    pub files: u64,
+    /// The sum of their lengths, in bytes.
+    pub bytes: u64,
+}
+
+impl AddAssign for Kept {
+    fn add_assign(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}
+
+/// The compiled code in a cache's folder. A folder that does not exist holds none.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn compiled(folder: &Path) -> io::Result<Kept> {
+    let Some(dir) = open_folder(folder)? else { return Ok(Kept::default()) };
+    let mut kept = Kept::default();
+    for name in entries(&dir)? {
+        kept += kept_by(&dir, &name);
+    }
+    Ok(kept)
+}
+
+/// Removes the compiled code of a cache, and temporary files that no process writes to. Returns what was removed.
+///
+/// # Errors
+/// If the folder cannot be read, or a file of it cannot be removed.
+pub fn clear_compiled(folder: &Path) -> io::Result<Kept> {
+    let mut removed = Kept::default();
+    let Some(dir) = open_folder(folder)? else { return Ok(removed) };
+    for name in entries(&dir)? {
+        if name.starts_with(TEMPORARY) && !open(&dir, &name).is_ok_and(|file| is_left_over(&file)) {
+            continue;
+        }
+        let kept = kept_by(&dir, &name);
+        match dir.remove_file(&name) {
+            Ok(()) => removed += kept,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                let path = folder.join(&name);
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+            }
+        }
+    }
+    Ok(removed)
+}
+
+fn open_folder(folder: &Path) -> io::Result<Option<Dir>> {
+    match Dir::open_ambient_dir(folder, ambient_authority()) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names of entries and of temporary files.
+fn entries(dir: &Dir) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in dir.entries()? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let own = name.to_str().filter(|name| is_entry(name) || is_temporary(name));
+        names.extend(
+            own.filter(|_| entry.file_type().is_ok_and(|it| it.is_file())).map(str::to_owned),
+        );
+    }
+    Ok(names)
+}
+
+fn is_entry(name: &str) -> bool {
+    let is_hex = |text: &str, length| {
+        text.len() == length && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let parts = name.split_once('-');
+    parts.is_some_and(|(script, engine)| is_hex(script, DIGESTS.0) && is_hex(engine, DIGESTS.1))
+}
+
+/// As `tmp-PROCESS-COUNT`.
+fn is_temporary(name: &str) -> bool {
+    let numbers = name.strip_prefix(TEMPORARY).and_then(|name| name.split_once('-'));
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    numbers.is_some_and(|(process, count)| is_number(process) && is_number(count))
+}
+
+/// Nothing, if the file is removed meanwhile.
+fn kept_by(dir: &Dir, name: &str) -> Kept {
+    let length = dir.symlink_metadata(name).map(|found| found.len());
+    length.map_or_else(|_| Kept::default(), |bytes| Kept { files: 1, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn entries_go_and_what_else_lies_there_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path();
+        let entry = format!("{}-{}", "a".repeat(64), "0".repeat(32));
+        fs::write(folder.join(&entry), [0; 100]).unwrap();
+        let mapped = fs::File::open(folder.join(&entry)).unwrap();
+        fs::write(folder.join("tmp-1-0"), [0; 10]).unwrap();
+        fs::write(folder.join("tmp-1-1"), [0; 10]).unwrap();
+        let written = fs::File::open(folder.join("tmp-1-1")).unwrap();
+        written.lock().unwrap();
+        for other in ["tmp-notes", "thesis.txt", &entry[1..], &entry.replace('a', "A")] {
+            fs::write(folder.join(other), "mine").unwrap();
+        }
+        fs::create_dir(folder.join(entry.replace('a', "b"))).unwrap();
+        std::os::unix::fs::symlink("thesis.txt", folder.join(entry.replace('a', "c"))).unwrap();
+        assert_eq!(compiled(folder).unwrap(), Kept { files: 3, bytes: 120 });
+        assert_eq!(clear_compiled(folder).unwrap(), Kept { files: 2, bytes: 110 });
+        assert_eq!(compiled(folder).unwrap(), Kept { files: 1, bytes: 10 }, "it is written to");
+        assert!(folder.join("tmp-1-1").exists());
+        assert_eq!(mapped.metadata().unwrap().len(), 100, "a job still has it");
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 7);
+    }
+
+    #[test]
+    fn a_cache_that_is_not_there_is_empty() {
+        let folder = Path::new("/nonexistent/cache");
+        assert_eq!(compiled(folder).unwrap(), Kept::default());
+        assert_eq!(clear_compiled(folder).unwrap(), Kept::default());
+    }
+}
