@@ -1,5 +1,6 @@
 //! `sandmill python`: the runtime of entry scripts in Python.
 
+use super::config::Config;
 use super::exit::{Exit, Problem};
 use super::{PolicyArgument, WallArgument, print_paths, run, say};
 use crate::compile::Compiler;
@@ -46,11 +47,12 @@ pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
     let Command::Install(install) = command;
     let Runtime::Light = install.runtime;
     let policy = install.policy.load()?;
+    let cache = Config::load(&install.policy)?.cache_dir(install.cache_dir.as_deref());
     let sandbox = policy.sandbox(install.wall.os_sandbox);
     let compiler = Compiler::new(&run::this_program()?, sandbox);
     let path = runtimes::install(
         &compiler,
-        install.cache_dir.as_deref(),
+        cache.as_deref(),
         install.from.as_deref(),
         install.into.as_deref(),
         &mut say,
