@@ -49,6 +49,12 @@ def _import_all():
     return frozenset(sys.modules)
 
 
+def _is_here(module, name):
+    if module not in _HERE:
+        return False
+    return name is None or hasattr(sys.modules[module], name) or f"{module}.{name}" in _HERE
+
+
 def _imported(name):
     try:
         return importlib.import_module(name)
@@ -143,7 +149,7 @@ class Entry(exports.Entry):
         _door.door = _Door()
         if settings.get("scan"):
             try:
-                Entry.scanned = _scan.scan(sys.argv[0], _HERE.__contains__)
+                Entry.scanned = _scan.scan(sys.argv[0], _is_here)
             except BaseException as error:  # whatever a stranger's script does to a parser
                 raise Err(f"{type(error).__name__}: {error}") from None
             return

@@ -9,7 +9,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
 
 from sandmill import _scan  # noqa: E402
 
-HERE = {"os", "os.path", "json", "typing"}
+HERE = {"os", "os.path", "json", "typing", "sandmill", "azureml.core", "azureml.core.model"}
+NAMES = {("azureml.core", "Model"), ("azureml.core.model", "Model"), ("sandmill", "read")}
+
+
+def is_here(module, name):
+    return module in HERE and (name is None or (module, name) in NAMES or f"{module}.{name}" in HERE)
 
 
 def scanned(script, **files):
@@ -20,7 +25,7 @@ def scanned(script, **files):
             file = Path(folder) / (name.replace("__", "/") + ".py").replace("init.py", "__init__.py")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        return _scan.scan(str(path), HERE.__contains__)
+        return _scan.scan(str(path), is_here)
 
 
 def missing(script, **files):
@@ -34,6 +39,18 @@ class Imports(unittest.TestCase):
     def test_each_way_to_import(self):
         script = "import os, numpy.linalg as la\nfrom os import path\nfrom torch import nn\nimport json, sandmill\nfrom azureml.core import Model\n"
         self.assertEqual(missing(script), [("numpy", "score.py", 1, False), ("torch", "score.py", 3, False)])
+
+    def test_what_the_runtime_brings_in_part(self):
+        script = """
+from azureml.core import Model, Run
+from azureml.core import model
+import azureml.core.model
+from azureml.train.automl import runtime
+import azureml.telemetry
+from sandmill import read
+"""
+        names = [package for package, _, _, _ in missing(script)]
+        self.assertEqual(names, ["azureml.core.Run", "azureml.train.automl", "azureml.telemetry"])
 
     def test_what_a_script_may_do_without(self):
         script = """

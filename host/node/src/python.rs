@@ -265,6 +265,8 @@ fn line(missing: &Missing) -> String {
         "export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)"
     } else if *standard {
         "it needs what a sandbox does not have, as sockets, processes and threads; do without it"
+    } else if package.starts_with("azureml") {
+        "of Azure's SDK azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path are there; what needs Azure itself has no counterpart"
     } else if package == "pandas" || package == "numpy" {
         "use lists, or sandmill.Table for tables (docs/entry-scripts.md)"
     } else {

@@ -4,15 +4,16 @@ import ast
 import os
 import sys
 
-# What the runtime itself brings.
-_BROUGHT = {"azureml", "azureml_user", "sandmill"}
+# Of these the runtime brings a part, and names that are not there are looked for one by one.
+_IN_PART = {"azureml", "azureml_user", "sandmill"}
 _LARGEST = 4 << 20
 
 
 def scan(path, is_here):
     """What the script at `path`, and the modules beside it that it imports, import.
 
-    `is_here`: whether the runtime can import a module of the standard library. Returns a dict:
+    `is_here(module, name)`: whether the runtime can import a module, and where a name is given, that name from
+    it. Returns a dict:
     `error`: why the script cannot be read or parsed, or None; `missing`: a list of dicts with
     `package`, `file`, `line`, `standard` (whether it is of the standard library), and `guarded`:
     whether the script may do without it; `run`: what is wrong with its `run`, or None.
@@ -33,13 +34,19 @@ def scan(path, is_here):
             continue
         if file == path:
             found["run"] = _wrong_run(tree)
-        for module, line, guarded in _imports(tree, _package(file, folder)):
+        for module, name, line, guarded in _imports(tree, _package(file, folder)):
             beside = _beside(module, folder)
             if beside:
                 waiting += beside
                 continue
             package = module.partition(".")[0]
-            if guarded is None or package in _BROUGHT or is_here(module) or (package, guarded) in named:
+            if package in _IN_PART and name not in (None, "*"):
+                package = f"{module}.{name}" if is_here(module, None) else module
+            elif package in _IN_PART:
+                package, name = module, None
+            else:
+                name = None
+            if guarded is None or is_here(module, name) or (package, guarded) in named:
                 continue
             named.add((package, guarded))
             standard = package in sys.stdlib_module_names
@@ -96,26 +103,26 @@ def _package(file, folder):
 
 
 def _imports(tree, package):
-    """Each import: the module's name, its line, and whether the script may do without it; None for what matters only
-    where it lies beside the script."""
+    """Each import: the module, the name that is imported from it, the line, and whether the script may do without it:
+    None for what matters only where it lies beside the script."""
     waiting = [(tree, False)]
     while waiting:
         node, guarded = waiting.pop()
         match node:
             case ast.Import(names=names):
                 for alias in names:
-                    yield alias.name, node.lineno, guarded
+                    yield alias.name, None, node.lineno, guarded
             case ast.ImportFrom(module=module, level=0):
-                yield module, node.lineno, guarded
-                # `from package import module` may name a file.
                 for alias in node.names:
-                    yield f"{module}.{alias.name}", node.lineno, None
+                    yield module, alias.name, node.lineno, guarded
+                    # `from package import module` may name a file.
+                    yield f"{module}.{alias.name}", None, node.lineno, None
             case ast.ImportFrom(module=module, level=level):
                 base = [name for name in package if name]
                 base = base[: len(base) - (level - 1)]
                 whole = ".".join([*base, *([module] if module else [])])
                 for name in [whole] if module else [f"{whole}.{alias.name}".lstrip(".") for alias in node.names]:
-                    yield name, node.lineno, None
+                    yield name, None, node.lineno, None
             case ast.Try(body=body, handlers=handlers) if any(map(_catches_import_errors, handlers)):
                 waiting += [(child, True) for child in body]
                 rest = [*handlers, *node.orelse, *node.finalbody]
