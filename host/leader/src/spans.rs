@@ -39,7 +39,7 @@ impl Spans {
                 self.plan = Some(error_span!(parent: &self.job, "plan"));
             }
             EventKind::InForce { message } | EventKind::Columns { message } => {
-                self.job.in_scope(|| debug!("{message}"))
+                self.job.in_scope(|| debug!("{message}"));
             }
             EventKind::Notice { message } => self.job.in_scope(|| info!("{message}")),
             EventKind::Planned { mini_batches, items, finished, .. } => {

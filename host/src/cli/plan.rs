@@ -357,7 +357,7 @@ fn print<W: Write>(
             }
             Some(FromPlanner::Closed | FromPlanner::Share(_)) => {}
             Some(FromPlanner::Columns(notice) | FromPlanner::Notice(notice)) => {
-                say(&format!("note: {notice}"))
+                say(&format!("note: {notice}"));
             }
             Some(FromPlanner::MiniBatches(batches)) => {
                 batches.iter().try_for_each(|batch| table.row(batch))?;

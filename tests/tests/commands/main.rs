@@ -8,6 +8,7 @@ mod job_dir;
 mod jobs;
 mod log_tree;
 mod logging;
+mod look;
 mod perf;
 mod policy;
 mod refusals;
