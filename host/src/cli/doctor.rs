@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_with_what_to_do() {
-        let mut findings = Findings::now(&PolicyArgument::default());
+        let mut findings = Findings::now(&PolicyArgument::default(), &Config::default());
         findings.layers =
             vec![Checked::new("landlock", Err("there is none".to_owned()), "a newer kernel")];
         findings.required_works = false;
