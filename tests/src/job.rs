@@ -165,6 +165,7 @@ impl Job {
             .env("CARGO_TARGET_DIR", crate::root().join("target/guests"))
             // Nobody's own.
             .env("SANDMILL_REGISTRY", self.path("registry/registry.db"))
+            .env("XDG_CONFIG_HOME", self.path("config-home"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

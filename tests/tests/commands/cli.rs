@@ -88,19 +88,22 @@ fn version_and_help() {
                                 $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it is there]
           --datastores <FILE>   The stores that inputs may name, and what leads into them; its owner
                                 alone may read it [default: $SANDMILL_DATASTORES]
-          --job-dir <DIR>       Where the job keeps its state, logs and output [default: jobs/<the job's
-                                name>]
+          --job-dir <DIR>       Where the job keeps its state, logs and output [default: the job's name,
+                                in the folder of $SANDMILL_JOBS_ROOT, else of jobs_root in the user's
+                                config file, else in jobs]
           --process-count <N>   Number of workers; the same as --set process_count_per_node=N
           --gpus <N>            Number of GPUs that may be leased to workers, 0 for none; the same as
                                 --set gpus=N
           --overwrite           Begins anew where the job was run before; its results are removed first
           --no-reuse            Refuses where the job is finished already, instead of reusing its result
           --cache-dir <DIR>     Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR,
-                                else sandmill in the user's cache folder]
+                                else cache_dir of the user's config file, else sandmill in the user's
+                                cache folder]
           --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
-                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else where it is
-                                found, if no policy holds: in the active virtual environment, beside
-                                python3, or in the usual places]
+                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else, if no
+                                policy holds, onnxruntime of the user's config file, else where it is
+                                found: in the active virtual environment, beside python3, or in the
+                                usual places]
           --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
                                 object a line, as in logs/sys/events.jsonl
           --json                Prints what the job came to on standard output, as JSON

@@ -33,6 +33,36 @@ fn runs(running: &mut Running) {
 }
 
 #[test]
+fn the_config_file_says_where_jobs_are() {
+    let job = texts("echo_files");
+    let root = job.path("elsewhere");
+    fs::create_dir_all(job.path("config-home/sandmill")).unwrap();
+    let config = job.path("config-home/sandmill/config.yaml");
+    fs::write(&config, format!("jobs_root: {}\n", root.display())).unwrap();
+    let ran = job.command(&["run", "job.yaml"]);
+    ran.exits_with(0);
+    assert!(root.join("test/job.json").exists() && !ran.dir().join("jobs").exists(), "{ran}");
+    let status = ran.into_job().command(&["status", "test"]);
+    status.exits_with(0);
+    let jobs = status.into_job().command(&["jobs"]);
+    assert!(jobs.stdout.contains("elsewhere/test"), "{jobs}");
+    let other = jobs.into_job().env("SANDMILL_JOBS_ROOT", "other").command(&["run", "job.yaml"]);
+    other.exits_with(0);
+    assert!(other.dir().join("other/test/job.json").exists(), "the variable comes first: {other}");
+
+    // What is wrong is told with its line. Under a policy nothing of the file counts.
+    fs::write(&config, "jobs_rot: /a\n").unwrap();
+    let wrong = other.into_job().env("SANDMILL_JOBS_ROOT", "").command(&["status", "test"]);
+    wrong.exits_with(2).says("config.yaml:1: jobs_rot: unknown key; did you mean jobs_root?");
+    let policy = wrong.dir().join("policy.yaml");
+    fs::write(&policy, "machine: {workers: 2}\n").unwrap();
+    let policy = policy.to_str().unwrap().to_owned();
+    let under = wrong.into_job().command(&["run", "job.yaml", "--policy", &policy]);
+    under.exits_with(0);
+    assert!(under.dir().join("jobs/test/job.json").exists(), "{under}");
+}
+
+#[test]
 fn a_job_is_listed_and_cancelled_by_its_name() {
     let mut running = asleep().spawn(&["run", "job.yaml"]);
     runs(&mut running);
