@@ -5,7 +5,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// An example of each command, as it is typed, and the page of the documentation.
-const EXAMPLES: [(&str, &str, &str); 21] = [
+const EXAMPLES: [(&str, &str, &str); 22] = [
     ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
     ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
     ("plan", "sandmill plan job.yaml", "job-file.md"),
@@ -13,6 +13,7 @@ const EXAMPLES: [(&str, &str, &str); 21] = [
     ("jobs", "sandmill jobs --root /srv/jobs --state running", "operators.md"),
     ("cancel", "sandmill cancel nightly --wait", "operators.md"),
     ("clean", "sandmill clean --older-than 30d --dry-run", "operators.md"),
+    ("cache", "sandmill cache clear compiled", "operators.md"),
     ("metrics", "sandmill metrics --root /srv/jobs", "operators.md"),
     ("logs", "sandmill logs nightly --follow", "log-tree.md"),
     ("explain", "sandmill explain nightly", "troubleshooting.md"),
@@ -120,7 +121,7 @@ mod tests {
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands
         did you mean sandmill cancel? sandmill --help lists all commands
-        the commands are run, resume, plan, status, jobs, cancel, clean, metrics, logs, explain, dataset, model, build, python, check, doctor, inspect, new, version, completions, man
+        the commands are run, resume, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, check, doctor, inspect, new, version, completions, man
         ");
     }
 }

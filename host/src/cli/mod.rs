@@ -5,6 +5,7 @@
 
 mod about;
 mod build;
+mod cache;
 mod cancel;
 mod check;
 mod check_script;
@@ -84,6 +85,8 @@ enum Command {
     ///
     /// Never that of a job that runs or waits; without --failed only those of completed ones.
     Clean(clean::Arguments),
+    /// Says how much compiled code and how many objects of stores are kept for later jobs; `clear` removes them.
+    Cache(cache::Arguments),
     /// Prints the jobs below a folder as OpenMetrics, for Prometheus.
     Metrics(metrics::Arguments),
     /// Prints what the entry script said, of all workers, of one, or about one mini-batch.
@@ -204,6 +207,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Jobs(arguments) => jobs::jobs(&arguments),
         Command::Cancel(arguments) => cancel::cancel(&arguments),
         Command::Clean(arguments) => clean::clean(&arguments),
+        Command::Cache(arguments) => cache::cache(&arguments),
         Command::Metrics(arguments) => metrics::metrics(&arguments),
         Command::Logs(arguments) => history::logs(&arguments),
         Command::Explain(arguments) => history::explain(&arguments),

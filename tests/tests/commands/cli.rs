@@ -32,13 +32,17 @@ fn version_and_help() {
       jobs         Lists the jobs below a folder, and how each stands
       cancel       Asks a running or waiting job to end; what is committed is kept
       clean        Removes the directories of jobs that ended long ago, output and all
+      cache        Says how much compiled code and how many objects of stores are kept for later jobs;
+                   `clear` removes them
       metrics      Prints the jobs below a folder as OpenMetrics, for Prometheus
       logs         Prints what the entry script said, of all workers, of one, or about one mini-batch
       explain      Says what went wrong in a job or made it slow, what to read, and what to change
       dataset      Gives names to data that jobs read, with versions
       model        Gives names to models that jobs compute with, with versions
       build        Makes a component from a guest crate or a core module, and prints its path
-      check        Says whether a component keeps the contract, and what it would need
+      python       Installs the runtime of entry scripts in Python
+      check        Says whether a component keeps the contract, and what it would need; of a Python
+                   script, whether it can be run
       doctor       Says what this machine has for running strangers' entry scripts, and what is missing
       inspect      Says what a component could touch, from its imports alone, and runs nothing
       new          Makes the folder of a new entry script, ready to build and run
@@ -126,6 +130,32 @@ fn version_and_help() {
 
     More: docs/tutorial.md
     ");
+}
+
+#[test]
+fn the_cache_is_shown_and_cleared() {
+    let entry = format!("cache/{}-{}", "a".repeat(64), "b".repeat(32));
+    let slot = format!("objects/2-{}-0", "c".repeat(24));
+    let job = Job::empty()
+        .datastores("1 MB", "")
+        .file(&entry, [0; 2048])
+        .file("cache/notes.txt", "mine")
+        .file(&format!("{slot}/data/a/object"), [0; 512])
+        .env("SANDMILL_CACHE_DIR", "cache");
+    let shown = job.command(&["cache"]);
+    let objects = shown.dir().join("objects").display().to_string();
+    let expected = format!(
+        "compiled code  1 file, 2 KB, without a limit: cache\n\
+         objects        1 file, 512 bytes, at most 1 MB: {objects}\n"
+    );
+    assert_eq!(shown.exits_with(0).stdout, expected);
+    let one = shown.into_job().command(&["cache", "clear", "compiled"]);
+    assert_eq!(one.exits_with(0).stdout, "removed compiled code: 1 file, 2 KB\n");
+    assert!(one.has("cache/notes.txt") && one.has(&slot) && !one.has(&entry));
+    let both = one.into_job().command(&["cache", "clear", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&both.exits_with(0).stdout).unwrap();
+    assert_eq!(json["objects"], serde_json::json!({"files": 1, "bytes": 512}));
+    assert!(!both.has(&slot));
 }
 
 #[test]

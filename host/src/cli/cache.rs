@@ -1,0 +1,254 @@
+//! `sandmill cache`: what is kept on this machine for later jobs, how much of it there is, and its removal.
+
+use super::datastores::DatastoresArgument;
+use super::exit::{Exit, Problem};
+use super::terminal::{print, print_json};
+use crate::compile::{self, Cache};
+use crate::model::ByteSize;
+use crate::{node, store};
+use anyhow::Context;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    places: PlaceArguments,
+}
+
+/// Where the cache is, and how to print.
+#[derive(Debug, clap::Args)]
+struct PlaceArguments {
+    /// Where compiled entry scripts are kept, as for `run`.
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Removes what is kept; later jobs compile and fetch again.
+    ///
+    /// What a running job uses stays, so that this is safe at any time.
+    Clear {
+        /// Only these; both unless given.
+        #[arg(value_enum)]
+        which: Option<Which>,
+        #[command(flatten)]
+        places: PlaceArguments,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Which {
+    /// Compiled entry scripts.
+    Compiled,
+    /// Objects of stores.
+    Objects,
+}
+
+/// The two folders, and what the second may hold.
+struct Places {
+    compiled: PathBuf,
+    objects: PathBuf,
+    limit: ByteSize,
+}
+
+/// So many files of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Amount {
+    files: u64,
+    bytes: u64,
+}
+
+/// What a folder holds. The names are those of the JSON.
+#[derive(Debug, Serialize)]
+struct Holds {
+    folder: PathBuf,
+    #[serde(flatten)]
+    amount: Amount,
+    /// Bytes that it may hold; null: any number.
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Contents {
+    version: u32,
+    compiled: Holds,
+    objects: Holds,
+}
+
+/// What was removed. Null: it was not asked for.
+#[derive(Debug, Default, Serialize)]
+struct Cleared {
+    version: u32,
+    compiled: Option<Amount>,
+    objects: Option<Amount>,
+    /// Objects of running jobs.
+    objects_in_use: Option<Amount>,
+}
+
+/// Prints what is there, or removes it and prints that.
+pub(super) fn cache(arguments: &Arguments) -> Result<Exit, Problem> {
+    let (as_json, text, json) = match &arguments.command {
+        None => {
+            let contents = Places::of(&arguments.places)?.contents()?;
+            (arguments.places.json, contents.text(), serde_json::to_string_pretty(&contents))
+        }
+        Some(Command::Clear { which, places }) => {
+            let cleared = Places::of(places)?.clear(*which)?;
+            (places.json, cleared.text(), serde_json::to_string_pretty(&cleared))
+        }
+    };
+    if as_json {
+        print_json(&(json.map_err(Problem::usage)? + "\n"))?;
+    } else {
+        print(&text)?;
+    }
+    Ok(Exit::Completed)
+}
+
+impl Places {
+    fn of(arguments: &PlaceArguments) -> Result<Self, Problem> {
+        let datastores = arguments.datastores.load()?;
+        let compiled = arguments.cache_dir.clone().or_else(Cache::default_folder);
+        let objects = node::objects_folder(&datastores, arguments.cache_dir.as_deref());
+        let (Some(compiled), Some(objects)) = (compiled, objects) else {
+            return Err(Problem::usage(anyhow::anyhow!(
+                "there is no cache: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set; name its folder with \
+                 --cache-dir DIR"
+            )));
+        };
+        Ok(Self { compiled, objects, limit: datastores.cache_size() })
+    }
+
+    fn contents(self) -> Result<Contents, Problem> {
+        let compiled = compile::compiled(&self.compiled).map(Amount::from);
+        let objects = store::held(&self.objects).map(Amount::from);
+        let compiled = readable(compiled, &self.compiled)?;
+        let objects = readable(objects, &self.objects)?;
+        Ok(Contents {
+            version: VERSION,
+            compiled: Holds { folder: self.compiled, amount: compiled, limit: None },
+            objects: Holds { folder: self.objects, amount: objects, limit: Some(self.limit.0) },
+        })
+    }
+
+    fn clear(&self, which: Option<Which>) -> Result<Cleared, Problem> {
+        let is_meant = |one| which.is_none_or(|which| which == one);
+        let mut cleared = Cleared { version: VERSION, ..Cleared::default() };
+        if is_meant(Which::Compiled) {
+            let removed = compile::clear_compiled(&self.compiled);
+            cleared.compiled = Some(cleaned(removed, &self.compiled)?.into());
+        }
+        if is_meant(Which::Objects) {
+            let (removed, left) = cleaned(store::clear(&self.objects), &self.objects)?;
+            cleared.objects = Some(removed.into());
+            cleared.objects_in_use = Some(left.into());
+        }
+        Ok(cleared)
+    }
+}
+
+fn readable<T>(found: io::Result<T>, folder: &Path) -> Result<T, Problem> {
+    let cannot = || format!("the cache {} cannot be read", folder.display());
+    found.with_context(cannot).map_err(Problem::usage)
+}
+
+fn cleaned<T>(done: io::Result<T>, folder: &Path) -> Result<T, Problem> {
+    let cannot = || {
+        let folder = folder.display();
+        format!("the cache {folder} cannot be emptied; run this as the user whose cache it is")
+    };
+    done.with_context(cannot).map_err(Problem::usage)
+}
+
+impl Contents {
+    fn text(&self) -> String {
+        let line = |name: &str, holds: &Holds| {
+            let limit = holds.limit.map_or_else(
+                || "without a limit".to_owned(),
+                |limit| format!("at most {}", ByteSize(limit).rounded()),
+            );
+            format!("{name:<14} {}, {limit}: {}\n", holds.amount, holds.folder.display())
+        };
+        line("compiled code", &self.compiled) + &line("objects", &self.objects)
+    }
+}
+
+impl Cleared {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(amount) = self.compiled {
+            text += &format!("removed compiled code: {amount}\n");
+        }
+        if let Some(amount) = self.objects {
+            text += &format!("removed objects: {amount}\n");
+        }
+        if let Some(amount) = self.objects_in_use.filter(|left| left.files > 0) {
+            text += &format!("kept objects: {amount}, in use by running jobs or not removable\n");
+        }
+        text
+    }
+}
+
+/// `3 files, 26 MB`.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = if self.files == 1 { "file" } else { "files" };
+        write!(f, "{} {files}, {}", self.files, ByteSize(self.bytes).rounded())
+    }
+}
+
+impl From<compile::Kept> for Amount {
+    fn from(kept: compile::Kept) -> Self {
+        Self { files: kept.files, bytes: kept.bytes }
+    }
+}
+
+impl From<store::Held> for Amount {
+    fn from(held: store::Held) -> Self {
+        Self { files: held.objects, bytes: held.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_told() {
+        let holds = |folder: &str, files, bytes, limit| Holds {
+            folder: folder.into(),
+            amount: Amount { files, bytes },
+            limit,
+        };
+        let contents = Contents {
+            version: VERSION,
+            compiled: holds("/cache", 30, 27_262_976, None),
+            objects: holds("/cache/objects", 1, 512, Some(10 << 30)),
+        };
+        insta::assert_snapshot!(contents.text(), @"
+        compiled code  30 files, 26 MB, without a limit: /cache
+        objects        1 file, 512 bytes, at most 10 GB: /cache/objects
+        ");
+        let objects = Some(Amount { files: 2, bytes: 2048 });
+        let cleared = Cleared { objects, objects_in_use: objects, ..Cleared::default() };
+        insta::assert_snapshot!(cleared.text(), @"
+        removed objects: 2 files, 2 KB
+        kept objects: 2 files, 2 KB, in use by running jobs or not removable
+        ");
+    }
+}
