@@ -21,6 +21,10 @@ pub trait Input: sealed::Receive {
     /// What `run` gets.
     type MiniBatch<'a>;
 
+    /// Its name for the host, filled up with blanks.
+    #[doc(hidden)]
+    const TAKES: [u8; 5];
+
     #[doc(hidden)]
     fn receive<R>(raw: Raw, run: impl FnOnce(Self::MiniBatch<'_>) -> Result<R>) -> Result<R>;
 }
@@ -62,6 +66,7 @@ impl Raw {
 
 impl Input for Files {
     type MiniBatch<'a> = &'a [PathBuf];
+    const TAKES: [u8; 5] = *b"files";
 
     fn receive<R>(raw: Raw, run: impl FnOnce(&[PathBuf]) -> Result<R>) -> Result<R> {
         match raw {
@@ -74,6 +79,7 @@ impl Input for Files {
 #[cfg(feature = "table")]
 impl Input for Table {
     type MiniBatch<'a> = arrow_array::RecordBatch;
+    const TAKES: [u8; 5] = *b"table";
 
     fn receive<R>(raw: Raw, run: impl FnOnce(arrow_array::RecordBatch) -> Result<R>) -> Result<R> {
         match raw {
@@ -86,6 +92,7 @@ impl Input for Table {
 
 impl Input for Void {
     type MiniBatch<'a> = ();
+    const TAKES: [u8; 5] = *b"void ";
 
     fn receive<R>(raw: Raw, run: impl FnOnce(()) -> Result<R>) -> Result<R> {
         match raw {

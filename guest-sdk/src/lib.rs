@@ -168,13 +168,21 @@ macro_rules! export {
                     > = const { ::std::cell::RefCell::new(::std::option::Option::None) };
                 }
 
+                // Read by the host, which refuses a job with another kind of input before it starts.
+                #[unsafe(link_section = "sandmill:takes")]
+                static TAKES: [u8; 5] =
+                    <<__SandmillScript as $crate::EntryScript>::Input as $crate::Input>::TAKES;
+
                 struct __SandmillComponent;
 
+                // Never inlined: the host finds the crate of a panic's caller by these functions' names.
                 impl $crate::component::Guest for __SandmillComponent {
+                    #[inline(never)]
                     fn init() -> ::std::result::Result<(), ::std::string::String> {
                         $crate::component::init(&INSTANCE)
                     }
 
+                    #[inline(never)]
                     fn run(
                         batch: $crate::component::MiniBatch,
                         context: $crate::component::MiniBatchContext,
@@ -183,6 +191,7 @@ macro_rules! export {
                         $crate::component::run(&INSTANCE, batch, context)
                     }
 
+                    #[inline(never)]
                     fn shutdown() {
                         $crate::component::shutdown(&INSTANCE);
                     }

@@ -3,7 +3,7 @@
 use super::features::NotBuilt;
 use super::model_error::ModelError;
 use super::python::PythonError;
-use crate::compile::CompileError;
+use crate::compile::{CompileError, Takes};
 use crate::dataset::DatasetError;
 use crate::runtimes::NoRuntime;
 use crate::spec::SpecErrors;
@@ -72,6 +72,19 @@ pub enum NodeError {
     /// A Python script cannot be run.
     #[error(transparent)]
     Python(#[from] PythonError),
+    /// The entry script takes another kind of mini-batch than the job hands over.
+    #[error(
+        "the entry script {} takes {takes}, but the job hands over {}: {}",
+        path.display(), given.plain(), takes.remedy(*given)
+    )]
+    Misfit {
+        /// The component.
+        path: PathBuf,
+        /// What it says of itself.
+        takes: Takes,
+        /// What the job's inputs are.
+        given: Takes,
+    },
     /// The entry script is not the one that the job file pins.
     #[error(
         "{path} has the SHA-256 {found}, but entry_script_digest is {expected}: it is not the \

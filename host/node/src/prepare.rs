@@ -14,7 +14,7 @@ use super::python::{self, Looker};
 use super::real_paths::{RealPaths, resolve};
 use super::setup;
 use super::staging::stage;
-use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation, build_guest_crate};
+use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate};
 use crate::inference::{TRACT_VERSION, has_inference};
 use crate::model::{Backend, JobDir};
 use crate::pool::Standby;
@@ -179,7 +179,9 @@ impl Script {
         let cache = Cache::open(options.cache_dir.as_deref(), &self.compiler)?;
         let component = cache.prepare_file(self.file, instrumentation(spec), say);
         refuse_cancelled(options)?;
-        Ok((self.path, component?))
+        let component = component?;
+        refuse_misfit(spec, &self.path, component.takes)?;
+        Ok((self.path, component))
     }
 }
 
@@ -210,6 +212,17 @@ fn stand_by(spec: &JobSpec, options: &NodeOptions, begins: bool) -> Option<Stand
 
 fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
     options.cancel.reason().map_or(Ok(()), |reason| Err(NodeError::Cancelled(reason)))
+}
+
+/// An entry script that says nothing may take any kind.
+fn refuse_misfit(spec: &JobSpec, path: &Path, takes: Option<Takes>) -> Result<(), NodeError> {
+    let given = Takes::given_by(&spec.input_kind);
+    match takes {
+        Some(takes) if takes != given => {
+            Err(NodeError::Misfit { path: path.to_owned(), takes, given })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn instrumentation(spec: &JobSpec) -> Instrumentation {

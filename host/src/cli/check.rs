@@ -124,6 +124,9 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     let names = &outline.names;
     let mut text = format!("{}, {} bytes\n", path.display(), outline.bytes);
     let _ = writeln!(text, "sha256:{}", EntryFile::open(&path, check.compiler)?.digest());
+    if let Some(takes) = outline.takes {
+        let _ = writeln!(text, "Takes: {takes}");
+    }
     describe(names, &mut text);
     let cache = Cache::open(check.cache, check.compiler)?;
     let refused = |reason: &str, mut text: String| {

@@ -128,6 +128,9 @@ fn text(description: &Description, path: &Path) -> String {
     for (import, why) in refused {
         let _ = writeln!(text, "  {}: {}: {why}", import.power.name(), import.name);
     }
+    if let Some(takes) = description.takes {
+        let _ = writeln!(text, "Takes: {takes}");
+    }
     text.push_str("Exports:\n");
     for export in exports {
         let _ = writeln!(text, "  {}", named(&export.name, &export.functions));

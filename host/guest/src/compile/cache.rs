@@ -1,13 +1,14 @@
 //! Compiled code on disk.
 //!
 //! Loading compiled code is as good as running it, so the folder must belong to its user alone, and
-//! is opened once: all names below are relative to that open folder. An entry is the compiled code followed by a trailer
+//! is opened once: all names below are relative to that open folder. An entry is the compiled code, a byte that tells what
+//! it takes, and a trailer
 //! with a checksum of that and of the entry's name, for what a disk may do to it. It is written to a temporary
 //! file and renamed, so that a reader sees all of it or nothing, whatever is killed and however many
 //! compile at once. Who writes a temporary file holds a lock on it; one that nobody holds is left over.
 
 use super::hash::each_block;
-use super::{CompileError, Compiler, EntryFile, Instrumentation, engine};
+use super::{CompileError, Compiler, EntryFile, Instrumentation, Takes, engine};
 use crate::features::HAS_INFERENCE;
 use crate::model::hex;
 use cap_std::ambient_authority;
@@ -16,13 +17,13 @@ use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Marks the trailer, and its version.
-const MAGIC: &[u8; 8] = b"SMCODE03";
+const MAGIC: &[u8; 8] = b"SMCODE04";
 const TRAILER: usize = MAGIC.len() + 16;
 pub(super) const TEMPORARY: &str = "tmp-";
 /// Temporary files, whose names begin so, are removed after this time where the file system has no locks.
@@ -43,6 +44,8 @@ pub struct Compiled {
     pub file: File,
     /// SHA-256 of the entry script's file, in hex.
     pub digest: String,
+    /// The kind of mini-batch that it takes; `None` if it does not say.
+    pub takes: Option<Takes>,
     /// Whether it was there already.
     pub cached: bool,
 }
@@ -128,7 +131,7 @@ impl Cache {
         })?;
         let name = format!("{digest}-{}", engine_key(with)?);
         if let Some(file) = self.lookup(&name) {
-            return Ok(Compiled { file, digest, cached: true });
+            return Ok(Compiled { takes: takes(&file), file, digest, cached: true });
         }
         say(&format!("compiling {path} (once; the result is kept)"));
         let temporary = Temporary::create(&self.dir).map_err(|error| self.write_error(&error))?;
@@ -136,7 +139,7 @@ impl Cache {
             .compile(source, &temporary.file, &digest, with)
             .map_err(|error| CompileError(format!("{path}: {error}")))?;
         let file = temporary.publish(&name).map_err(|error| self.write_error(&error))?;
-        Ok(Compiled { file, digest, cached: false })
+        Ok(Compiled { takes: takes(&file), file, digest, cached: false })
     }
 
     /// The entry of that name, if it is there, ours and whole.
@@ -274,6 +277,14 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
         )));
     }
     Ok(())
+}
+
+/// What the compiler wrote before the trailer.
+fn takes(file: &File) -> Option<Takes> {
+    let at = file.metadata().ok()?.len().checked_sub(TRAILER as u64 + 1)?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).ok()?;
+    Takes::of_byte(byte[0])
 }
 
 /// Whether a file's trailer fits its name and what is before it. Leaves the file at its end.

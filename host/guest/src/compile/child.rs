@@ -5,7 +5,7 @@ use super::description::describe;
 use super::hash::digest;
 use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, MEMORY_BYTES, SCRIPT_BYTES, Task};
 use super::{
-    CompileError, Instrumentation, Outline, check_names, compiling_engine, componentize,
+    CompileError, Instrumentation, Outline, Takes, check_names, compiling_engine, componentize,
     find_entry, read_names,
 };
 use crate::model::{ByteSize, OsSandbox};
@@ -40,9 +40,11 @@ impl Task {
             Self::Componentize => componentize(bytes),
             Self::Outline => {
                 let component = componentize(bytes)?;
-                let outline =
-                    Outline { bytes: component.len() as u64, names: read_names(&component)? };
-                answer(&outline)
+                answer(&Outline {
+                    bytes: component.len() as u64,
+                    names: read_names(&component)?,
+                    takes: Takes::read(&component),
+                })
             }
             Self::Describe => answer(&describe(bytes)?),
         }
@@ -119,7 +121,8 @@ fn read(source: &mut impl Read) -> Result<Vec<u8>, CompileError> {
     Ok(bytes)
 }
 
-/// From the bytes of an entry script to compiled code, with every check of the contract.
+/// From the bytes of an entry script to compiled code, with every check of the contract. The last byte tells what
+/// it takes.
 fn translate(
     bytes: Vec<u8>,
     with: Instrumentation,
@@ -129,14 +132,17 @@ fn translate(
     check_names(&read_names(&component)?)?;
     let engine = compiling_engine(with)
         .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
+    let takes = Takes::read(&component);
     let component = Component::from_binary(&engine, &component).map_err(|error| {
         CompileError::new(format!("it is no valid component, or cannot be compiled: {error:#}"))
     })?;
     find_entry(&engine, &component)?;
     check(&engine, &component)?;
-    component
+    let mut code = component
         .serialize()
-        .map_err(|error| CompileError::new(format!("the code cannot be serialized: {error:#}")))
+        .map_err(|error| CompileError::new(format!("the code cannot be serialized: {error:#}")))?;
+    code.push(Takes::to_byte(takes));
+    Ok(code)
 }
 
 /// Compiles in this process, for tests of what runs components.

@@ -4,7 +4,7 @@
 //! Names are checked before compiling, which is quick; types after it, when the engine knows them.
 
 use super::imports::{is_contract_version, split_version};
-use super::{CompileError, ImportVerdict, describe_function, judge_import};
+use super::{CompileError, ImportVerdict, Takes, describe_function, judge_import};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wasmparser::{Parser, Payload};
@@ -28,6 +28,8 @@ pub struct Outline {
     pub bytes: u64,
     /// What it imports and exports.
     pub names: Names,
+    /// The kind of mini-batch that it takes; `None` if it does not say.
+    pub takes: Option<Takes>,
 }
 
 /// Where the functions of an entry script are.

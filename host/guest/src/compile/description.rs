@@ -2,7 +2,7 @@
 
 use super::hash::digest;
 use super::{
-    Artifact, CompileError, ImportVerdict, componentize, identify, judge_import, read_names,
+    Artifact, CompileError, ImportVerdict, Takes, componentize, identify, judge_import, read_names,
 };
 use crate::model::on_one_line;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ pub struct Description {
     pub imports: Vec<Import>,
     /// In file order.
     pub exports: Vec<Export>,
+    /// The kind of mini-batch that it takes; `None` if it does not say.
+    pub takes: Option<Takes>,
     /// The tools that made it, as it says itself; sorted.
     pub producers: BTreeSet<Producer>,
     /// All that it declares, those of modules inside it too.
@@ -214,6 +216,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<Description, CompileError> {
         sha256,
         imports: names.imports.into_iter().map(import).collect(),
         exports: names.exports.into_iter().map(export).collect(),
+        takes: Takes::read(&component),
         producers: BTreeSet::new(),
         memories: Vec::new(),
         tables: Vec::new(),

@@ -3,6 +3,7 @@
 //! - `engine`: the one place that configures the engine;
 //! - `artifact`: what a file is, and from a core module to a component;
 //! - `contract`: whether a component keeps the contract of `wit/`, in words; `imports`: what it may import;
+//! - `takes`: the kind of mini-batch that an entry script takes;
 //! - `cache`: compiled code on disk; `tidy`: how much of it there is, and its removal;
 //! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
 //!   the only place where the bytes of an entry script are parsed; `task`: what it is asked for;
@@ -23,6 +24,7 @@ mod entry_file;
 mod guest_crate;
 mod hash;
 mod imports;
+mod takes;
 mod task;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -45,6 +47,7 @@ pub use entry_file::EntryFile;
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
 pub use hash::hash_until;
 pub use imports::{ImportVerdict, NN_VERSION, judge_import};
+pub use takes::Takes;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{Kept, clear_compiled, compiled};
 pub use wit_text::describe_function;

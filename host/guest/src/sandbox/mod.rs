@@ -37,6 +37,7 @@ mod log_folder;
 mod looks;
 mod nn;
 mod noticed;
+mod panics;
 mod path_length;
 mod paths;
 mod plain_files;

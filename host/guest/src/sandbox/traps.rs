@@ -3,6 +3,7 @@
 use super::counted::OverLimit;
 use super::limits::{Refusal, too_many};
 use super::nn::Ended;
+use super::panics::panic;
 use super::types::Text;
 use crate::compile::MAX_FRAMES;
 use crate::model::{ByteSize, Failure, FailureKind, Limits, name_errors};
@@ -73,7 +74,7 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
             (FailureKind::Trap, text)
         }
         trap => {
-            let text = match (panic(&at.stderr), trap) {
+            let text = match (panic(&at.stderr, error.downcast_ref()), trap) {
                 (Some(panic), _) => {
                     format!("the entry script panicked {during}{}", name_errors(&panic))
                 }
@@ -162,20 +163,6 @@ fn root(error: &Error) -> String {
     error.chain().last().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The last panic in what a guest wrote, on one line: ` at src/lib.rs:10:5: boom`.
-fn panic(stderr: &str) -> Option<String> {
-    let (_, panic) = stderr.rsplit_once("panicked at ")?;
-    let mut lines = panic.lines();
-    let place = lines.next()?.trim_end().trim_end_matches(':');
-    let message: Vec<&str> = lines
-        .take_while(|line| !line.starts_with("note: ") && !line.starts_with("stack backtrace:"))
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let separator = if message.is_empty() { "" } else { ": " };
-    Some(format!(" at {place}{separator}{}", message.join(" ")))
-}
-
 fn detail(error: &Error, stderr: &str) -> String {
     let mut text = String::new();
     if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
@@ -232,16 +219,6 @@ pub(super) fn script_error(function: &str, text: &Text) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn panics_become_one_line() {
-        let new = "thread '<unnamed>' (1) panicked at src/lib.rs:10:5:\nboom\nnote: run with `RUST_BACKTRACE=1`\n";
-        assert_eq!(panic(new).as_deref(), Some(" at src/lib.rs:10:5: boom"));
-        let two = format!("{new}\nthread 'main' panicked at src/a.rs:1:2:\nfirst\n  second\n");
-        assert_eq!(panic(&two).as_deref(), Some(" at src/a.rs:1:2: first second"));
-        assert_eq!(panic("all is well"), None);
-        assert_eq!(panic("panicked at "), None);
-    }
 
     #[test]
     fn errors_of_the_script_are_cut_into_line_and_detail() {

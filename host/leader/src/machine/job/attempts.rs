@@ -54,7 +54,7 @@ impl JobMachine {
         by: Performer,
         pending: Pending,
         started: Duration,
-        report: Box<AttemptReport>,
+        mut report: Box<AttemptReport>,
     ) {
         self.progressed();
         if let Err(failure) = &report.outcome
@@ -63,23 +63,19 @@ impl JobMachine {
             // Left undone: once there is room, it is no failure.
             return self.fail(EndedBy::Commit, failure.message.clone());
         }
-        let can_mend = |kind: FailureKind| {
-            kind.can_mend()
-                && pending.attempt < self.policy.max_try
-                && pending.losses < Policy::NODE_LOSSES
-                && !is_beyond_help(&pending.mini_batch)
+        let again = match &mut report.outcome {
+            Ok(_) => None,
+            Err(failure) => self.may_try_again(&pending, failure).then(|| failure.clone()),
         };
-        let kind = report.outcome.as_ref().err().map(|failure| failure.kind);
-        let again = kind.filter(|kind| can_mend(*kind));
         if report.outcome.is_err() {
             self.rough_until = self.now + Policy::SMOOTH;
             let will_retry = again.is_some() && self.ending.is_none();
             self.emit_attempt(by.worker, &pending, started, report.clone(), will_retry);
         }
-        if let Some(kind) = again {
+        if let Some(failure) = again {
             // After the job's end is decided, a failed attempt is simply left undone.
             if self.ending.is_none() {
-                self.queue.push_back(pending.retry(by, kind, self.turns()));
+                self.queue.push_back(pending.retry(by, &failure, self.turns()));
             }
             return;
         }
@@ -97,6 +93,21 @@ impl JobMachine {
             self.unwritten_failures += items.failed;
             self.unwritten_short += u64::from(is_short);
         }
+    }
+
+    /// Whether a further attempt may end otherwise. One that is left out although there would be tries is told in the
+    /// failure's message.
+    fn may_try_again(&self, pending: &Pending, failure: &mut Failure) -> bool {
+        let can_mend = failure.kind.can_mend()
+            && pending.attempt < self.policy.max_try
+            && pending.losses < Policy::NODE_LOSSES
+            && !is_beyond_help(&pending.mini_batch);
+        if can_mend && pending.trapped_alike(failure) {
+            let before = pending.attempt - 1;
+            failure.message += &format!(" (not tried again, as attempt {before} failed in the very same way)");
+            return false;
+        }
+        can_mend
     }
 
     /// The answer of the committer to an attempt that ended well.

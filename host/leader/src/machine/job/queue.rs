@@ -9,9 +9,10 @@
 
 use super::performer::Performer;
 use crate::machine::Policy;
-use crate::model::{FailureKind, MiniBatch};
+use crate::model::{Failure, FailureKind, MiniBatch};
 use crate::protocol::NodePolicy;
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 /// A mini-batch that waits for a worker, or that a worker holds.
@@ -28,16 +29,26 @@ pub(super) struct Pending {
     due: Duration,
     /// How many nodes were lost while they had it.
     pub(super) losses: u32,
+    /// How the attempt before trapped, if it did.
+    trap: Option<u64>,
 }
 
 impl Pending {
     pub(super) fn first(mini_batch: MiniBatch) -> Self {
-        Self { mini_batch, attempt: 1, failed_on: None, begun: 0, due: Duration::ZERO, losses: 0 }
+        Self {
+            mini_batch,
+            attempt: 1,
+            failed_on: None,
+            begun: 0,
+            due: Duration::ZERO,
+            losses: 0,
+            trap: None,
+        }
     }
 
     /// The next attempt, after this one failed.
-    pub(super) fn retry(self, by: Performer, kind: FailureKind, turns: Turns) -> Self {
-        let pause = match kind {
+    pub(super) fn retry(self, by: Performer, failure: &Failure, turns: Turns) -> Self {
+        let pause = match failure.kind {
             FailureKind::LoadFailed | FailureKind::HostFault => Policy::retry_pause(self.attempt),
             _ => Duration::ZERO,
         };
@@ -46,13 +57,26 @@ impl Pending {
             failed_on: Some(by),
             begun: turns.begun,
             due: turns.now.saturating_add(pause),
+            trap: trap(failure),
             ..self
         }
+    }
+
+    /// Whether this attempt trapped just as the one before it: with the same message, stack and output.
+    pub(super) fn trapped_alike(&self, failure: &Failure) -> bool {
+        self.trap.is_some() && self.trap == trap(failure)
     }
 
     pub(super) fn is_retry(&self) -> bool {
         self.attempt > 1
     }
+}
+
+/// A digest of a trap, such as a panic; `None` for other failures, which may go away with time.
+fn trap(failure: &Failure) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    (&failure.message, &failure.detail).hash(&mut hasher);
+    (failure.kind == FailureKind::Trap).then(|| hasher.finish())
 }
 
 /// What decides whose turn it is.

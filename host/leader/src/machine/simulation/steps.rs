@@ -257,7 +257,7 @@ impl World {
         let (returned, outcome) = if self.dice.one_in(256) {
             (0, Err(Failure::new(FailureKind::NoSpace, "disk full")))
         } else if self.dice.one_in(4) {
-            (0, Err(Failure::new(FailureKind::Trap, "trap")))
+            (0, Err(Failure::new(FailureKind::Trap, format!("trap {}", self.dice.below(3)))))
         } else if self.dice.one_in(8) {
             let returned = self.dice.below(total.max(1));
             (returned, ok(returned))

@@ -103,6 +103,8 @@ pub(super) struct World {
     pub(super) retries: BTreeMap<MiniBatchId, (usize, usize)>,
     /// Those of them that may wait for a while, as nothing could be read.
     pub(super) pausing: BTreeMap<MiniBatchId, Duration>,
+    /// The message of a mini-batch's last failure, if it was a trap.
+    last_trap: BTreeMap<MiniBatchId, Option<String>>,
     /// Failures of `init` since the last that succeeded.
     init_failures: u32,
     pub(super) winding_down: bool,
@@ -148,6 +150,7 @@ impl World {
             attempts: BTreeMap::new(),
             retries: BTreeMap::new(),
             pausing: BTreeMap::new(),
+            last_trap: BTreeMap::new(),
             init_failures: 0,
             winding_down: false,
             cancelled: false,
@@ -190,6 +193,7 @@ impl World {
         self.attempts.clear();
         self.retries.clear();
         self.pausing.clear();
+        self.last_trap.clear();
         self.init_failures = 0;
         (self.winding_down, self.cancelled) = (false, false);
         self.paused_until = Duration::ZERO;
@@ -300,7 +304,12 @@ impl World {
             }
             Action::Emit(EventKind::AttemptFinished { report, will_retry: true, .. }) => {
                 self.retry_waits(report.id);
-                let kind = report.outcome.err().map(|failure| failure.kind);
+                let failure = report.outcome.err();
+                let kind = failure.as_ref().map(|failure| failure.kind);
+                // Two traps that are alike, one after the other, end the tries.
+                let trap = failure.filter(|it| it.kind == FailureKind::Trap).map(|it| it.message);
+                let before = self.last_trap.insert(report.id, trap.clone()).flatten();
+                assert!(trap.is_none() || before != trap, "{}: {trap:?} again", report.id);
                 if matches!(kind, Some(FailureKind::LoadFailed | FailureKind::HostFault)) {
                     let until = self.now + Policy::retry_pause(report.attempt);
                     self.pausing.insert(report.id, until);

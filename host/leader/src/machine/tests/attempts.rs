@@ -270,7 +270,8 @@ fn a_worker_may_restart_once_after_each_attempt() {
 fn tries_are_spent_exactly() {
     let mut machine = running(Policy { max_try: 3, ..patient() }, 1);
     for attempt in 1..=3 {
-        let actions = machine.handle(report(0, attempt, 0, trap()), secs(1));
+        let failure = Failure::new(FailureKind::ScriptError, "no");
+        let actions = machine.handle(report(0, attempt, 0, Err(failure)), secs(1));
         let expected: &[(u64, u32)] = if attempt < 3 { &[(0, attempt + 1)] } else { &[] };
         assert_eq!(assigned(&actions), expected);
         let will_retry = actions.iter().find_map(|action| match action {

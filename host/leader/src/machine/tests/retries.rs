@@ -3,9 +3,13 @@
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
 
+/// No two attempts fail alike.
 fn failed(worker: u32, id: u64, attempt: u32, kind: FailureKind) -> Message {
-    let Message::Finished(_, mut report) = report(id, attempt, 0, trap()) else { panic!() };
-    report.outcome = Err(Failure::new(kind, "no"));
+    failed_with(worker, id, attempt, Failure::new(kind, format!("no {attempt}")))
+}
+
+fn failed_with(worker: u32, id: u64, attempt: u32, failure: Failure) -> Message {
+    let Message::Finished(_, report) = report(id, attempt, 0, Err(failure)) else { panic!() };
     Message::Finished(WorkerId(worker), report)
 }
 
@@ -119,16 +123,78 @@ fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
 fn a_retry_comes_before_what_a_worker_has_ahead() {
     let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
     machine.handle(started(0, 0), secs(0));
-    assert_eq!(given(&machine.handle(report(0, 1, 0, trap()), secs(1))), ["0: !0.2"]);
-    assert_eq!(given(&machine.handle(report(0, 2, 0, trap()), secs(2))), ["0: !0.3"]);
+    assert_eq!(given(&machine.handle(failed(0, 0, 1, FailureKind::Trap), secs(1))), ["0: !0.2"]);
+    assert_eq!(given(&machine.handle(failed(0, 0, 2, FailureKind::Trap), secs(2))), ["0: !0.3"]);
     // The last one: the worker does not wait, and the job ends.
-    let actions = machine.handle(report(0, 3, 0, trap()), secs(3));
+    let actions = machine.handle(failed(0, 0, 3, FailureKind::Trap), secs(3));
     assert!(given(&actions).is_empty() && !winding_down(&actions).is_empty(), "{actions:#?}");
     // What cannot be decoded is not tried again.
     let mut machine = running(Policy { max_try: 3, ..patient() }, 9);
     machine.handle(started(0, 0), secs(0));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::BadInput), secs(1));
     assert_eq!(given(&actions), ["0: 2.1"]);
+}
+
+/// What the last of these failures is told as, one attempt for each, and whether a further attempt was granted.
+fn told_of(failures: &[Failure]) -> (String, bool) {
+    let mut machine = running(Policy { max_try: 9, ..patient() }, 1);
+    machine.handle(started(0, 0), secs(0));
+    let mut last = Vec::new();
+    for (attempt, failure) in (1..).zip(failures) {
+        last = machine.handle(failed_with(0, 0, attempt, failure.clone()), secs(1));
+    }
+    let told = last.iter().find_map(|action| match action {
+        Action::Emit(EventKind::AttemptFinished { report, will_retry, .. }) => {
+            Some((report.outcome.clone().unwrap_err().message, *will_retry))
+        }
+        _ => None,
+    });
+    let (message, will_retry) = told.expect("each attempt is told");
+    let again = format!("0: !0.{}", failures.len() + 1);
+    assert_eq!(given(&last).contains(&again), will_retry);
+    let committed = last.iter().any(|action| matches!(action, Action::Commit(_)));
+    assert_eq!(committed, !will_retry, "it ends exactly when it is not tried again");
+    (message, will_retry)
+}
+
+/// W3: a panic that comes twice in the same way comes a third time: the tries that are left are not spent on it.
+#[test]
+fn two_traps_that_are_alike_end_the_tries() {
+    let trap = |message: &str, stack: &str| {
+        Failure::new(FailureKind::Trap, message).with_detail(stack)
+    };
+    let a = || trap("panicked at src/lib.rs:1:1: a", "run");
+    let message = "panicked at src/lib.rs:1:1: a (not tried again, as attempt 2 failed in the very same way)";
+    assert_eq!(told_of(&[trap("b", ""), a(), a()]), (message.to_owned(), false));
+    // Another message, another stack, another failure between: it may be chance.
+    assert!(told_of(&[a()]).1);
+    assert!(told_of(&[a(), trap("panicked at src/lib.rs:1:1: b", "run"), a()]).1);
+    assert!(told_of(&[a(), trap("panicked at src/lib.rs:1:1: a", "elsewhere")]).1);
+    assert!(told_of(&[a(), Failure::new(FailureKind::ScriptError, "busy"), a()]).1);
+}
+
+/// W3, C17: an error that the entry script returned has all its tries, however often it is the same.
+#[test]
+fn errors_that_are_alike_have_all_their_tries() {
+    use FailureKind::{BadOutput, BadResults, ScriptError, ShortResults};
+    for kind in [ScriptError, BadOutput, BadResults, ShortResults] {
+        let same = vec![Failure::new(kind, "no"); 8];
+        assert_eq!(told_of(&same), ("no".to_owned(), true), "{kind:?}");
+    }
+}
+
+/// The last try says nothing of tries that are left.
+#[test]
+fn the_last_of_two_traps_is_told_as_it_is() {
+    let mut machine = running(Policy { max_try: 2, ..patient() }, 1);
+    let trap = || Failure::new(FailureKind::Trap, "no");
+    machine.handle(failed_with(0, 0, 1, trap()), secs(1));
+    let actions = machine.handle(failed_with(0, 0, 2, trap()), secs(2));
+    let settled = actions.iter().find_map(|action| match action {
+        Action::Commit(settled) => Some(settled.report.outcome.clone().unwrap_err().message),
+        _ => None,
+    });
+    assert_eq!(settled.as_deref(), Some("no"));
 }
 
 /// W3: not on the same worker, if another is free.

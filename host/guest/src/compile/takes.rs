@@ -1,0 +1,147 @@
+//! The kind of mini-batch that an entry script says it takes. The SDK for Rust writes it into the custom section
+//! `sandmill:takes` of its core module; a component without that section may take any kind.
+
+use crate::model::InputKind;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use wasmparser::{Parser, Payload};
+
+/// The name of the custom section.
+const SECTION: &str = "sandmill:takes";
+
+/// A kind of mini-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Takes {
+    /// Names of files.
+    Files,
+    /// A table.
+    Table,
+    /// No data.
+    Void,
+}
+
+impl Takes {
+    const ALL: [Self; 3] = [Self::Files, Self::Table, Self::Void];
+
+    /// What a component says of itself. `None` if it says nothing, nothing that is known, or two kinds.
+    pub(super) fn read(component: &[u8]) -> Option<Self> {
+        let mut said = None;
+        for payload in Parser::new(0).parse_all(component) {
+            // Damage is reported by those who need the rest of the component.
+            if let Payload::CustomSection(section) = payload.ok()?
+                && section.name() == SECTION
+            {
+                let word = section.data().trim_ascii_end();
+                let takes = Self::ALL.into_iter().find(|it| it.word().as_bytes() == word)?;
+                if said.replace(takes).is_some_and(|before| before != takes) {
+                    return None;
+                }
+            }
+        }
+        said
+    }
+
+    /// The word in the custom section.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Table => "table",
+            Self::Void => "void",
+        }
+    }
+
+    /// As one byte behind compiled code.
+    pub(super) fn to_byte(takes: Option<Self>) -> u8 {
+        takes.map_or(0, |takes| takes.word().as_bytes()[0])
+    }
+
+    /// What [`Takes::to_byte`] made; `None` for any other byte.
+    pub(super) fn of_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|takes| Self::to_byte(Some(*takes)) == byte)
+    }
+
+    /// What a job with such inputs hands over.
+    pub fn given_by(inputs: &InputKind) -> Self {
+        match inputs {
+            InputKind::Files { .. } => Self::Files,
+            InputKind::Tables { .. } => Self::Table,
+            InputKind::Void { .. } => Self::Void,
+        }
+    }
+
+    /// In words of the job.
+    pub fn plain(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Table => "tables",
+            Self::Void => "no data",
+        }
+    }
+
+    /// What to change where an entry script that takes `self` was given `given`.
+    pub fn remedy(self, given: Self) -> &'static str {
+        match (self, given) {
+            (Self::Void, _) => {
+                "set `rank_mini_batch_count` in the job file instead of its inputs, or change the \
+                 entry script's `type Input`"
+            }
+            (_, Self::Void) => {
+                "remove `rank_mini_batch_count` from the job file and give it inputs, or set `type \
+                 Input = Void` in the entry script"
+            }
+            (Self::Table, _) => {
+                "give the job's inputs a `format` (e.g. `format: csv`), or set `type Input = Files` in \
+                 the entry script"
+            }
+            (Self::Files, _) => {
+                "remove `format` from the job's inputs, or set `type Input = Table` in the entry script"
+            }
+        }
+    }
+}
+
+/// For people, as in "it takes ..".
+impl fmt::Display for Takes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Files => "Files",
+            Self::Table => "Table",
+            Self::Void => "Void",
+        };
+        write!(f, "{} (`type Input = {name}`)", self.plain())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::testing;
+
+    /// A component whose core module says these words.
+    fn says(words: &[&str]) -> Option<Takes> {
+        let sections: String =
+            words.iter().map(|word| format!("(@custom \"{SECTION}\" \"{word}\")\n")).collect();
+        Takes::read(&testing::component("run-only", &format!("{sections}{}", testing::RUN_EMPTY)))
+    }
+
+    #[test]
+    fn a_component_says_what_its_core_module_says() {
+        assert_eq!(says(&["files"]), Some(Takes::Files));
+        assert_eq!(says(&["table"]), Some(Takes::Table));
+        assert_eq!(says(&["void "]), Some(Takes::Void));
+        assert_eq!(says(&["void", "void "]), Some(Takes::Void));
+        for unclear in [&[][..], &["rows"], &[""], &["files", "table"], &["files", "rows"]] {
+            assert_eq!(says(unclear), None, "{unclear:?}");
+        }
+        assert_eq!(Takes::read(b"no wasm"), None);
+    }
+
+    #[test]
+    fn a_byte_holds_each_kind() {
+        for takes in Takes::ALL.map(Some).into_iter().chain([None]) {
+            assert_eq!(Takes::of_byte(Takes::to_byte(takes)), takes);
+        }
+        assert_eq!(Takes::of_byte(7), None);
+    }
+}
