@@ -94,8 +94,11 @@ fn stores(argument: &DatastoresArgument) -> Checked {
 
 fn places(policy: &PolicyArgument) -> Checked {
     let remedy = "name a folder of this user's alone in machine.directory of the policy";
-    // What is wrong with the policy is told elsewhere.
-    let caps = policy.load().map(|policy| policy.machine()).unwrap_or_default();
+    let Ok(policy) = policy.load() else {
+        let unknown = Err("not known, as the operator's policy cannot be used");
+        return Checked::new("places for workers", unknown, "mend the policy first");
+    };
+    let caps = policy.machine();
     let told = turns::holders(&caps).map(|holders| {
         let held: u32 = holders.iter().map(|(_, places)| places).sum();
         match caps.workers {

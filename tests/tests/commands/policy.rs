@@ -221,10 +221,12 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
 /// What jobs would find missing, an operator learns before: each beside its own remedy.
 #[test]
 fn the_doctor_looks_for_what_jobs_need() {
-    let doctor = Job::empty()
+    let job = Job::empty();
+    let places = job.path("places").display().to_string();
+    let doctor = job
         .file("taken", "")
         .file("stores.yaml", "datastores: {x: {}}")
-        .file("policy.yaml", "machine: {workers: 3, directory: places}")
+        .file("policy.yaml", format!("machine: {{workers: 3, directory: {places}}}"))
         .file("registry.db", "this is no database, however one looks at it")
         .env("SANDMILL_CACHE_DIR", "taken/cache")
         .env("SANDMILL_REGISTRY", "registry.db")
@@ -232,7 +234,7 @@ fn the_doctor_looks_for_what_jobs_need() {
         .command(&["doctor", "--policy", "policy.yaml", "--datastores", "stores.yaml"]);
     for expected in [
         "  -         Rust for `entry_script: CRATE_FOLDER`: cargo is not found in PATH",
-        "  WRONG     the registry: registry.db ",
+        "  WRONG     the registry: the registry ",
         "  WRONG     datastores: stores.yaml",
         "  ok        places for workers: 3 of 3 are free (machine.workers)\n",
         "  MISSING   compiled entry scripts: taken/cache, ",
