@@ -14,7 +14,9 @@ use super::python::{self, Looker};
 use super::real_paths::{RealPaths, resolve};
 use super::setup;
 use super::staging::stage;
-use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate};
+use crate::compile::{
+    Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate,
+};
 use crate::inference::{TRACT_VERSION, has_inference};
 use crate::model::{Backend, JobDir};
 use crate::pool::Standby;

@@ -4,7 +4,7 @@ use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::terminal::{print, print_json};
 use crate::compile::{self, Cache};
-use crate::model::ByteSize;
+use crate::model::{ByteSize, counted};
 use crate::{node, store};
 use anyhow::Context;
 use serde::Serialize;
@@ -207,8 +207,7 @@ impl Cleared {
 /// `3 files, 26 MB`.
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = if self.files == 1 { "file" } else { "files" };
-        write!(f, "{} {files}, {}", self.files, ByteSize(self.bytes).rounded())
+        write!(f, "{}, {}", counted(self.files, "file"), ByteSize(self.bytes).rounded())
     }
 }
 

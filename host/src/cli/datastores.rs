@@ -19,12 +19,17 @@ pub(super) struct DatastoresArgument {
 impl DatastoresArgument {
     /// Reads the file; without one there are no datastores.
     pub(super) fn load(&self) -> Result<Datastores, Problem> {
-        let variable = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
-        match self.datastores.clone().or_else(|| variable.map(PathBuf::from)) {
+        match self.which() {
             Some(file) => {
                 Datastores::load(&file).map_err(|errors| Problem::each_line(&errors.to_string()))
             }
             None => Ok(Datastores::default()),
         }
+    }
+
+    /// The file that holds, if there is one.
+    pub(super) fn which(&self) -> Option<PathBuf> {
+        let variable = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+        self.datastores.clone().or_else(|| variable.map(PathBuf::from))
     }
 }

@@ -1,6 +1,8 @@
 //! `sandmill doctor`: what this machine has for running strangers' entry scripts, and what is missing.
 
 use super::config::Config;
+use super::datastores::DatastoresArgument;
+use super::doctor_checks::{Around, Checked, in_short};
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, this_program};
@@ -11,11 +13,11 @@ use crate::gpu::{Inventory, library_folders};
 use crate::inference::{BackendState, Probe};
 use crate::model::{ByteSize, Feature, NVIDIA_DEVICES, OsSandbox};
 use crate::node;
-use crate::wall::{self, Layer};
+use crate::wall;
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,11 @@ struct Findings {
     gpus: Gpus,
     /// What computes with models.
     backends: Vec<BackendState>,
+    #[serde(flatten)]
+    around: Option<Around>,
+    /// Whether reasons are told in full.
+    #[serde(skip)]
+    is_verbose: bool,
     /// Whether this user is root, whose jobs keep the right to read all files behind the wall.
     runs_as_root: bool,
     /// How many files this process may have open, and how many it may ask for; null is no limit.
@@ -55,17 +62,6 @@ struct Policy {
     file: Option<PathBuf>,
     /// Why it cannot be used; then no job runs.
     problem: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Checked {
-    name: &'static str,
-    /// With its version, where it has one; null if it is missing.
-    found: Option<String>,
-    /// Why it is missing.
-    missing: Option<String>,
-    /// What to do then.
-    what_to_do: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,13 +87,16 @@ struct CacheDisk {
 /// Prints the findings on standard output, as text or as JSON. Not completed where jobs with
 /// `os_sandbox: required` would not run.
 pub(super) fn doctor(
-    json: bool,
+    (json, is_verbose): (bool, bool),
+    datastores: &DatastoresArgument,
     backends: &BackendArguments,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
     let config = Config::load(policy)?;
     let mut findings = Findings::now(policy, &config);
     findings.backends = self::backends(backends, policy, &config)?;
+    findings.around = Some(Around::now(policy, datastores));
+    findings.is_verbose = is_verbose;
     let text = if json {
         serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"
     } else {
@@ -128,6 +127,8 @@ impl Findings {
             cgroup_v2: cgroup(),
             gpus: Gpus::now(),
             backends: Vec::new(),
+            around: None,
+            is_verbose: false,
             runs_as_root: rustix::process::geteuid().is_root(),
             open_files: limit.current,
             open_files_at_most: limit.maximum,
@@ -149,7 +150,7 @@ impl Findings {
         text.push_str("\nWhat jobs may ask for:\n");
         self.policy.tell(&mut text);
         text.push_str("\nWhat computes with models:\n");
-        self.backends.iter().for_each(|state| tell_backend(state, &mut text));
+        self.backends.iter().for_each(|state| tell_backend(state, self.is_verbose, &mut text));
         if !self.features.contains(&Feature::Inference) {
             let _ = writeln!(text, "  {:<9} {}", "-", Feature::Inference.absence());
         }
@@ -163,6 +164,7 @@ impl Findings {
         let now = files(self.open_files);
         let most = files(self.open_files_at_most);
         let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");
+        self.around.iter().for_each(|around| around.tell(&mut text));
         self.cache.tell(&mut text);
         let jobs = self.jobs_root.display();
         let _ = writeln!(text, "  {:<9} job directories: {jobs}", "ok");
@@ -205,37 +207,6 @@ impl Policy {
                     })
             }
         };
-    }
-}
-
-impl Checked {
-    fn tell(&self, text: &mut String, word: &str) {
-        let _ = match (&self.found, &self.missing) {
-            (Some(found), _) => writeln!(text, "  {:<9} {found}", "ok"),
-            (None, reason) => {
-                let reason = reason.as_deref().unwrap_or("unknown");
-                writeln!(text, "  {word:<9} {}: {reason}", self.name)
-            }
-        };
-        if let (Some(_), Some(what)) = (&self.missing, self.what_to_do) {
-            let _ = writeln!(text, "  {:<9} what to do: {what}", "");
-        }
-    }
-
-    fn new(name: &'static str, found: Result<String, impl Display>, remedy: &'static str) -> Self {
-        let what_to_do = found.is_err().then_some(remedy);
-        let (found, missing) = match found {
-            Ok(words) => (Some(words), None),
-            Err(reason) => (None, Some(reason.to_string())),
-        };
-        Self { name, found, missing, what_to_do }
-    }
-}
-
-impl From<Layer> for Checked {
-    fn from(layer: Layer) -> Self {
-        let found = layer.found.map_err(|error| error.to_string());
-        Self::new(layer.which.name(), found, layer.remedy)
     }
 }
 
@@ -323,7 +294,7 @@ fn backends(
     Ok(vec![probe.tract(), onnxruntime])
 }
 
-fn tell_backend(state: &BackendState, text: &mut String) {
+fn tell_backend(state: &BackendState, is_verbose: bool, text: &mut String) {
     let version = state.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
     let name = format!("{}{version}", state.name);
     let _ = match (&state.missing, &state.library) {
@@ -333,7 +304,10 @@ fn tell_backend(state: &BackendState, text: &mut String) {
     };
     if state.missing.is_none() {
         let _ = match &state.no_gpu {
-            Some(why) => writeln!(text, "  {:<9} {} on GPUs: {why}", "-", state.name),
+            Some(why) => {
+                let why = in_short(why, is_verbose);
+                writeln!(text, "  {:<9} {} on GPUs: {why}", "-", state.name)
+            }
             None => writeln!(text, "  {:<9} {} on GPUs", "ok", state.name),
         };
     }
@@ -347,10 +321,10 @@ impl CacheDisk {
         };
         // It need not be there yet.
         let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
-        let (free, problem) = match statvfs(there) {
-            Ok(disk) => (Some(disk.f_bavail.saturating_mul(disk.f_frsize)), None),
-            Err(errno) => (None, Some(errno.to_string())),
-        };
+        let free = statvfs(there).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        let checked = Cache::check(&folder).map_err(|error| error.to_string());
+        let problem = checked.err().or_else(|| free.err().map(|errno| errno.to_string()));
+        let free = free.ok();
         Self { folder: Some(folder), free, problem }
     }
 

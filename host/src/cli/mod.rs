@@ -14,6 +14,7 @@ mod clean;
 mod config;
 mod datastores;
 mod doctor;
+mod doctor_checks;
 mod error;
 mod exit;
 mod found;
@@ -149,6 +150,8 @@ enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
+        datastores: datastores::DatastoresArgument,
+        #[command(flatten)]
         backends: run::BackendArguments,
         #[command(flatten)]
         policy: PolicyArgument,
@@ -221,7 +224,9 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
             let backends = (&trial, &backends);
             check_and_print(&component, backends, cache_dir.as_deref(), &wall, &policy)
         }
-        Command::Doctor { json, backends, policy } => doctor::doctor(json, &backends, &policy),
+        Command::Doctor { json, datastores, backends, policy } => {
+            doctor::doctor((json, logging.is_verbose()), &datastores, &backends, &policy)
+        }
         Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
         Command::Version(arguments) => about::version(&arguments),

@@ -218,6 +218,32 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
+/// What jobs would find missing, an operator learns before: each beside its own remedy.
+#[test]
+fn the_doctor_looks_for_what_jobs_need() {
+    let job = Job::empty();
+    let places = job.path("places").display().to_string();
+    let doctor = job
+        .file("taken", "")
+        .file("stores.yaml", "datastores: {x: {}}")
+        .file("policy.yaml", format!("machine: {{workers: 3, directory: {places}}}"))
+        .file("registry.db", "this is no database, however one looks at it")
+        .env("SANDMILL_CACHE_DIR", "taken/cache")
+        .env("SANDMILL_REGISTRY", "registry.db")
+        .env("CARGO", "/nonexistent/cargo")
+        .command(&["doctor", "--policy", "policy.yaml", "--datastores", "stores.yaml"]);
+    for expected in [
+        "  -         Rust for `entry_script: CRATE_FOLDER`: cargo is not found in PATH",
+        "  WRONG     the registry: the registry ",
+        "  WRONG     datastores: stores.yaml",
+        "  ok        places for workers: 3 of 3 are free (machine.workers)\n",
+        "  MISSING   compiled entry scripts: taken/cache, ",
+        "taken: Not a directory (os error 20). Name a folder of yours in SANDMILL_CACHE_DIR\n",
+    ] {
+        assert!(doctor.stdout.contains(expected), "{expected}: {doctor}");
+    }
+}
+
 /// An operator can see which file holds.
 #[test]
 fn the_doctor_names_the_policy() {

@@ -98,6 +98,30 @@ impl Cache {
         Ok(cache)
     }
 
+    /// Whether [`Cache::open`] would open this folder, or make it. Makes nothing.
+    ///
+    /// # Errors
+    /// If this user cannot write there, or others could.
+    pub fn check(path: &Path) -> Result<(), CompileError> {
+        // An absolute path: a relative one may consist of names alone that are not there yet.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if let Ok(opened) = Dir::open_ambient_dir(&path, ambient_authority())
+            && let Ok(metadata) = opened.dir_metadata()
+        {
+            check_private(&metadata, &path)?;
+        }
+        let there = path.ancestors().find(|folder| folder.symlink_metadata().is_ok());
+        let there = there.unwrap_or(Path::new("/"));
+        let is_folder = if there.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR) };
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        is_folder.and_then(|()| rustix::fs::access(there, access)).map_err(|errno| {
+            CompileError::new(format!(
+                "this user cannot write to {}: {errno}. Name a folder of yours in SANDMILL_CACHE_DIR",
+                there.display()
+            ))
+        })
+    }
+
     /// Compiles a component, or a core module with WIT metadata, in a child process, unless the
     /// cache has it. Checks first that it keeps the contract. `say` gets a line for people before a
     /// compilation, which may take many seconds.
@@ -361,6 +385,18 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("chmod");
         let error = Cache::open(Some(&path), &nobody()).expect_err("refused");
         assert!(error.to_string().contains("open to others (mode 777)"), "{error}");
+        assert_eq!(Cache::check(&path), Err(error));
+    }
+
+    #[test]
+    fn what_could_be_made_is_checked_and_not_made() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let path = root.path().join("a/cache");
+        assert_eq!(Cache::check(&path), Ok(()));
+        assert!(!root.path().join("a").exists());
+        std::fs::write(root.path().join("a"), "").expect("writes");
+        let error = Cache::check(&path).expect_err("refused").to_string();
+        assert!(error.contains("a: Not a directory"), "{error}");
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub use imports::{ImportVerdict, NN_VERSION, judge_import};
 pub use takes::Takes;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{Kept, clear_compiled, compiled};
+pub use toolchain::describe_toolchain;
 pub use wit_text::describe_function;
 
 /// What went wrong, for people, complete.

@@ -86,6 +86,21 @@ impl Toolchain {
     }
 }
 
+/// How a guest crate is built on this machine: cargo's version, and the target.
+///
+/// # Errors
+/// If cargo cannot be run, or no toolchain here builds for WebAssembly. The text says what to install.
+pub fn describe_toolchain() -> Result<String, CompileError> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let version = ask(Command::new(cargo).arg("--version")).ok_or_else(|| {
+        CompileError::new("cargo is not found in PATH: install Rust (https://rustup.rs)")
+    })?;
+    let toolchain = Toolchain::find(Path::new("."))?;
+    let version = version.display().to_string();
+    let version = version.split_once(" (").map_or(&*version, |(version, _)| version);
+    Ok(format!("{version}, for {}", toolchain.target()))
+}
+
 fn linker(sysroot: Option<&Path>) -> Option<PathBuf> {
     let mut candidates = vec![PathBuf::from("/usr/bin/rust-lld")];
     if let Some(hosts) = sysroot.map(|root| root.join("lib/rustlib"))

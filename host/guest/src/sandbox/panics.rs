@@ -61,7 +61,8 @@ fn calls(backtrace: &WasmBacktrace) -> Vec<Call> {
     let mut calls = Vec::new();
     for frame in backtrace.frames() {
         for symbol in frame.symbols() {
-            let line = symbol.file().zip(symbol.line()).map(|(file, line)| format!("{file}:{line}"));
+            let line =
+                symbol.file().zip(symbol.line()).map(|(file, line)| format!("{file}:{line}"));
             calls.extend(symbol.name().map(|name| Call { name: plain(name), line }));
         }
         if frame.symbols().is_empty() {
@@ -99,7 +100,8 @@ mod tests {
         assert_eq!(panic(&two).as_deref(), Some(" at src/a.rs:1:2: first second"));
         assert_eq!(panic("all is well"), None);
         assert_eq!(panic("panicked at "), None);
-        let foreign = "panicked at /home/u/.cargo/registry/src/index-1f/arrow-60.1.0/src/cast.rs:8:3:\nno\n";
+        let foreign =
+            "panicked at /home/u/.cargo/registry/src/index-1f/arrow-60.1.0/src/cast.rs:8:3:\nno\n";
         assert_eq!(panic(foreign).as_deref(), Some(" at arrow-60.1.0/src/cast.rs:8:3: no"));
     }
 

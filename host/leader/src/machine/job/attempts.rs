@@ -104,7 +104,8 @@ impl JobMachine {
             && !is_beyond_help(&pending.mini_batch);
         if can_mend && pending.trapped_alike(failure) {
             let before = pending.attempt - 1;
-            failure.message += &format!(" (not tried again, as attempt {before} failed in the very same way)");
+            failure.message +=
+                &format!(" (not tried again, as attempt {before} failed in the very same way)");
             return false;
         }
         can_mend

@@ -160,11 +160,11 @@ fn told_of(failures: &[Failure]) -> (String, bool) {
 /// W3: a panic that comes twice in the same way comes a third time: the tries that are left are not spent on it.
 #[test]
 fn two_traps_that_are_alike_end_the_tries() {
-    let trap = |message: &str, stack: &str| {
-        Failure::new(FailureKind::Trap, message).with_detail(stack)
-    };
+    let trap =
+        |message: &str, stack: &str| Failure::new(FailureKind::Trap, message).with_detail(stack);
     let a = || trap("panicked at src/lib.rs:1:1: a", "run");
-    let message = "panicked at src/lib.rs:1:1: a (not tried again, as attempt 2 failed in the very same way)";
+    let message =
+        "panicked at src/lib.rs:1:1: a (not tried again, as attempt 2 failed in the very same way)";
     assert_eq!(told_of(&[trap("b", ""), a(), a()]), (message.to_owned(), false));
     // Another message, another stack, another failure between: it may be chance.
     assert!(told_of(&[a()]).1);

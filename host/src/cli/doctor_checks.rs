@@ -1,0 +1,187 @@
+//! What `sandmill doctor` looks for beside the wall: what builds entry scripts, and where jobs find data and places.
+
+use super::datastores::DatastoresArgument;
+use super::policy::PolicyArgument;
+use crate::compile::describe_toolchain;
+use crate::model::{RegisteredKind, counted};
+use crate::registry::{Registry, RegistryError, default_file};
+use crate::turns;
+use crate::wall::Layer;
+use serde::Serialize;
+use std::fmt::{Display, Write as _};
+use std::path::Path;
+
+/// Something that was looked for.
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    pub(super) name: &'static str,
+    /// With its version, where it has one; null if it is missing.
+    pub(super) found: Option<String>,
+    /// Why it is missing.
+    pub(super) missing: Option<String>,
+    /// What to do then.
+    pub(super) what_to_do: Option<&'static str>,
+}
+
+/// What jobs may need beside the machine itself.
+#[derive(Debug, Serialize)]
+pub(super) struct Around {
+    /// What builds entry scripts from a crate's folder.
+    toolchain: Checked,
+    /// Names of datasets and models.
+    registry: Checked,
+    /// The file of datastores.
+    datastores: Checked,
+    /// The places for workers that the operator's policy leaves.
+    places: Checked,
+}
+
+impl Around {
+    pub(super) fn now(policy: &PolicyArgument, datastores: &DatastoresArgument) -> Self {
+        Self {
+            toolchain: toolchain(),
+            registry: registry(default_file().as_deref()),
+            datastores: stores(datastores),
+            places: places(policy),
+        }
+    }
+
+    pub(super) fn tell(&self, text: &mut String) {
+        self.toolchain.tell(text, "-");
+        for wrong in [&self.registry, &self.datastores, &self.places] {
+            wrong.tell(text, "WRONG");
+        }
+    }
+}
+
+fn toolchain() -> Checked {
+    let told = describe_toolchain();
+    let told = told.map(|version| format!("Rust for `entry_script: CRATE_FOLDER`: {version}"));
+    let remedy = "nothing has to be done where entry scripts are components or Python scripts";
+    Checked::new("Rust for `entry_script: CRATE_FOLDER`", told, remedy)
+}
+
+fn registry(file: Option<&Path>) -> Checked {
+    let remedy = "name another file in SANDMILL_REGISTRY, or see docs/registry.md";
+    Checked::new("the registry", look(file), remedy)
+}
+
+fn look(file: Option<&Path>) -> Result<String, RegistryError> {
+    let Some(file) = file else {
+        return Ok(
+            "the registry: none of SANDMILL_REGISTRY, XDG_DATA_HOME and HOME is set".to_owned()
+        );
+    };
+    let shown = file.display();
+    let Some(registry) = Registry::open(file)? else {
+        return Ok(format!("the registry: nothing is registered yet, {shown}"));
+    };
+    let datasets = counted(registry.all(RegisteredKind::Dataset)?.len() as u64, "dataset");
+    let models = counted(registry.all(RegisteredKind::Model)?.len() as u64, "model");
+    Ok(format!("the registry: {datasets} and {models}, {shown}"))
+}
+
+fn stores(argument: &DatastoresArgument) -> Checked {
+    let told = match argument.which() {
+        None => Ok("datastores: no file names any".to_owned()),
+        Some(file) => match argument.load() {
+            Ok(_) => Ok(format!("datastores: {}", file.display())),
+            Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
+        },
+    };
+    Checked::new("datastores", told, "mend the file, or name another one with --datastores FILE")
+}
+
+fn places(policy: &PolicyArgument) -> Checked {
+    let remedy = "name a folder of this user's alone in machine.directory of the policy";
+    let Ok(policy) = policy.load() else {
+        let unknown = Err("not known, as the operator's policy cannot be used");
+        return Checked::new("places for workers", unknown, "mend the policy first");
+    };
+    let caps = policy.machine();
+    let told = turns::holders(&caps).map(|holders| {
+        let held: u32 = holders.iter().map(|(_, places)| places).sum();
+        match caps.workers {
+            Some(all) => {
+                let free = all.saturating_sub(held);
+                format!("places for workers: {free} of {all} are free (machine.workers)")
+            }
+            None if caps.any() => format!("places for workers: {held} are held by jobs"),
+            None => "places for workers: the policy has no machine caps".to_owned(),
+        }
+    });
+    Checked::new("places for workers", told, remedy)
+}
+
+impl Checked {
+    pub(super) fn tell(&self, text: &mut String, word: &str) {
+        let _ = match (&self.found, &self.missing) {
+            (Some(found), _) => writeln!(text, "  {:<9} {found}", "ok"),
+            (None, reason) => {
+                let reason = reason.as_deref().unwrap_or("unknown");
+                writeln!(text, "  {word:<9} {}: {reason}", self.name)
+            }
+        };
+        if let (Some(_), Some(what)) = (&self.missing, self.what_to_do) {
+            let _ = writeln!(text, "  {:<9} what to do: {what}", "");
+        }
+    }
+
+    pub(super) fn new(
+        name: &'static str,
+        found: Result<String, impl Display>,
+        remedy: &'static str,
+    ) -> Self {
+        let what_to_do = found.is_err().then_some(remedy);
+        let (found, missing) = match found {
+            Ok(words) => (Some(words), None),
+            Err(reason) => (None, Some(reason.to_string())),
+        };
+        Self { name, found, missing, what_to_do }
+    }
+}
+
+impl From<Layer> for Checked {
+    fn from(layer: Layer) -> Self {
+        let found = layer.found.map_err(|error| error.to_string());
+        Self::new(layer.which.name(), found, layer.remedy)
+    }
+}
+
+/// The first sentence of a reason that may go on for lines.
+pub(super) fn in_short(reason: &str, is_verbose: bool) -> String {
+    let end = reason.find(". ").or_else(|| reason.find('\n'));
+    match end.filter(|_| !is_verbose) {
+        Some(end) => format!("{} (-v says more)", &reason[..end]),
+        None => reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_is_looked_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("registry.db");
+        let told = |file: &Path| {
+            let checked = registry(Some(file));
+            let told = checked.found.or(checked.missing).unwrap();
+            told.replace(&dir.path().display().to_string(), "DIR")
+        };
+        assert_eq!(told(&file), "the registry: nothing is registered yet, DIR/registry.db");
+        drop(Registry::open_or_make(&file).unwrap());
+        assert_eq!(told(&file), "the registry: 0 datasets and 0 models, DIR/registry.db");
+        std::fs::write(&file, "no database, although it is long enough to be one").unwrap();
+        assert!(registry(Some(&file)).missing.is_some());
+    }
+
+    #[test]
+    fn long_reasons_are_cut_unless_more_is_wanted() {
+        let reason = "no driver: libcuda.so.1 is missing. Tried: a.so. Is it installed?";
+        assert_eq!(in_short(reason, false), "no driver: libcuda.so.1 is missing (-v says more)");
+        assert_eq!(in_short(reason, true), reason);
+        assert_eq!(in_short("it was built without CUDA", false), "it was built without CUDA");
+    }
+}
