@@ -85,6 +85,7 @@ pub(super) struct Report {
     notices: RefCell<Vec<String>>,
     conversions: RefCell<Vec<String>>,
     words: Words,
+    file_lists: RefCell<Vec<String>>,
 }
 
 impl Report {
@@ -116,6 +117,16 @@ impl Report {
     /// What the file calls a key of ours.
     pub(super) fn word<'k>(&self, key: &'k str) -> Cow<'k, str> {
         self.words.of(key)
+    }
+
+    /// Says of an input that it is an MLTable whose files are handed over as files.
+    pub(super) fn call_file_list(&self, input: &str) {
+        self.file_lists.borrow_mut().push(input.to_owned());
+    }
+
+    /// Whether an input is an MLTable whose files are handed over as files.
+    pub(super) fn is_file_list(&self, input: &str) -> bool {
+        self.file_lists.borrow().iter().any(|name| name == input)
     }
 
     /// Whether the key, or something below it, is already known to be wrong.

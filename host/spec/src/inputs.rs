@@ -361,15 +361,7 @@ fn files_kind(
     };
     let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
     if files.is_none() {
-        let hint = match SliceSize::parse(&size.value) {
-            Some(_) if defaults.dialect.is_version_2() => {
-                "; sizes are for tables, and an input of type mltable is one with mode: direct, any other with a \
-                 format, as format: csv"
-            }
-            Some(SliceSize::Bytes(_)) => "; sizes are for tables, as of format csv",
-            Some(SliceSize::Rows(_)) => "; rows are for tables, as of format csv",
-            None => "",
-        };
+        let hint = size_hint(&size.value, inputs, defaults, report);
         let message = format!(
             "found {:?}; expected a whole number of files of at least 1 (e.g. 10){hint}",
             size.value
@@ -377,6 +369,26 @@ fn files_kind(
         size.blame(report, message);
     }
     InputKind::Files { mini_batch_files: files.unwrap_or(DEFAULT_FILES) }
+}
+
+/// Why a size that is none of files is refused.
+fn size_hint(size: &str, inputs: &[RawInput], defaults: &Defaults<'_>, report: &Report) -> String {
+    let Some(size) = SliceSize::parse(size) else { return String::new() };
+    if let Some(list) = inputs.iter().find(|input| report.is_file_list(&input.name.value)) {
+        let name = &list.name.value;
+        return format!(
+            "; sizes are for tables, and input {name} is an mltable that is not mode: direct, and so a list of files"
+        );
+    }
+    let hint = match size {
+        _ if defaults.dialect.is_version_2() => {
+            "; sizes are for tables, and an input of type mltable is one with mode: direct, any other with a format, \
+             as format: csv"
+        }
+        SliceSize::Bytes(_) => "; sizes are for tables, as of format csv",
+        SliceSize::Rows(_) => "; rows are for tables, as of format csv",
+    };
+    hint.to_owned()
 }
 
 fn tables_kind(

@@ -10,6 +10,7 @@ use super::scope::At;
 use crate::model::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE, Mount, RegisteredKind,
 };
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// The guest's own folders, which no side input may hide.
@@ -34,9 +35,10 @@ pub(super) fn check(
     let side_inputs = side_inputs.unwrap_or_default();
     let mut stored = Vec::new();
     let mut mounts: Vec<Mount> = Vec::new();
+    let mut names = HashSet::new();
     for (index, side) in side_inputs.iter().enumerate() {
         let name = &side.name.value;
-        if side_inputs[..index].iter().any(|other| other.name.value == *name) {
+        if !names.insert(name) {
             side.name.blame(report, format!("found {name:?} a second time; names must differ"));
         }
         let guest = guest_path(side, report);

@@ -352,6 +352,9 @@ fn data_input(
                     "inputs.{name}: taken for mode direct, a table, as mini_batch_size is a number of bytes"
                 ));
             }
+            if !is_direct {
+                report.call_file_list(name);
+            }
             mltable::expand(name, entries, is_direct, place, report);
         }
         _ => {

@@ -3,6 +3,7 @@
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
 use crate::error::{Origin, Report};
+use crate::model::nearest;
 use crate::place::fit_name;
 use crate::tree::{Entry, Node, Value};
 
@@ -103,8 +104,10 @@ fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<Strin
             None
         }
         (Some(wanted), _) if !parallel.contains(&wanted) => {
+            let meant = nearest(wanted, parallel.iter().copied());
+            let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name}?"));
             let message = format!(
-                "found {wanted:?}, which is no parallel job of this pipeline; those are {all}"
+                "found {wanted:?}, which is no parallel job of this pipeline; those are {all}{meant}"
             );
             report.error(&Origin::Set("job".into()), "job", message);
             None

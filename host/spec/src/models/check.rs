@@ -14,6 +14,7 @@ use crate::place::Place;
 use crate::policy;
 use crate::raw::{RawJob, RawModel, RawSideInput};
 use crate::registered::or_register;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// The models, in the order of the job file. One that is not found is left out.
@@ -29,9 +30,10 @@ pub(crate) fn check(
     let sides = raw.side_inputs.as_ref().map_or(&[][..], |sides| sides.value.as_slice());
     refuse_overlap(given, sides, side_inputs, report);
     let mut models = Vec::new();
-    for (index, model) in given.iter().enumerate() {
+    let mut names = HashSet::new();
+    for model in given {
         let name = &model.name.value;
-        if given[..index].iter().any(|other| other.name.value == *name) {
+        if !names.insert(name) {
             model.name.blame(report, format!("found {name:?} a second time; names must differ"));
         }
         if model.fallback.is_some() && device(model) != DeviceChoice::Gpu {

@@ -149,7 +149,7 @@ fn a_size_in_bytes_makes_a_table_of_an_mltable() {
     let mut given = GIVEN.to_vec();
     given.push(("inputs.partitioned_data.mode", "eval_mount"));
     insta::assert_snapshot!(errors_with(&text, &given), @r#"
-    job.yaml:21: mini_batch_size: found "3kb"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, and an input of type mltable is one with mode: direct, any other with a format, as format: csv
+    job.yaml:21: mini_batch_size: found "3kb"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, and input partitioned_data is an mltable that is not mode: direct, and so a list of files
     --set inputs.partitioned_data.path: [dir]/data/MLTable: there is no such file; name the folder of an MLTable file, or the data files themselves
     "#);
 }

@@ -79,6 +79,7 @@ fn several_parallel_jobs_are_picked_by_name() {
     let text = pipeline(&[("one", &score()), ("prepare", PREPARE), ("two", &score())]);
     insta::assert_snapshot!(errors(&text), @"job.yaml: jobs: there are several parallel jobs; pick one by --job NAME: one, two");
     assert_eq!(job_with(&text, &[("job", "two")]).name, "two");
+    insta::assert_snapshot!(errors_with(&text, &[("job", "tow")]), @r#"--job: found "tow", which is no parallel job of this pipeline; those are one, two; did you mean two?"#);
     insta::assert_snapshot!(errors_with(&text, &[("job", "prepare")]), @r#"--job: found "prepare", which is no parallel job of this pipeline; those are one, two"#);
     insta::assert_snapshot!(errors(&pipeline(&[("prepare", PREPARE)])), @"job.yaml: jobs: there is no job of type parallel among them, and only such can run here");
     insta::assert_snapshot!(errors("type: pipeline\njobs: []\n"), @"job.yaml:2: jobs: expected a map of names to jobs, as a pipeline has it");
