@@ -31,6 +31,7 @@ mod python;
 mod registered;
 mod report;
 mod restored;
+mod sample;
 mod settings;
 mod size;
 mod table;
@@ -83,6 +84,7 @@ pub use report::{
     JobStatus, Segment, UnknownKeys,
 };
 pub use restored::{MiniBatchSet, Restored};
+pub use sample::{ParseSampleError, Sample};
 pub use settings::{JobLimits, JobSettings, Limits, Setting, WorkerSettings};
 pub use size::{ByteSize, SliceSize};
 pub use table::{

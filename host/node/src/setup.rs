@@ -67,6 +67,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         tells_files: false,
         asks: Asks::Never,
         deadly: Vec::new(),
+        sample: spec.settings.sample,
     }
 }
 

@@ -8,7 +8,8 @@ use super::measured::{Amount, Measured};
 use super::scope::{At, Scope};
 use crate::model::{
     AllowedPercent, ByteSize, ErrorThreshold, JobLimits, JobSettings, Limits, LoggingLevel,
-    OnConflict, OsSandbox, OutputAction, Profiler, Setting, WorkerSettings, job_keys, limit_keys,
+    OnConflict, OsSandbox, OutputAction, Profiler, Sample, Setting, WorkerSettings, job_keys,
+    limit_keys,
 };
 use std::time::Duration;
 

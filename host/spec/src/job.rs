@@ -5,7 +5,6 @@ use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
     JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, WorkerSettings,
 };
-use crate::python::PythonScript;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -86,6 +85,13 @@ pub struct JobSpec {
     pub notices: Vec<String>,
     /// What was made of settings of a file of Azure's that mean here what they mean there, one line each.
     pub conversions: Vec<String>,
+}
+
+/// A Python script, as the sandbox sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PythonScript {
+    /// Its path in the sandbox, as `/source/score.py`.
+    pub guest: String,
 }
 
 /// A model that a job names.

@@ -70,7 +70,7 @@ mod tests;
 pub use datastores::{Datastore, Datastores};
 pub use docs::docs;
 pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
-pub use job::{JobSpec, ModelSpec, Parent, RegisteredModel, Stored, StoredKind};
+pub use job::{JobSpec, ModelSpec, Parent, PythonScript, RegisteredModel, Stored, StoredKind};
 #[cfg(any(test, feature = "testing"))]
 pub use keys::keys_that_decide_rows;
 #[cfg(any(test, feature = "testing"))]
@@ -80,7 +80,6 @@ pub use load::load_text;
 pub use load::{Surroundings, load};
 pub use machine::Machine;
 pub use policy::OperatorPolicy;
-pub use python::PythonScript;
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;

@@ -1,16 +1,10 @@
 //! An entry script in Python, and the runtime that runs it.
 
 use super::error::Report;
+use super::job::PythonScript;
 use super::raw::RawJob;
 use crate::model::{GUEST_SOURCE, InputKind, PythonRuntime};
 use std::path::{Component, Path, PathBuf};
-
-/// A Python script, as the sandbox sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PythonScript {
-    /// Its path in the sandbox, as `/source/score.py`.
-    pub guest: String,
-}
 
 /// Whether the path names a Python script.
 pub(super) fn is_python(path: &Path) -> bool {

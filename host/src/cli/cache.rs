@@ -1,7 +1,9 @@
 //! `sandmill cache`: what is kept on this machine for later jobs, how much of it there is, and its removal.
 
+use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
+use super::policy::PolicyArgument;
 use super::terminal::{print, print_json};
 use crate::compile::{self, Cache};
 use crate::model::{ByteSize, counted};
@@ -32,6 +34,8 @@ struct PlaceArguments {
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     datastores: DatastoresArgument,
+    #[command(flatten)]
+    policy: PolicyArgument,
     /// For programs.
     #[arg(long)]
     json: bool,
@@ -123,8 +127,10 @@ pub(super) fn cache(arguments: &Arguments) -> Result<Exit, Problem> {
 impl Places {
     fn of(arguments: &PlaceArguments) -> Result<Self, Problem> {
         let datastores = arguments.datastores.load()?;
-        let compiled = arguments.cache_dir.clone().or_else(Cache::default_folder);
-        let objects = node::objects_folder(&datastores, arguments.cache_dir.as_deref());
+        let config = Config::load(&arguments.policy)?;
+        let named = config.cache_dir(arguments.cache_dir.as_deref());
+        let objects = node::objects_folder(&datastores, named.as_deref());
+        let compiled = named.or_else(Cache::default_folder);
         let (Some(compiled), Some(objects)) = (compiled, objects) else {
             return Err(Problem::usage(anyhow::anyhow!(
                 "there is no cache: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set; name its folder with \

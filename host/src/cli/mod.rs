@@ -22,6 +22,7 @@ mod help;
 mod history;
 mod inspect;
 mod jobs;
+mod limit;
 mod logging;
 mod metrics;
 mod new;

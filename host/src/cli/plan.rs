@@ -4,7 +4,7 @@ use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::plan_shown::Table;
-use super::run::{Counts, JobArguments, not_prepared, this_program};
+use super::run::{Counts, JobArguments, Loaded, not_prepared, this_program};
 use super::schema_block::schema_block;
 use super::{print_json, refused, say, signals, terminal};
 use crate::model::{InputKind, JobDir, counted};
@@ -58,7 +58,7 @@ impl Arguments {
 
 /// Prints what a job comes to on standard error, its mini-batches on standard output.
 pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
-    let (spec, policy) = arguments.job.load(&arguments.counts)?;
+    let Loaded { spec, policy, .. } = arguments.job.load(&arguments.counts)?;
     let conversions = if logging.is_verbose() { spec.conversions.as_slice() } else { &[] };
     for notice in spec.notices.iter().chain(conversions) {
         say(&format!("note: {notice}"));

@@ -6,6 +6,7 @@ use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
 use super::exit::{Exit, Problem};
+use super::limit;
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
@@ -24,7 +25,7 @@ use crate::report::{
 use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
 use anyhow::Context;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 /// Which job, and which of its settings are to be others.
@@ -60,18 +61,30 @@ impl JobArguments {
         Config::load(&self.policy)
     }
 
-    /// Reads the job file, under the operator's policy, which comes with it.
-    pub(super) fn load(&self, counts: &Counts) -> Result<(JobSpec, OperatorPolicy), Problem> {
+    /// Reads the job file, under the operator's policy, which comes with it, as do all settings from the command line.
+    pub(super) fn load(&self, counts: &Counts) -> Result<Loaded, Problem> {
         let policy = self.policy.load()?;
-        let sets = self.all_sets(counts);
+        let mut sets = self.all_sets(counts);
         let machine = this_machine();
         let names = Names::default();
         let surroundings =
             Surroundings { policy: &policy, registrations: &names, machine: &machine };
-        let spec = spec::load(&self.job, &sets, surroundings);
-        let spec = spec.map_err(refused)?;
-        Ok((spec, policy))
+        let mut spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
+        if let Some(limit) = counts.limit {
+            // The names of the inputs are known by now.
+            sets.extend(limit::settings(&spec, limit)?);
+            spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
+        }
+        Ok(Loaded { spec, policy, sets })
     }
+}
+
+/// A job file that was read.
+pub(super) struct Loaded {
+    pub(super) spec: JobSpec,
+    pub(super) policy: OperatorPolicy,
+    /// Settings from the command line, later ones win.
+    pub(super) sets: Vec<Setting>,
 }
 
 /// Settings that have an option of their own.
@@ -83,6 +96,12 @@ pub(super) struct Counts {
     /// Number of GPUs that may be leased to workers, 0 for none; the same as --set gpus=N.
     #[arg(long, value_name = "N", value_parser = gpus)]
     gpus: Option<u32>,
+    /// Takes only the first N items of each input, rows of a table or files: for a first try.
+    #[arg(long, value_name = "N")]
+    limit: Option<NonZeroU64>,
+    /// Runs only this share of the mini-batches, as 1%: for a first try; the same as --set sample=PERCENT.
+    #[arg(long, value_name = "PERCENT", conflicts_with = "limit")]
+    sample: Option<String>,
 }
 
 impl Counts {
@@ -90,8 +109,24 @@ impl Counts {
     pub(super) fn behind(&self, sets: &[Setting]) -> Vec<Setting> {
         let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
         let gpus = self.gpus.map(|n| ("gpus", n.to_string()));
-        let given = processes.into_iter().chain(gpus).map(|(key, n)| (key.to_owned(), n));
+        let sample = self.sample.as_ref().map(|share| ("sample", share.clone()));
+        let given = processes.into_iter().chain(gpus).chain(sample);
+        let given = given.map(|(key, n)| (key.to_owned(), n));
         sets.iter().cloned().chain(given).collect()
+    }
+}
+
+impl Counts {
+    /// What the user should know of a job that is for a first try.
+    fn part(&self, spec: &JobSpec) -> Option<String> {
+        let sample = spec.settings.sample;
+        match self.limit {
+            Some(limit) => {
+                Some(format!("only the first {limit} items of each input are taken (--limit)"))
+            }
+            None if sample.is_all() => None,
+            None => Some(format!("about {sample} % of the mini-batches are run (sample)")),
+        }
     }
 }
 
@@ -173,8 +208,7 @@ pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<E
         let arguments = plan::Arguments::dry_run(job.clone(), counts.clone(), job_dir.clone());
         return plan::plan(&arguments, logging);
     }
-    let (spec, policy) = arguments.job.load(&arguments.counts)?;
-    let sets = arguments.job.all_sets(&arguments.counts);
+    let Loaded { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
     let config = arguments.job.config()?;
     let usual = || config.jobs_root().join(&spec.name);
     let named = arguments.job_dir.clone().unwrap_or_else(usual);
@@ -185,6 +219,7 @@ pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<E
     options.onnxruntime = arguments.backends.onnxruntime(options.policy.file(), &config);
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
+    options.notices.extend(arguments.counts.part(&spec));
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);

@@ -2,8 +2,8 @@
 
 use sandmill_model::{
     AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
-    MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputFormat, SliceSize, Source, TableFormat,
-    TableInput, WallState, WorkerId, WorkerSettings,
+    MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputFormat, Sample, SliceSize, Source,
+    TableFormat, TableInput, WallState, WorkerId, WorkerSettings,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -240,6 +240,8 @@ pub struct PlanRequest {
     pub asks: Asks,
     /// Files that planners died over, each with the index of its source: they are not looked into.
     pub deadly: Vec<(u32, BadFile)>,
+    /// Which of the mini-batches the plan has.
+    pub sample: Sample,
 }
 
 impl PlanRequest {
@@ -261,6 +263,7 @@ impl PlanRequest {
             tells_files: false,
             asks: Asks::Never,
             deadly: Vec::new(),
+            sample: Sample::ALL,
         }
     }
 }

@@ -8,5 +8,6 @@ mod files;
 mod formats_columnar;
 mod formats_in;
 mod json_lines;
+mod part;
 mod partition;
 mod table_logs;

@@ -223,7 +223,7 @@ const PRINTING: [(&str, &str); 13] = [
     ("src/cli/terminal.rs", "the exit"),
     ("src/cli/palette.rs", "asks whether they are terminals, and how wide"),
     ("report/src/progress.rs", "the bar, which shows numbers alone"),
-    ("src/cli/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
+    ("node/src/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
     ("guest/src/compile/child.rs", "the same"),
     ("data/src/finish/child.rs", "the same"),
     ("guest/src/inference/models/trial.rs", "the same"),

@@ -56,10 +56,11 @@ fn plan_with(
     hear: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
-    let PlanRequest { memory, again, partition_keys, asks, .. } = tools.request;
+    let PlanRequest { memory, again, partition_keys, asks, sample, .. } = tools.request;
     // Groups are made of many files.
     let again = if partition_keys.is_empty() { again.as_slice() } else { &[] };
     let mut sender = Sender::new(emit, *memory, again);
+    sender.only(*sample);
     if asks.are_answered() {
         sender.answered_by(hear);
     }

@@ -3,7 +3,7 @@
 use super::share::Share;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
-use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Names, Work};
+use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Names, Sample, Work};
 use crate::protocol::{FromPlanner, MayOpen};
 use std::collections::HashSet;
 use std::io;
@@ -40,6 +40,9 @@ pub(super) struct Sender<'a> {
     again: HashSet<(u32, &'a str)>,
     /// How many mini-batches the file has that is being cut, if it is one of these.
     of_file: Option<u64>,
+    /// Which mini-batches the plan has, and how many were cut.
+    sample: Sample,
+    cut: u64,
     /// How much is planned, where that can be told.
     share: Option<Share>,
     /// What comes behind all others.
@@ -66,6 +69,8 @@ impl<'a> Sender<'a> {
             memory,
             again: again.iter().map(|(source, file)| (*source, file.as_str())).collect(),
             of_file: None,
+            sample: Sample::ALL,
+            cut: 0,
             share: None,
             behind: Vec::new(),
         }
@@ -74,6 +79,11 @@ impl<'a> Sender<'a> {
     /// From now on files may be asked for; `hear` waits for the next answer.
     pub(super) fn answered_by(&mut self, hear: &'a dyn Fn() -> io::Result<MayOpen>) {
         self.hear = Some(hear);
+    }
+
+    /// From now on mini-batches that do not belong to the sample are left out.
+    pub(super) fn only(&mut self, sample: Sample) {
+        self.sample = sample;
     }
 
     /// From now on it is told how much is planned.
@@ -188,6 +198,10 @@ impl<'a> Sender<'a> {
         partition: Vec<(String, String)>,
         stamp: Stamp,
     ) -> Result<(), PlanError> {
+        self.cut += 1;
+        if !self.sample.has(self.cut - 1) {
+            return Ok(());
+        }
         let stamp = stamp.finish(source, &work, &partition);
         let id = MiniBatchId(self.next_id);
         let mini_batch = MiniBatch { partition, stamp, ..MiniBatch::new(id, source, work) };

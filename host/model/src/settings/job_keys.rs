@@ -295,6 +295,17 @@ macro_rules! job_keys {
                 rows: Rows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
+            job sample: Sample => {
+                kind: Kind::Percent,
+                default: "100",
+                expected: "a number above 0 and up to 100, in percent (e.g. 1)",
+                example: "1",
+                description: "Which share of the mini-batches is run, in percent: chosen by their place, the same in each run, the first always. For a first try.",
+                docs: "Which share of the mini-batches is run, in percent: for a first try. They are chosen by their place in the input, so that each run has the same ones. The first one always belongs to them. `run --sample 1%` sets it.",
+                prs: Prs::Unknown,
+                rows: Rows::DecideUnlessDefault,
+                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+            }
             job ordered: bool => {
                 kind: Kind::Bool,
                 default: "false",

@@ -2,7 +2,7 @@
 
 use crate::{
     AllowedPercent, ByteSize, ErrorThreshold, LoggingLevel, OnConflict, OsSandbox, OutputAction,
-    Profiler,
+    Profiler, Sample,
 };
 use std::time::Duration;
 
@@ -113,6 +113,12 @@ impl Setting for AllowedPercent {
 
     fn complaint(text: &str) -> Option<String> {
         text.parse::<Self>().err().map(|error| error.to_string())
+    }
+}
+
+impl Setting for Sample {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
     }
 }
 

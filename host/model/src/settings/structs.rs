@@ -3,7 +3,7 @@
 use super::Setting;
 use crate::{
     AllowedPercent, ByteSize, ErrorThreshold, LoggingLevel, OnConflict, OsSandbox, OutputAction,
-    Profiler, job_keys, limit_keys,
+    Profiler, Sample, job_keys, limit_keys,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

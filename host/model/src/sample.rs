@@ -1,0 +1,84 @@
+//! A share of a job's mini-batches, for a first try.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// In percent, above 0 and up to 100.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sample(f64);
+
+impl Sample {
+    /// All mini-batches.
+    pub const ALL: Self = Self(100.0);
+
+    /// Whether the mini-batch that is cut as this one, from 0, belongs to the sample. The same in each run, so that a job
+    /// can resume. The first one always does: a sample is never empty.
+    pub fn has(self, index: u64) -> bool {
+        index == 0 || self >= Self::ALL || share(index) * 100.0 < self.0
+    }
+
+    /// Whether it is all mini-batches.
+    pub fn is_all(self) -> bool {
+        self >= Self::ALL
+    }
+}
+
+/// A number from 0 to 1 that follows from another one: that of SplitMix64, of which 53 bits fit into a float.
+fn share(index: u64) -> f64 {
+    let mut bits = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    crate::number::to_f64(bits >> 11) / crate::number::to_f64(1 << 53)
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The text was no share of mini-batches.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a number above 0 and up to 100, in percent")]
+pub struct ParseSampleError(String);
+
+impl FromStr for Sample {
+    type Err = ParseSampleError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.trim();
+        let number = number.strip_suffix('%').unwrap_or(number).trim_end();
+        let percent = number.parse::<f64>().ok().filter(|it| *it > 0.0 && *it <= 100.0);
+        percent.map(Self).ok_or_else(|| ParseSampleError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_about_as_large_as_it_says() {
+        for (percent, range) in [("1", 900..1100), ("0.1", 80..120), ("50%", 49_500..50_500)] {
+            let sample: Sample = percent.parse().unwrap();
+            let count = (0..100_000).filter(|index| sample.has(*index)).count();
+            assert!(range.contains(&count), "{percent}: {count}");
+            // As many in each part of the input, about.
+            let half = (0..50_000).filter(|index| sample.has(*index)).count();
+            assert!(half * 5 > count * 2 && half * 5 < count * 3, "{percent}: {half} of {count}");
+        }
+        assert!((0..1000).all(|index| Sample::ALL.has(index)));
+        let least: Sample = "0.000001".parse().unwrap();
+        assert!(least.has(0));
+    }
+
+    #[test]
+    fn what_is_no_sample_is_refused() {
+        for text in ["", "x", "NaN", "0", "-1", "101", "%", "inf"] {
+            assert!(text.parse::<Sample>().is_err(), "{text}");
+        }
+    }
+}
