@@ -390,6 +390,7 @@ environment_variables: {MODE: fast}
 mini_batch_size: 7 rows
 process_count_per_node: 2
 gpus: 1
+sample: 50
 output_action: append_row
 append_row_file_name: rows.csv
 output_format: {type: csv, compression: gzip, delimiter: ';', quoting: all, null_value: NA}
@@ -442,6 +443,7 @@ schema_inference: full
         output_format: {"compression":"gzip","delimiter":";","header":false,"index":false,"null_value":"NA","quoting":"all","type":"csv"}
         output_layout: "parts"
         partition_keys: []
+        sample: 50.0
         schema_inference: "full"
         source_directory: "[dir]/source"
         strict_cardinality: true

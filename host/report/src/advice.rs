@@ -2,7 +2,7 @@
 //! each, naming the setting.
 
 use super::history::Attempt;
-use super::result::Places;
+use super::places::Places;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
 /// What to do about a result that is not good; none for a good one. One line.

@@ -2,7 +2,7 @@
 
 use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_killed};
 use super::history::{Attempt, Doing, Group, History};
-use super::result::Places;
+use super::places::Places;
 use super::words::{count, counted, first_line, seconds, worker_id};
 use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;

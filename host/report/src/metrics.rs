@@ -2,8 +2,8 @@
 
 use super::counters::Counters;
 use super::log_file::{self, LogFile};
+use super::places::{ParentFolder, Places};
 use super::reporters::Reporter;
-use super::result::{ParentFolder, Places};
 use crate::event::{Event, EventKind};
 use crate::model::{JobResult, printable_json, to_f64};
 use crate::opening::at_its_path;

@@ -3,8 +3,9 @@
 
 use super::counters::{Counters, Speed};
 use super::log_file::{self, LogFile};
+use super::places::Places;
 use super::reporters::Reporter;
-use super::result::{Places, result_text};
+use super::result::result_text;
 use super::words::{count, counted, hour_stamp, rate, seconds};
 use crate::event::{Event, EventKind};
 use jiff::Timestamp;

@@ -153,7 +153,7 @@ impl Reporter for ParentCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{ParentFolder, Places};
+    use crate::places::{ParentFolder, Places};
     use crate::{log_tree, samples};
 
     /// A6: overview and progress while the job runs, everything at the end; never through a link.

@@ -2,9 +2,9 @@
 
 use super::counters::{Counters, Speed};
 use super::notes::Notes;
+use super::places::Places;
 use super::progress_line::{ProgressLine, Unit};
 use super::reporters::Reporter;
-use super::result::Places;
 use super::words::first_line;
 use crate::event::{Event, EventKind};
 use console::Term;

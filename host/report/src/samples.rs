@@ -1,6 +1,6 @@
 //! A recorded job for the tests of reporters.
 
-use super::result::Places;
+use super::places::Places;
 use crate::event::{Event, EventKind, Resumed};
 use crate::model::{
     AttemptReport, Backend, BackendsUsed, CallStats, Device, FailedItem, Failure, FailureKind,

@@ -204,6 +204,9 @@ pub fn main() -> ExitCode {
 /// Does what a command is for.
 fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> {
     match command {
+        Command::Run(arguments) if arguments.dry_run => {
+            plan::plan(&plan::Arguments::dry_run(&arguments), logging)
+        }
         Command::Run(arguments) => run::run(&arguments, logging),
         Command::Resume(arguments) => resume::resume(&arguments, logging),
         Command::Plan(arguments) => plan::plan(&arguments, logging),

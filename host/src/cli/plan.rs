@@ -4,7 +4,7 @@ use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::plan_shown::Table;
-use super::run::{Counts, JobArguments, Loaded, not_prepared, this_program};
+use super::run::{self, Counts, JobArguments, Loaded, not_prepared, this_program};
 use super::schema_block::schema_block;
 use super::{print_json, refused, say, signals, terminal};
 use crate::model::{InputKind, JobDir, counted};
@@ -51,7 +51,9 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Those of `run --dry-run`.
-    pub(super) fn dry_run(job: JobArguments, counts: Counts, job_dir: Option<PathBuf>) -> Self {
+    pub(super) fn dry_run(run: &run::Arguments) -> Self {
+        let run::Arguments { job, counts, job_dir, .. } = run;
+        let (job, counts, job_dir) = (job.clone(), counts.clone(), job_dir.clone());
         Self { job, counts, job_dir, all: false, json: false, write_schema: false }
     }
 }

@@ -11,7 +11,7 @@ use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::told::ToldArguments;
-use super::{plan, refused, say, signals, terminal};
+use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
 use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
@@ -154,7 +154,7 @@ pub(super) struct Arguments {
     /// Where the job keeps its state, logs and output [default: the job's name, in the folder of $SANDMILL_JOBS_ROOT,
     /// else of jobs_root in the user's config file, else in jobs].
     #[arg(long, value_name = "DIR")]
-    job_dir: Option<PathBuf>,
+    pub(super) job_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(super) counts: Counts,
     /// Begins anew where the job was run before; its results are removed first.
@@ -162,7 +162,7 @@ pub(super) struct Arguments {
     pub(super) overwrite: bool,
     /// Shows what would be run, as `plan` does, and runs nothing.
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Refuses where the job is finished already, instead of reusing its result.
     #[arg(long)]
     no_reuse: bool,
@@ -203,11 +203,6 @@ impl BackendArguments {
 
 /// Runs a job.
 pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
-    if arguments.dry_run {
-        let Arguments { job, counts, job_dir, .. } = arguments;
-        let arguments = plan::Arguments::dry_run(job.clone(), counts.clone(), job_dir.clone());
-        return plan::plan(&arguments, logging);
-    }
     let Loaded { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
     let config = arguments.job.config()?;
     let usual = || config.jobs_root().join(&spec.name);

@@ -98,7 +98,12 @@ fn version_and_help() {
           --process-count <N>   Number of workers; the same as --set process_count_per_node=N
           --gpus <N>            Number of GPUs that may be leased to workers, 0 for none; the same as
                                 --set gpus=N
+          --limit <N>           Takes only the first N items of each input, rows of a table or files:
+                                for a first try
+          --sample <PERCENT>    Runs only this share of the mini-batches, as 1%: for a first try; the
+                                same as --set sample=PERCENT
           --overwrite           Begins anew where the job was run before; its results are removed first
+          --dry-run             Shows what would be run, as `plan` does, and runs nothing
           --no-reuse            Refuses where the job is finished already, instead of reusing its result
           --cache-dir <DIR>     Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR,
                                 else cache_dir of the user's config file, else sandmill in the user's
@@ -124,6 +129,10 @@ fn version_and_help() {
       -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
       -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
                                  that is completed
+
+    Output:
+          --color <WHEN>  When to use colours; auto is on a terminal, unless NO_COLOR is set or TERM is
+                          dumb [default: auto] [possible values: auto, always, never]
 
     Example:
       sandmill run job.yaml --set mini_batch_size=100
@@ -298,7 +307,7 @@ limits: {memory: 1, feul: 3}
     let ran = job.run(&["--set", "run_max_try=none"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @r#"
-    error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
     error: job.yaml:1: name: found "Bad Name"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
     error: job.yaml:2: entry_scrpt: unknown key; did you mean entry_script?
     error: job.yaml:4: inputs.texts.delimiter: is for inputs of format csv or tsv only, and input texts is of format files; add its format (e.g. format: csv), or remove this key
@@ -385,9 +394,9 @@ fn what_a_saved_file_leaves_out_gets_the_defaults_of_azure() {
     let job = Job::empty().file("in/a.txt", "1").file("job.yaml", yaml);
     let plan = job.command(&["plan", "job.yaml", "--set", "inputs.texts.path=in"]);
     plan.exits_with(0);
-    assert_snapshot!(plan.redacted(), @r"
+    assert_snapshot!(plan.redacted(), @"
     note: 10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    1 mini-batch, 1 item
+    1 mini-batch, 1 item, 1 byte; 1 worker; the results go to jobs/job/output
     ");
     let plan =
         plan.into_job().command(&["plan", "job.yaml", "--set", "inputs.texts.path=in", "-v"]);

@@ -177,7 +177,9 @@ fn a_pipeline_of_azure() {
 #[test]
 fn reports_and_a_job_directory_of_strangers() {
     let table = format!("{HIDDEN},b\n1,2\n3\n");
-    let ran = job("inputs: { a: { path: in/, format: csv } }\nerror_threshold: -1\n")
+    let settings = "inputs: { a: { path: in/, format: csv } }\nerror_threshold: -1\n";
+    let ran = Job::new(&guest("echo_table"))
+        .yaml(settings)
         .file(&format!("in/{HIDDEN}.csv"), table)
         .run(&[]);
     is_clean("stderr", &ran.stderr);

@@ -185,7 +185,8 @@ fn codes_keep_their_zeros() {
     let ran = job(&[("a.csv", text.as_bytes())]).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "Ann +14155550100 01234\nBob +442079460000 00501\n");
-    assert!(ran.stderr.contains("name string, phone string, zip string"));
+    let plan = ran.into_job().command(&["plan", "job.yaml"]);
+    assert!(plan.stderr.contains("name string, phone string, zip string"), "{plan}");
 }
 
 #[test]

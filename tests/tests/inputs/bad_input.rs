@@ -12,14 +12,19 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// A job of one worker on the folder `input`, which holds `a.txt`.
 fn job() -> Job {
-    Job::new(&guest("echo_files"))
+    job_of("echo_files")
+}
+
+fn job_of(entry_script: &str) -> Job {
+    Job::new(&guest(entry_script))
         .yaml("process_count_per_node: 1\nrun_max_try: 1")
         .file("input/a.txt", "text")
 }
 
 /// What is said of this input, once the folder is as `prepare` makes it.
 fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
-    let job = job().yaml(&format!("inputs: {{ texts: {input} }}"));
+    let entry_script = if input.contains("format:") { "echo_table" } else { "echo_files" };
+    let job = job_of(entry_script).yaml(&format!("inputs: {{ texts: {input} }}"));
     prepare(&job);
     let ran = job.run(&[]);
     ran.exits_with(code);

@@ -41,7 +41,10 @@ fn a_folder_is_all_that_is_in_it() {
              1  texts          3  c 10.txt .. deep/a.txt
              2  texts          2  deep/er/b.md .. é.txt
     ");
-    assert_eq!(first.stderr, "3 mini-batches, 8 items\n");
+    assert_eq!(
+        first.stderr,
+        "3 mini-batches, 8 items; 2 workers; the results go to jobs/test/output\n"
+    );
     assert_eq!(first.stdout, plan("  texts: in/", 3).stdout, "the order is stable");
 }
 

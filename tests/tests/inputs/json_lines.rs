@@ -88,7 +88,7 @@ fn a_late_key_is_counted() {
     ");
     let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
     ran.exits_with(0);
-    assert_snapshot!(notes(&ran), @"note: columns of input rows: a int64, o object, b int64");
+    assert_snapshot!(notes(&ran), @"note: changed since the last run: columns of input rows: a int64, o object, b int64");
     assert_eq!(ran.output().matches("\"b\":").count(), 60_150);
 }
 

@@ -53,7 +53,7 @@ fn a_job_with_more_mini_batches_than_it_may_have_fails() {
 #[test]
 fn a_job_ends_when_its_time_is_over() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only";
-    let ran = job("echo_files", 1, settings)
+    let ran = job("void", 1, settings)
         .file("policy.yaml", "limits: { job_time: 2, mini_batches: 1000000000 }\n")
         .run(&["--policy", "policy.yaml"]);
     ran.exits_with(42).says("the job has lasted for 2 s, as long as limits.job_time allows");
@@ -157,7 +157,7 @@ fn a_stranger_learns_of_no_other_processes() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only\n\
                     limits: { job_time: 3 }\nresource_monitor_interval: 1";
     for (lists, is_there) in [("", true), ("process_lists: off\n", false)] {
-        let ran = job("echo_files", 1, settings)
+        let ran = job("void", 1, settings)
             .file("policy.yaml", format!("limits: {{ mini_batches: 1000000000 }}\n{lists}"))
             .run(&["--policy", "policy.yaml"]);
         ran.exits_with(42);

@@ -305,7 +305,7 @@ fn what_cannot_be_had_fails_alone() {
         assert!(failed.lines().any(is_it), "{name}: {reason}\n{failed}");
     }
     // The planner that only looks is told the same.
-    let ran = ran.into_job().command(&["plan", "job.yaml"]);
+    let ran = ran.into_job().command(&["plan", "job.yaml", "--all"]);
     ran.exits_with(0);
     assert_eq!(
         ran.stdout.lines().filter(|line| line.contains("and the cache has room")).count(),

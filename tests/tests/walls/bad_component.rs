@@ -30,9 +30,9 @@ fn files_that_are_no_component() {
         refused("cut.wasm", &good[..good.len() / 2]),
         refused("head.wasm", &good[..8]),
         refused("module.wasm", b"\0asm\x01\0\0\0"),
-        refused("score.py", b"def run(mini_batch):\n    return []\n"),
+        refused("script.wasm", b"def run(mini_batch):\n    return []\n"),
     ];
-    assert_snapshot!(told.join("\n"), @r#"
+    assert_snapshot!(told.join("\n"), @"
     error: [DIR]/empty.wasm: the file is no WebAssembly component: it is empty. Did the build that was to write it fail?
     error: [DIR]/text.wasm: the file is no WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
     error: [DIR]/native.wasm: the file is no WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built
@@ -40,8 +40,8 @@ fn files_that_are_no_component() {
     error: [DIR]/cut.wasm: the file is a damaged component: unexpected end-of-file (at offset [ADDRESS])
     error: [DIR]/head.wasm: the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one
     error: [DIR]/module.wasm: the file is a core module without WIT metadata, so nothing says which functions it exports to Sandmill: build it with sandmill-guest or wit-bindgen, or embed the metadata with `wasm-tools component embed wit/ --world entry-script`
-    error: job.yaml:2: entry_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`
-    "#);
+    error: [DIR]/script.wasm: the file is no WebAssembly component: it is Python source. Make a component of it with componentize-py and name that
+    ");
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn paths_that_lead_to_no_file() {
     };
     let told = [job("missing.wasm"), job("folder"), job("/dev/zero"), job("''")];
     assert_snapshot!(told.join("\n"), @"
-    error: job.yaml:2: entry_script: there is no [DIR]/missing.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-    error: job.yaml:2: entry_script: [DIR]/folder is a folder without Cargo.toml, so it is no guest crate; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    error: job.yaml:2: entry_script: there is no [DIR]/missing.wasm; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    error: job.yaml:2: entry_script: [DIR]/folder is a folder without Cargo.toml, so it is no guest crate; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
     error: the entry script /dev/zero cannot be used: it is no regular file but a device; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-    error: job.yaml:2: entry_script: found an empty text; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    error: job.yaml:2: entry_script: found an empty text; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
     ");
 }
 

@@ -42,10 +42,12 @@ fn is_killed(mut child: Child) {
 fn the_planner_ends_with_its_leader() {
     is_killed(orphan(&["plan-worker"], |child| {
         // The version, no sources, `Cut::Void` with as many mini-batches as a number can say; no keys, no
-        // folder for a shuffle, one process, no wall, no memory, nothing that is told or asked, no files that are bad.
+        // folder for a shuffle, one process, no wall, no memory, nothing that is told or asked, no files that are bad, all mini-batches.
         const VERSION: u8 = sandmill::protocol::PROTOCOL_VERSION.to_le_bytes()[0];
         let count = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
-        let request = [&[VERSION, 0, 2][..], &count, &[0, 0, 1, 2, 0, 0, 0, 0, 0]].concat();
+        let request =
+            [&[VERSION, 0, 2][..], &count, &[0, 0, 1, 2, 0, 0, 0, 0, 0], &100.0_f64.to_le_bytes()]
+                .concat();
         let frame = [&u32::try_from(request.len()).unwrap().to_le_bytes()[..], &request].concat();
         child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
         // It plans, and goes on until the pipe is full.
