@@ -89,7 +89,7 @@ fn absolute(at: At<String>, home: Option<&Path>, report: &Report) -> Option<Path
     match (below_home, home) {
         (Some(rest), Some(home)) => return Some(home.join(rest)),
         (Some(_), None) => {
-            at.blame(report, "~ is not known, as HOME is not set; write the whole path")
+            at.blame(report, "~ is not known, as HOME is not set; write the whole path");
         }
         (None, _) if Path::new(&at.value).is_absolute() => return Some(at.value.into()),
         (None, _) => {
