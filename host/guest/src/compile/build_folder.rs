@@ -1,6 +1,6 @@
 //! The folder in which cargo compiles guest crates.
 
-use super::Cache;
+use super::cache::{Cache, make_folder};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,10 @@ pub(super) fn shared(
     if above.chain(home).any(|folder| names_a_folder(&folder)) {
         return None;
     }
-    Cache::default_folder().map(|folder| folder.join(GUESTS))
+    let cache = Cache::default_folder()?;
+    // Cargo would make it for all to read, and then it could not hold compiled code.
+    make_folder(&cache).ok()?;
+    Some(cache.join(GUESTS))
 }
 
 /// Whether cargo's configuration in this folder says where to build.
@@ -44,6 +47,19 @@ fn names_a_folder(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Compiled code is loaded from no folder that others can write.
+    #[test]
+    fn the_cache_folder_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("home/.cache/sandmill");
+        for _ in 0..2 {
+            make_folder(&cache).unwrap();
+            assert_eq!(cache.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        Cache::open(Some(&cache), &crate::compile::Compiler::here()).unwrap();
+    }
 
     #[test]
     fn crates_share_a_folder_unless_the_user_names_one() {

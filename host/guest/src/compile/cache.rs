@@ -80,17 +80,7 @@ impl Cache {
                 path.display()
             ))
         };
-        if !path.is_dir() {
-            if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent).map_err(fail)?;
-            }
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(fail(error));
-                }
-                _ => {}
-            }
-        }
+        make_folder(&path).map_err(fail)?;
         let opened = Dir::open_ambient_dir(&path, ambient_authority()).map_err(fail)?;
         check_private(&opened.dir_metadata().map_err(fail)?, &path)?;
         let cache = Self { dir: opened, path, compiler: compiler.clone() };
@@ -272,6 +262,20 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         // After publishing there is no such file any more.
         let _ = self.dir.remove_file(&self.name);
+    }
+}
+
+/// Makes the folder of the cache for its owner alone, if it is not there.
+pub(super) fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 
