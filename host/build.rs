@@ -37,14 +37,11 @@ fn name_commit() {
     }
 }
 
-/// Writes a list of the SDK's files, and of the contract's, for `sandmill new`.
+/// Writes a list of the SDK's files, for `sandmill new`, which has the contract from elsewhere.
 fn carry_sdk() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("..");
     let mut files = Vec::new();
-    // The link in the SDK's folder leads there.
-    for (folder, place) in
-        [("guest-sdk/Cargo.toml", "Cargo.toml"), ("guest-sdk/src", "src"), ("wit", "wit")]
-    {
+    for (folder, place) in [("guest-sdk/Cargo.toml", "Cargo.toml"), ("guest-sdk/src", "src")] {
         gather(&root.join(folder), place, &mut files);
         println!("cargo::rerun-if-changed={}", root.join(folder).display());
     }

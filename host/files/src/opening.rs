@@ -149,6 +149,43 @@ pub fn make_new_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
+/// A folder that is removed at the end, with all that is in it.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes one for its owner alone, at [`scratch_path`].
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(purpose: &str) -> io::Result<Self> {
+        let path = scratch_path(purpose)?;
+        make_new_private(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Makes one at this path, for its owner alone, with the folders that lead to it. It may be there.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn at(path: PathBuf) -> io::Result<Self> {
+        make_private(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays has a name that nothing else uses.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// The path without links, also where its last parts do not exist yet.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use crate::compile::{Compiled, Instrumentation};
 use crate::model::{
     GUEST_SOURCE, InferenceSettings, JobDir, Limits, LoggingLevel, Mount, OsSandbox, hex, printable,
 };
-use crate::opening::{make_new_private, regular_at_its_path, scratch_path};
+use crate::opening::{Scratch, regular_at_its_path};
 use crate::output::remove_tree;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -203,11 +203,12 @@ impl Looker<'_> {
         guest: &str,
         source: Option<&Path>,
     ) -> Result<Vec<String>, PythonError> {
-        let scratch = Scratch::create().map_err(|error| PythonError::Look(error.to_string()))?;
+        let scratch =
+            Scratch::create("python").map_err(|error| PythonError::Look(error.to_string()))?;
         let shown = match source {
             Some(folder) => folder.to_owned(),
             None => {
-                let folder = scratch.0.join("source");
+                let folder = scratch.path().join("source");
                 copy(script, guest, &folder)?;
                 folder
             }
@@ -215,7 +216,7 @@ impl Looker<'_> {
         let asked = Asked {
             os_sandbox: self.os_sandbox,
             limits: self.limits.clone(),
-            scratch: scratch.0.clone(),
+            scratch: scratch.path().to_owned(),
             mounts: vec![Mount { host: shown, guest: GUEST_SOURCE.to_owned(), writable: false }],
             arguments: vec![guest.to_owned()],
             environment: vec![(VARIABLE.to_owned(), r#"{"scan": true}"#.to_owned())],
@@ -273,23 +274,6 @@ fn line(missing: &Missing) -> String {
         "if it is written in Python alone, put its folder beside the script"
     };
     format!("{file}, line {line}: imports {package}, which the light runtime does not have: {way}")
-}
-
-/// A folder that goes away with this.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn create() -> io::Result<Self> {
-        let path = scratch_path("python")?;
-        make_new_private(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

@@ -95,7 +95,8 @@ mod tests {
             let before = before.iter().map(|line| (*line).to_owned()).collect();
             Notes::new(before).line(&EventKind::Columns { message: now.to_owned() })
         };
-        let (was, other) = ("columns of input a: x int64", "columns of input b: y date");
+        let was = "columns of input a: x int64";
+        let other = "columns of input b: y date";
         assert_eq!(line(&[], was), None);
         assert_eq!(line(&[other, was], was), None);
         assert_eq!(

@@ -63,7 +63,8 @@ impl ProgressLine<'_> {
         // The bar is worth less than what is said in numbers, but more than the last fields.
         let bar_rank = 6;
         let mut shown: Vec<bool> = vec![false; fields.len()];
-        let (mut used, mut bar) = (0_usize, None);
+        let mut used = 0_usize;
+        let mut bar = None;
         let mut order: Vec<_> = (0..fields.len()).collect();
         order.sort_by_key(|&index| fields[index].rank);
         let mut add = |columns: usize| {
@@ -145,7 +146,8 @@ impl ProgressLine<'_> {
     /// `12.4M/16.0M rows`.
     fn amount(&self) -> String {
         let Self { counters, unit, .. } = self;
-        let (done, unit) = (short_count(counters.items.total), unit.name());
+        let done = short_count(counters.items.total);
+        let unit = unit.name();
         match (counters.expected_items(), counters.planning_finished) {
             (Some(all), true) => format!("{done}/{} {unit}", short_count(all)),
             (Some(all), false) => format!("{done}/~{} {unit}", short_count(all)),

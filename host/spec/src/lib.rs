@@ -80,6 +80,7 @@ pub use load::load_text;
 pub use load::{Surroundings, load};
 pub use machine::Machine;
 pub use policy::OperatorPolicy;
+pub use python::is_python;
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;

@@ -7,7 +7,7 @@ use crate::model::{GUEST_SOURCE, InputKind, PythonRuntime};
 use std::path::{Component, Path, PathBuf};
 
 /// Whether the path names a Python script.
-pub(super) fn is_python(path: &Path) -> bool {
+pub fn is_python(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py"))
 }
 

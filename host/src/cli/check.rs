@@ -14,7 +14,7 @@ use crate::model::{
 use crate::model::{InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, printable};
 use crate::node::trial::{Asked, Trial as TrialProcess, TrialError, Wanted};
 use crate::node::{self, NotBuilt};
-use crate::opening::{make_new_private, scratch_path};
+use crate::opening::Scratch;
 use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
@@ -144,10 +144,10 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         Ok(compiled) => compiled,
         Err(error) => return refused(&error.to_string(), text),
     };
-    let scratch = Scratch::create().context("no folder for the run can be made")?;
-    let asked = Asked { with, ..asked(check, limits, &scratch.0, say)? };
+    let scratch = Scratch::create("check").context("no folder for the run can be made")?;
+    let asked = asked(check, limits, with, scratch.path(), say)?;
     let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
-    match trial.functions().map_err(|error| scratch.explain(error))? {
+    match trial.functions().map_err(|error| explain(&scratch, error))? {
         Ok(functions) => {
             let _ = writeln!(text, "Functions: {}", printable(&functions.join(", ")));
         }
@@ -196,6 +196,7 @@ pub(super) fn longest(check: &Check<'_>) -> Duration {
 pub(super) fn asked(
     check: &Check<'_>,
     limits: Limits,
+    with: Instrumentation,
     scratch: &Path,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Asked> {
@@ -214,7 +215,7 @@ pub(super) fn asked(
         environment: trial.environment.clone(),
         models: Vec::new(),
         inference: inference(check, say)?,
-        with: Instrumentation::default(),
+        with,
         wanted: Wanted::Load,
     };
     if let Some(files) = &trial.run {
@@ -237,7 +238,7 @@ pub(super) fn run(
     limit: Duration,
     text: &mut String,
 ) -> anyhow::Result<bool> {
-    let good = match trial.ran(limit).map_err(|error| scratch.explain(error))? {
+    let good = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
         Some((told, good)) => {
             text.push_str(&printable(&told));
             good
@@ -249,8 +250,8 @@ pub(super) fn run(
         }
     };
     for name in ["stdout", "stderr", "log"] {
-        let written = scratch.shown(name);
-        if scratch.0.join(name).metadata().is_ok_and(|found| found.len() > 0) {
+        let written = shown(scratch, name);
+        if scratch.path().join(name).metadata().is_ok_and(|found| found.len() > 0) {
             let _ = writeln!(text, "{name}:\n  {}", written.replace('\n', "\n  "));
         }
     }
@@ -367,44 +368,26 @@ fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Inf
     Ok(settings)
 }
 
-/// A folder that is removed at the end.
-pub(super) struct Scratch(pub(super) PathBuf);
-
-impl Scratch {
-    pub(super) fn create() -> io::Result<Self> {
-        let path = scratch_path("check")?;
-        make_new_private(&path)?;
-        Ok(Self(path))
-    }
-
-    /// Adds what the child said of its end.
-    pub(super) fn explain(&self, error: TrialError) -> anyhow::Error {
-        match self.shown("worker") {
-            text if text.is_empty() => error.into(),
-            text => anyhow::anyhow!("{error}; what it said:\n{text}"),
-        }
-    }
-
-    /// The start of what was written to one of its files, so that it can be shown. Whoever tried the
-    /// component may have put a link there, or a fifo.
-    fn shown(&self, name: &str) -> String {
-        let mut bytes = Vec::new();
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let read = rustix::fs::open(self.0.join(name), flags, Mode::empty())
-            .map_err(io::Error::from)
-            .and_then(|file| File::from(file).take(SHOWN_BYTES + 1).read_to_end(&mut bytes));
-        let cut = read.is_ok_and(|read| read as u64 > SHOWN_BYTES);
-        let text = String::from_utf8_lossy(&bytes);
-        let text = printable(text.trim_end()).into_owned();
-        if cut { format!("{text}\n(cut after {SHOWN_BYTES} bytes)") } else { text }
+/// Adds what the child said of its end.
+pub(super) fn explain(scratch: &Scratch, error: TrialError) -> anyhow::Error {
+    match shown(scratch, "worker") {
+        text if text.is_empty() => error.into(),
+        text => anyhow::anyhow!("{error}; what it said:\n{text}"),
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What stays behind is in the folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The start of what was written to one of its files, so that it can be shown. The component that was tried may have
+/// put a link there, or a fifo.
+fn shown(scratch: &Scratch, name: &str) -> String {
+    let mut bytes = Vec::new();
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let read = rustix::fs::open(scratch.path().join(name), flags, Mode::empty())
+        .map_err(io::Error::from)
+        .and_then(|file| File::from(file).take(SHOWN_BYTES + 1).read_to_end(&mut bytes));
+    let cut = read.is_ok_and(|read| read as u64 > SHOWN_BYTES);
+    let text = String::from_utf8_lossy(&bytes);
+    let text = printable(text.trim_end()).into_owned();
+    if cut { format!("{text}\n(cut after {SHOWN_BYTES} bytes)") } else { text }
 }
 
 #[cfg(test)]

@@ -1,19 +1,14 @@
 //! `sandmill check score.py`: whether a Python script can be run, and what it returns.
 
-use super::check::{Check, Scratch, Verdict, asked, longest, run};
+use super::check::{Check, Verdict, asked, explain, longest, run};
 use crate::compile::{Cache, Instrumentation};
 use crate::model::{GUEST_SOURCE, LoggingLevel, Mount};
 use crate::node::python::{Looker, PythonError, copy, variable};
-use crate::node::trial::{Asked, Trial, Wanted};
+use crate::node::trial::Trial;
+use crate::opening::Scratch;
 use crate::runtimes;
 use anyhow::Context as _;
 use std::fmt::Write as _;
-use std::path::Path;
-
-/// Whether the path names a Python script.
-pub(super) fn is_script(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py")) && !path.is_dir()
-}
 
 /// Checks a Python script. `say` gets lines about what takes time.
 ///
@@ -52,18 +47,17 @@ pub(super) fn check_script(
     if !check.runs() {
         return Ok(Verdict { text, good: true });
     }
-    let scratch = Scratch::create().context("no folder for the run can be made")?;
-    let mut asked = Asked { with, ..asked(check, limits, &scratch.0, say)? };
-    let source = scratch.0.join("source");
+    let scratch = Scratch::create("check").context("no folder for the run can be made")?;
+    let mut asked = asked(check, limits, with, scratch.path(), say)?;
+    let source = scratch.path().join("source");
     copy(&script, &guest, &source)?;
     asked.mounts.push(Mount { host: source, guest: GUEST_SOURCE.to_owned(), writable: false });
     asked.environment.push(variable(LoggingLevel::Debug));
     if let Some(program) = asked.arguments.first_mut() {
         *program = guest;
     }
-    debug_assert!(matches!(asked.wanted, Wanted::Run(_)));
     let mut trial = Trial::start(check.program, &compiled, &asked)?;
-    trial.functions().map_err(|error| scratch.explain(error))??;
+    trial.functions().map_err(|error| explain(&scratch, error))??;
     let good = run(&mut trial, &scratch, longest(check), &mut text)?;
     Ok(Verdict { text, good })
 }

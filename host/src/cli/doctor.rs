@@ -40,7 +40,7 @@ struct Findings {
     backends: Vec<BackendState>,
     #[serde(flatten)]
     around: Option<Around>,
-    /// Whether reasons are told in full.
+    /// Whether the text has reasons in full.
     #[serde(skip)]
     is_verbose: bool,
     /// Whether this user is root, whose jobs keep the right to read all files behind the wall.

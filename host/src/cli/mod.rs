@@ -44,7 +44,7 @@ mod which;
 
 use crate::compile::{Compiler, EntryFile};
 use crate::model::OsSandbox;
-use crate::spec::SpecErrors;
+use crate::spec::{SpecErrors, is_python};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::ArgumentError;
 use exit::{Exit, Problem};
@@ -299,7 +299,7 @@ fn check_and_print(
     let program = &program;
     let check =
         check::Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };
-    let verdict = match check_script::is_script(path) {
+    let verdict = match is_python(path) && !path.is_dir() {
         true => check_script::check_script(&check, &mut say),
         false => check::check(&check, &mut say),
     };

@@ -27,7 +27,7 @@ pub(super) struct ColorArgument {
 }
 
 impl Color {
-    /// What the command line asks for. One that is wrong is told by `clap`.
+    /// What the command line asks for. `clap` reports a wrong one.
     pub(super) fn of(arguments: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<_> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
         let options =

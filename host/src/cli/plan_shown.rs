@@ -112,7 +112,8 @@ impl<'a, W: Write> Table<'a, W> {
 
     /// Prints what was not printed as it came.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        let (first, last) = (std::mem::take(&mut self.first), std::mem::take(&mut self.last));
+        let first = std::mem::take(&mut self.first);
+        let last = std::mem::take(&mut self.last);
         if !first.is_empty() {
             self.header()?;
         }

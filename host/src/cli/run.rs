@@ -114,9 +114,7 @@ impl Counts {
         let given = given.map(|(key, n)| (key.to_owned(), n));
         sets.iter().cloned().chain(given).collect()
     }
-}
 
-impl Counts {
     /// What the user should know of a job that is for a first try.
     fn part(&self, spec: &JobSpec) -> Option<String> {
         let sample = spec.settings.sample;

@@ -1,5 +1,6 @@
 //! The SDK that this program carries: `sandmill new` puts it beside the new entry script, which so builds on any machine.
 
+use crate::runtimes::WIT;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -18,10 +19,13 @@ const OWN_PARTS: &str = "\n# So that ordinary tests";
 /// # Errors
 /// If a file cannot be written.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
-    for (name, text) in FILES {
-        let path = folder.join(name);
+    // In this repository `wit` is a link to the contract.
+    let contract = WIT.iter().map(|(name, text)| (format!("wit/{name}"), *text));
+    let files = FILES.iter().map(|(name, text)| ((*name).to_owned(), *text));
+    for (name, text) in files.chain(contract) {
+        let path = folder.join(&name);
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        let text = if *name == "Cargo.toml" { manifest(text) } else { text };
+        let text = if name == "Cargo.toml" { manifest(text) } else { text };
         fs::write(path, text)?;
     }
     Ok(())

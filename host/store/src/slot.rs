@@ -281,7 +281,8 @@ fn remove(folder: &Path) -> bool {
 
 /// Removes all folders that no job uses. Returns what was removed, and what is left.
 pub(super) fn clear(cache: &Path) -> io::Result<(Held, Held)> {
-    let (mut removed, mut left) = (Held::default(), Held::default());
+    let mut removed = Held::default();
+    let mut left = Held::default();
     for folder in folders(cache)? {
         let held = Held::of(&folder);
         *(if remove(&folder) { &mut removed } else { &mut left }) += held;

@@ -75,7 +75,7 @@ def _described(error, shown):
 
 
 def _wrong_run(tree):
-    """What is wrong with the script's `run`, as far as it can be seen without running it; None if nothing is."""
+    """What is wrong with the script's `run`, as far as it can be seen without running it. None if it is right."""
     for node in tree.body:
         names = []
         match node:

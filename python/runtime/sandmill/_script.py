@@ -31,7 +31,7 @@ class Context:
 
 
 class ScriptError(Exception):
-    """What the host is told: the reason on the first line, then the traceback."""
+    """An error of the script, as the host gets it: the reason on the first line, then the traceback."""
 
 
 class Script:

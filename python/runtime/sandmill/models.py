@@ -51,7 +51,7 @@ class Tensor:
 
 
 class Port:
-    """An input or an output: `name`, `type` (as "fp32"), and `shape`, with None for what may vary; None if unknown."""
+    """An input or an output: `name`, `type` (as "fp32"), and `shape`, with None for a size that may vary. The whole `shape` is None where the model does not say it."""
 
     __slots__ = ("name", "type", "shape")
 

@@ -50,7 +50,7 @@ fn the_config_file_says_where_jobs_are() {
     other.exits_with(0);
     assert!(other.dir().join("other/test/job.json").exists(), "the variable comes first: {other}");
 
-    // What is wrong is told with its line. Under a policy nothing of the file counts.
+    // The message about a wrong key has its line. Under a policy nothing of the file counts.
     fs::write(&config, "jobs_rot: /a\n").unwrap();
     let wrong = other.into_job().env("SANDMILL_JOBS_ROOT", "").command(&["status", "test"]);
     wrong.exits_with(2).says("config.yaml:1: jobs_rot: unknown key; did you mean jobs_root?");

@@ -86,12 +86,12 @@ impl<'a> Sender<'a> {
         self.sample = sample;
     }
 
-    /// From now on it is told how much is planned.
+    /// From now on the planner reports how much is planned.
     pub(super) fn tell_share(&mut self, share: Option<Share>) {
         self.share = share;
     }
 
-    /// How much is planned, where that is told.
+    /// How much is planned, where the planner reports that.
     pub(super) fn share(&mut self) -> Option<&mut Share> {
         self.share.as_mut()
     }

@@ -33,7 +33,7 @@ impl Share {
         let began = Instant::now();
         let mut total = 0_u64;
         for (source, listing) in sources {
-            // What is wrong with an input is told when it is cut.
+            // The planner reports what is wrong with an input when it cuts it.
             let mut listing = listing.ok().filter(|_| source.take.is_none())?;
             while let Some(file) = listing.next_file().ok()? {
                 total = total.saturating_add(weight(&source.root.join(file)));

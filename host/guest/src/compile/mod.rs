@@ -51,6 +51,7 @@ pub use takes::Takes;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{Kept, clear_compiled, compiled};
 pub use toolchain::describe_toolchain;
+pub(crate) use toolchain::in_path;
 pub use wit_text::describe_function;
 
 /// What went wrong, for people, complete.

@@ -108,11 +108,13 @@ fn linker(sysroot: Option<&Path>) -> Option<PathBuf> {
     {
         candidates.extend(hosts.flatten().map(|host| host.path().join("bin/rust-lld")));
     }
-    let on_path = |name: &str| {
-        let paths = std::env::var_os("PATH")?;
-        std::env::split_paths(&paths).map(|dir| dir.join(name)).find(|path| path.is_file())
-    };
-    candidates.into_iter().find(|path| path.is_file()).or_else(|| on_path("wasm-ld"))
+    candidates.into_iter().find(|path| path.is_file()).or_else(|| in_path("wasm-ld"))
+}
+
+/// The first file of this name in the folders of `PATH`.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
 /// The one line that a command prints, as a path; none if it fails.

@@ -40,7 +40,8 @@ mod tests {
     fn a_runtime_lies_beside_the_program_or_in_the_cache() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
-        let (program, cache) = (folder.join("sandmill"), folder.join("cache"));
+        let program = folder.join("sandmill");
+        let cache = folder.join("cache");
         std::fs::write(&program, "").unwrap();
         assert!(find(&program, Some(&cache)).is_err());
         let installed = cache.join(RUNTIMES).join(file_name());

@@ -3,8 +3,8 @@
 
 use super::find::folder;
 use super::sources::{COMPONENTIZE_PY, REQUIREMENTS, WORLD_FILE, file_name, write};
-use crate::compile::{Cache, CompileError, Compiler, Instrumentation};
-use std::ffi::OsString;
+use crate::compile::{Cache, CompileError, Compiler, Instrumentation, in_path};
+use crate::opening::Scratch;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -92,14 +92,14 @@ fn make(
         move |source| InstallError::Write { path, source }
     };
     let scratch = folder.join(format!(".making-{}", std::process::id()));
-    let scratch = Scratch::create(scratch.clone()).map_err(failed(&scratch))?;
-    let made = scratch.0.join("runtime.wasm");
+    let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;
+    let made = scratch.path().join("runtime.wasm");
     let ready = from.map(|folder| folder.join(file_name())).filter(|path| path.is_file());
     match ready {
         Some(ready) => {
             std::fs::copy(&ready, &made).map_err(failed(&made))?;
         }
-        None => build(&scratch.0, &made, from, say)?,
+        None => build(scratch.path(), &made, from, say)?,
     }
     std::fs::rename(&made, target).map_err(failed(target))
 }
@@ -173,11 +173,6 @@ fn fetcher(python: &Path) -> Command {
     }
 }
 
-fn in_path(name: &str) -> Option<PathBuf> {
-    let path: OsString = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
-}
-
 fn run(command: &mut Command) -> Result<(), InstallError> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let what = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
@@ -191,20 +186,4 @@ fn run(command: &mut Command) -> Result<(), InstallError> {
     let lines: Vec<&str> = all.lines().collect();
     let said = lines[lines.len().saturating_sub(10)..].join("\n");
     Err(InstallError::Failed { what, said })
-}
-
-/// A folder that goes away with this.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn create(path: PathBuf) -> io::Result<Self> {
-        std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

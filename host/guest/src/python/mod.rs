@@ -8,3 +8,4 @@ mod sources;
 
 pub use find::{NoRuntime, find};
 pub use install::{InstallError, install};
+pub use sources::WIT;

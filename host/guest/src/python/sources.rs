@@ -70,7 +70,8 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
     std::fs::write(folder.join(WORLD_FILE), WORLD)
 }
 
-const WIT: &[(&str, &str)] = files!("wit":
+/// The contract: paths below its folder, and texts.
+pub const WIT: &[(&str, &str)] = files!("wit":
     "entry.wit",
     "deps/cli.wit",
     "deps/clocks.wit",

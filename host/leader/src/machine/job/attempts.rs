@@ -95,7 +95,7 @@ impl JobMachine {
         }
     }
 
-    /// Whether a further attempt may end otherwise. One that is left out although there would be tries is told in the
+    /// Whether a further attempt may end otherwise. Where this leaves one out although there would be tries, it says so in the
     /// failure's message.
     fn may_try_again(&self, pending: &Pending, failure: &mut Failure) -> bool {
         let can_mend = failure.kind.can_mend()

@@ -135,7 +135,7 @@ fn a_retry_comes_before_what_a_worker_has_ahead() {
     assert_eq!(given(&actions), ["0: 2.1"]);
 }
 
-/// What the last of these failures is told as, one attempt for each, and whether a further attempt was granted.
+/// The message of the last of these failures, one attempt for each, and whether a further attempt was granted.
 fn told_of(failures: &[Failure]) -> (String, bool) {
     let mut machine = running(Policy { max_try: 9, ..patient() }, 1);
     machine.handle(started(0, 0), secs(0));
