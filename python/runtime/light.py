@@ -4,8 +4,8 @@ All that a script may import is imported here, before the snapshot is made: what
 imported later.
 """
 
+import contextlib
 import importlib
-import json
 import logging
 import os
 import pkgutil
@@ -16,7 +16,7 @@ from array import array
 import azureml.core
 import azureml_user.parallel_run
 from componentize_py_types import Err, Ok
-from sandmill import _arrow, _door, _results, _scan, _script, models
+from sandmill import _arrow, _door, _entry, _results, models
 from sandmill._table import Table
 from wit_world import exports
 from wit_world.imports import graph, host, models as host_models
@@ -140,41 +140,30 @@ def _reason(error):
 
 
 class Entry(exports.Entry):
-    script = None
-    scanned = None
+    script = _entry.Entry()
 
     def init(self):
         # The host's own word to this runtime; no concern of the script's.
-        settings = json.loads(os.environ.pop("SANDMILL_PYTHON", "{}"))
+        settings = os.environ.pop("SANDMILL_PYTHON", "{}")
         _door.door = _Door()
-        if settings.get("scan"):
-            try:
-                Entry.scanned = _scan.scan(sys.argv[0], _is_here)
-            except BaseException as error:  # whatever a stranger's script does to a parser
-                raise Err(f"{type(error).__name__}: {error}") from None
-            return
-        try:
-            Entry.script = _script.Script(sys.argv[0], settings.get("logging_level", "INFO"))
-            Entry.script.init()
-        except _script.ScriptError as error:
-            raise Err(str(error)) from None
+        with _words():
+            self.script.init(sys.argv[0], settings, _is_here)
 
     def run(self, batch, context):
-        if Entry.scanned is not None:
-            return Results_Rows([json.dumps(Entry.scanned)])
-        try:
-            return _results_of(Entry.script.run(_data(batch), _context(context)))
-        except (_script.ScriptError, _results.BadResult) as error:
-            raise Err(str(error)) from None
-        except (TypeError, ValueError) as error:
-            raise Err(f"{type(error).__name__}: {error}") from None
+        of = (context.id, context.dataset, context.attempt, context.partition_key_value)
+        with _words():
+            return self.script.run(lambda: _data(batch), of, _results_of)
 
     def shutdown(self):
-        if Entry.script is not None:
-            try:
-                Entry.script.shutdown()
-            except _script.ScriptError as error:
-                host.log(LogLevel.ERROR, f"shutdown: {error}")
+        self.script.shutdown()
+
+
+@contextlib.contextmanager
+def _words():
+    try:
+        yield
+    except _entry.Refused as error:
+        raise Err(str(error)) from None
 
 
 def _data(batch):
@@ -183,10 +172,6 @@ def _data(batch):
     if isinstance(batch, MiniBatch_Table):
         return Table(_arrow.read(batch.value))
     return None
-
-
-def _context(context):
-    return _script.Context(context.id, context.dataset, context.attempt, context.partition_key_value)
 
 
 def _results_of(result):

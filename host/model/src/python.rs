@@ -8,17 +8,20 @@ pub enum PythonRuntime {
     Auto,
     /// CPython with its standard library.
     Light,
+    /// CPython with numpy, pandas, scikit-learn and more.
+    Science,
 }
 
 impl PythonRuntime {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Auto, Self::Light];
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Science];
 
     /// The word for it in job files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Light => "light",
+            Self::Science => "science",
         }
     }
 }

@@ -5,7 +5,6 @@ use super::model_error::ModelError;
 use super::python::PythonError;
 use crate::compile::{CompileError, Takes};
 use crate::dataset::DatasetError;
-use crate::runtimes::NoRuntime;
 use crate::spec::SpecErrors;
 use crate::store::StoreError;
 use crate::turns::TurnsError;
@@ -66,9 +65,6 @@ pub enum NodeError {
     /// The entry script cannot be built, or is no entry script.
     #[error(transparent)]
     EntryScript(#[from] CompileError),
-    /// A Python script has no runtime here.
-    #[error(transparent)]
-    NoRuntime(#[from] NoRuntime),
     /// A Python script cannot be run.
     #[error(transparent)]
     Python(#[from] PythonError),

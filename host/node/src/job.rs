@@ -27,6 +27,8 @@ pub struct NodeJob {
     /// What inference may use, with the libraries that were found.
     pub(super) inference: InferenceSettings,
     pub(super) component: Compiled,
+    /// The library of the runtime that runs a Python script.
+    pub(super) library: Option<PathBuf>,
     /// The models as they were when they were looked at.
     pub(super) seen: Vec<Seen>,
     /// What each worker may hold.

@@ -10,7 +10,7 @@ use super::job::NodeJob;
 use super::models::{Seen, look, places};
 use super::options::NodeOptions;
 use super::overlap::refuse_overlap;
-use super::python::{self, Looker};
+use super::python::{self, Chooser};
 use super::real_paths::{RealPaths, resolve};
 use super::setup;
 use super::staging::stage;
@@ -18,11 +18,10 @@ use crate::compile::{
     Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate,
 };
 use crate::inference::{TRACT_VERSION, has_inference};
-use crate::model::{Backend, JobDir};
+use crate::model::{Backend, InputKind, JobDir};
 use crate::pool::Standby;
 use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
-use crate::runtimes::find;
-use crate::spec::{JobSpec, ModelSpec};
+use crate::spec::{JobSpec, ModelSpec, PythonScript};
 use crate::turns::Turns;
 use crate::wall;
 use std::path::{Path, PathBuf};
@@ -53,9 +52,10 @@ pub fn prepare(
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
     // An entry script may do something else with the models that it is given.
-    let computes = !staged.models.is_empty() && script.computes_with_models()?;
-    let (entry_script, component) = script.compile(&spec, &options, say)?;
-    notices.extend(look_at_python(&spec, &options, &real, &component)?);
+    let computes = !staged.models.is_empty() && script.computes_with_models(&spec)?;
+    let Ready { path: entry_script, component, library, notices: of_script } =
+        script.compile(&spec, &options, &real, say)?;
+    notices.extend(of_script);
     let mut found = find_onnxruntime(&spec, &options)?;
     notices.extend(found.notice.take());
     if computes {
@@ -74,6 +74,7 @@ pub fn prepare(
         staged,
         inference,
         component,
+        library,
         seen,
         budget,
         job_dir,
@@ -158,52 +159,72 @@ impl Script {
         let file = EntryFile::open_at_its_path(&real.entry_script, &compiler)?;
         // Before the compiler sees it.
         check_digest(spec, &path, file.digest())?;
-        if spec.python.is_some() {
-            let path = find(&options.program, options.cache_dir.as_deref())?;
-            let file = EntryFile::open(&path, &compiler)?;
-            return Ok(Self { path, file, compiler });
-        }
         Ok(Self { path, file, compiler })
     }
 
-    /// Whether it imports what computes with models.
-    fn computes_with_models(&self) -> Result<bool, NodeError> {
-        Ok(self.compiler.outline(&self.path)?.names.compute_with_models())
+    /// Whether it may compute with models: the runtimes of Python scripts can.
+    fn computes_with_models(&self, spec: &JobSpec) -> Result<bool, NodeError> {
+        Ok(spec.python.is_some() || self.compiler.outline(&self.path)?.names.compute_with_models())
     }
 
-    /// Returns where the entry script lies, and its compiled code.
+    /// Returns what runs.
     fn compile(
         self,
         spec: &JobSpec,
         options: &NodeOptions,
+        real: &RealPaths,
         say: &mut dyn FnMut(&str),
-    ) -> Result<(PathBuf, Compiled), NodeError> {
+    ) -> Result<Ready, NodeError> {
+        if let Some(script) = &spec.python {
+            return python_script(script, &self.compiler, spec, options, real, say);
+        }
         let cache = Cache::open(options.cache_dir.as_deref(), &self.compiler)?;
         let component = cache.prepare_file(self.file, instrumentation(spec), say);
         refuse_cancelled(options)?;
         let component = component?;
         refuse_misfit(spec, &self.path, component.takes)?;
-        Ok((self.path, component))
+        Ok(Ready { path: self.path, component, library: None, notices: Vec::new() })
     }
 }
 
-/// What the user should know of what a Python script imports. Fails if it imports what it cannot have.
-fn look_at_python(
+/// What runs a job.
+struct Ready {
+    /// The entry script, or the runtime that loads it.
+    path: PathBuf,
+    component: Compiled,
+    /// The folder with the runtime's library.
+    library: Option<PathBuf>,
+    /// What the user should know, one line each.
+    notices: Vec<String>,
+}
+
+/// Looks at what a Python script imports. Fails if it imports what it cannot have.
+fn python_script(
+    script: &PythonScript,
+    compiler: &Compiler,
     spec: &JobSpec,
     options: &NodeOptions,
     real: &RealPaths,
-    runtime: &Compiled,
-) -> Result<Vec<String>, NodeError> {
-    let Some(script) = &spec.python else { return Ok(Vec::new()) };
-    let looker = Looker {
+    say: &mut dyn FnMut(&str),
+) -> Result<Ready, NodeError> {
+    let chooser = Chooser {
         program: &options.program,
-        runtime,
+        cache_dir: options.cache_dir.as_deref(),
+        compiler,
         with: instrumentation(spec),
         limits: &spec.limits,
         os_sandbox: spec.worker.os_sandbox,
     };
-    let source = real.source_directory.as_deref();
-    Ok(looker.look(&real.entry_script, &script.guest, source)?)
+    let shown = python::Script {
+        path: &real.entry_script,
+        guest: &script.guest,
+        source: real.source_directory.as_deref(),
+        gets_tables: matches!(spec.input_kind, InputKind::Tables { .. }),
+    };
+    let chosen = chooser.choose(shown, script.runtime, say)?;
+    refuse_cancelled(options)?;
+    let python::Chosen { component: path, compiled: component, library, notices, .. } = chosen;
+    Ok(Ready { path, component, library, notices })
 }
 
 /// Starts what the job will need, if it begins here and its workers are alike.

@@ -93,6 +93,7 @@ pub(super) fn template(job: &NodeJob) -> Setup {
     if real.source_directory.is_some() || spec.python.is_some() {
         mounts.push(python::source(real.source_directory.as_deref(), job_dir));
     }
+    mounts.extend(job.library.as_deref().map(python::library));
     Setup {
         protocol: PROTOCOL_VERSION,
         worker: WorkerId(0),

@@ -4,8 +4,8 @@
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
-    Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model, Mount,
-    NODE_ID,
+    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model,
+    Mount, NODE_ID,
 };
 use crate::model::{OsSandbox, counted, printable};
 use crate::protocol::{encode, read_frame};
@@ -76,7 +76,12 @@ pub enum Wanted {
     Run(Vec<String>),
     /// The first row that `run` returns without a mini-batch's data.
     Row,
+    /// The table that `run` returns without a mini-batch's data, in the file [`TABLE`] of the scratch folder.
+    Table,
 }
+
+/// The file for [`Wanted::Table`].
+pub const TABLE: &str = "table";
 
 /// Why a component cannot be loaded, in the words of the process that tried it.
 #[derive(Debug, Serialize, Deserialize, thiserror::Error)]
@@ -268,7 +273,7 @@ fn serve_wanted(program: &Program, asked: &Asked, models: Arc<Models>) -> Said {
             let (text, good) = run(program, asked, models, items);
             Said::Ran(text, good)
         }
-        Wanted::Load | Wanted::Row => Said::Returned(first_row(program, asked, models)),
+        Wanted::Load | Wanted::Row | Wanted::Table => Said::Returned(first(program, asked, models)),
     }
 }
 
@@ -315,14 +320,16 @@ fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) 
     (text, good)
 }
 
-/// Calls `init` and `run`, and takes the first row.
-fn first_row(program: &Program, asked: &Asked, models: Arc<Models>) -> Result<String, String> {
-    let mut row = FirstRow::default();
+/// Calls `init` and `run`, and takes the first row, or the path of the table.
+fn first(program: &Program, asked: &Asked, models: Arc<Models>) -> Result<String, String> {
+    let table = asked.scratch.join(TABLE);
+    let mut first =
+        First { row: None, table: matches!(asked.wanted, Wanted::Table).then_some(&table) };
     let mut instance = program.instantiate(&grants(asked, models)).map_err(in_words)?;
     instance.init().1.map_err(in_words)?;
     let context = Context { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
-    instance.run(MiniBatchData::Void, &context, &mut row).1.map_err(in_words)?;
-    row.0.ok_or_else(|| "it returned no row".to_owned())
+    instance.run(MiniBatchData::Void, &context, &mut first).1.map_err(in_words)?;
+    first.row.ok_or_else(|| "it returned nothing".to_owned())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
@@ -438,18 +445,28 @@ impl ResultSink for Returned {
     }
 }
 
-/// The first row that `run` returned.
-#[derive(Default)]
-struct FirstRow(Option<String>);
+/// The first row that `run` returned, or the path of the file with its table, if that is wanted.
+struct First<'a> {
+    row: Option<String>,
+    table: Option<&'a Path>,
+}
 
-impl ResultSink for FirstRow {
+impl ResultSink for First<'_> {
     fn row(&mut self, row: &str) {
-        self.0.get_or_insert_with(|| row.to_owned());
+        self.row.get_or_insert_with(|| row.to_owned());
     }
 
     fn failed(&mut self, _: usize, _: &str) {}
 
-    fn table(&mut self, _: &[u8]) -> Result<(), Failure> {
+    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
+        let Some(path) = self.table else { return Ok(()) };
+        std::fs::write(path, ipc).map_err(|error| {
+            Failure::new(
+                FailureKind::HostFault,
+                format!("{} cannot be written: {error}", path.display()),
+            )
+        })?;
+        self.row = Some(path.display().to_string());
         Ok(())
     }
 }
@@ -458,7 +475,6 @@ impl ResultSink for FirstRow {
 mod tests {
     use super::*;
     use crate::compile::{Instrumentation, compile_here, testing};
-    use crate::model::FailureKind;
 
     #[test]
     fn a_run_shows_what_came_back() {

@@ -37,9 +37,6 @@ pub(super) fn check(
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
     let source = script.source_directory.as_deref();
     let python = python::script(raw, &script.entry_script, source, report);
-    if python.is_some() {
-        python::check_runtime(raw, &input_kind, report);
-    }
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);

@@ -3,7 +3,7 @@
 use crate::given::{GivenLimits, GivenSettings};
 use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
-    JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, WorkerSettings,
+    JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, PythonRuntime, WorkerSettings,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -92,6 +92,8 @@ pub struct JobSpec {
 pub struct PythonScript {
     /// Its path in the sandbox, as `/source/score.py`.
     pub guest: String,
+    /// The runtime that is asked for.
+    pub runtime: PythonRuntime,
 }
 
 /// A model that a job names.

@@ -3,7 +3,7 @@
 use super::error::Report;
 use super::job::PythonScript;
 use super::raw::RawJob;
-use crate::model::{GUEST_SOURCE, InputKind, PythonRuntime};
+use crate::model::GUEST_SOURCE;
 use std::path::{Component, Path, PathBuf};
 
 /// Whether the path names a Python script.
@@ -35,7 +35,8 @@ pub(super) fn script(
         }
         return None;
     };
-    Some(PythonScript { guest: format!("{GUEST_SOURCE}/{}", below.display()) })
+    let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
+    Some(PythonScript { guest: format!("{GUEST_SOURCE}/{}", below.display()), runtime })
 }
 
 /// A path without `.` and `..`; `None` if it leads out of the folder that it is below.
@@ -50,18 +51,4 @@ fn without_dots(path: &Path) -> Option<PathBuf> {
         }
     }
     Some(clean)
-}
-
-/// A table is a pandas DataFrame in ParallelRunStep: a script that expects one must not get something else unasked.
-pub(super) fn check_runtime(raw: &RawJob, kind: &InputKind, report: &Report) {
-    let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
-    let Some(given) = &raw.entry_script else { return };
-    if matches!(kind, InputKind::Tables { .. }) && runtime == PythonRuntime::Auto {
-        given.blame(
-            report,
-            "the input is a table, which ParallelRunStep hands over as a pandas DataFrame; the light \
-             runtime has no pandas. For a script whose run takes a sandmill.Table write python: {runtime: \
-             light}, or add --set python.runtime=light",
-        );
-    }
 }

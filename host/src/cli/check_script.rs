@@ -1,12 +1,11 @@
 //! `sandmill check score.py`: whether a Python script can be run, and what it returns.
 
 use super::check::{Check, Verdict, asked, explain, longest, run};
-use crate::compile::{Cache, Instrumentation};
-use crate::model::{GUEST_SOURCE, LoggingLevel, Mount};
-use crate::node::python::{Looker, PythonError, copy, variable};
+use crate::compile::Instrumentation;
+use crate::model::{GUEST_SOURCE, LoggingLevel, Mount, PythonRuntime};
+use crate::node::python::{Chooser, PythonError, Script, copy, library, variable};
 use crate::node::trial::Trial;
 use crate::opening::Scratch;
-use crate::runtimes;
 use anyhow::Context as _;
 use std::fmt::Write as _;
 
@@ -21,27 +20,29 @@ pub(super) fn check_script(
     let script = check.path.canonicalize().with_context(|| check.path.display().to_string())?;
     let name = check.path.file_name().unwrap_or_default().to_string_lossy();
     let guest = format!("{GUEST_SOURCE}/{name}");
-    let runtime = runtimes::find(check.program, check.cache)?;
     let limits = check.policy.default_limits();
     let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
-    let compiled = Cache::open(check.cache, check.compiler)?.prepare(&runtime, with, say)?;
-    let mut text = format!("{}, for the light runtime\n", check.path.display());
-    let looker = Looker {
+    let chooser = Chooser {
         program: check.program,
-        runtime: &compiled,
+        cache_dir: check.cache,
+        compiler: check.compiler,
         with,
         limits: &limits,
         os_sandbox: check.os_sandbox,
     };
-    match looker.look(&script, &guest, None) {
-        Ok(notes) => notes.iter().for_each(|note| {
-            let _ = writeln!(text, "note: {note}");
-        }),
+    let shown = Script { path: &script, guest: &guest, source: None, gets_tables: false };
+    let mut text = check.path.display().to_string();
+    let chosen = match chooser.choose(shown, PythonRuntime::Auto, say) {
+        Ok(chosen) => chosen,
         Err(PythonError::Refused(why)) => {
-            let _ = writeln!(text, "{why}\nIt cannot be run.");
+            let _ = writeln!(text, "\n{why}\nIt cannot be run.");
             return Ok(Verdict { text, good: false });
         }
         Err(error) => return Err(error.into()),
+    };
+    let _ = writeln!(text, ", for the {} runtime", chosen.runtime);
+    for note in &chosen.notices {
+        let _ = writeln!(text, "note: {note}");
     }
     text.push_str("It can be run: all that it imports is there.\n");
     if !check.runs() {
@@ -56,7 +57,8 @@ pub(super) fn check_script(
     if let Some(program) = asked.arguments.first_mut() {
         *program = guest;
     }
-    let mut trial = Trial::start(check.program, &compiled, &asked)?;
+    asked.mounts.extend(chosen.library.as_deref().map(library));
+    let mut trial = Trial::start(check.program, &chosen.compiled, &asked)?;
     trial.functions().map_err(|error| explain(&scratch, error))??;
     let good = run(&mut trial, &scratch, longest(check), &mut text)?;
     Ok(Verdict { text, good })

@@ -4,6 +4,7 @@ use super::config::Config;
 use super::exit::{Exit, Problem};
 use super::{PolicyArgument, WallArgument, print_paths, run, say};
 use crate::compile::Compiler;
+use crate::node::python::prepare;
 use crate::runtimes;
 use std::path::PathBuf;
 
@@ -19,10 +20,10 @@ pub(super) enum Command {
 /// What to install, and from where.
 #[derive(Debug, clap::Args)]
 pub(super) struct Install {
-    /// The runtime: light is CPython with its standard library.
+    /// The runtime: light is CPython with its standard library, science has numpy, pandas, scikit-learn and more.
     #[arg(value_enum, default_value = "light")]
     runtime: Runtime,
-    /// A folder with the runtime's file of a release, or with a wheel of componentize-py; nothing is fetched then.
+    /// A folder with the runtime of a release, or with the wheel that it is made of; nothing is fetched then.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
     /// The folder for the runtime, as that of the program itself; unless given, a folder beside compiled code.
@@ -40,24 +41,30 @@ pub(super) struct Install {
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Runtime {
     Light,
+    Science,
 }
 
 /// Does what the command says.
 pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
     let Command::Install(install) = command;
-    let Runtime::Light = install.runtime;
+    let runtime = match install.runtime {
+        Runtime::Light => runtimes::Runtime::Light,
+        Runtime::Science => runtimes::Runtime::Science,
+    };
     let policy = install.policy.load()?;
     let cache = Config::load(&install.policy)?.cache_dir(install.cache_dir.as_deref());
     let sandbox = policy.sandbox(install.wall.os_sandbox);
-    let compiler = Compiler::new(&run::this_program()?, sandbox);
-    let path = runtimes::install(
-        &compiler,
-        cache.as_deref(),
-        install.from.as_deref(),
-        install.into.as_deref(),
-        &mut say,
-    )
-    .map_err(Problem::usage)?;
-    print_paths(&[path])?;
+    let program = run::this_program()?;
+    let installer = runtimes::Installer {
+        compiler: &Compiler::new(&program, sandbox),
+        cache_dir: cache.as_deref(),
+        from: install.from.as_deref(),
+        into: install.into.as_deref(),
+        prepare: &|preparing| {
+            prepare(&program, sandbox, preparing).map_err(|error| error.to_string())
+        },
+    };
+    let installed = installer.install(runtime, &mut say).map_err(Problem::usage)?;
+    print_paths(&[installed.component])?;
     Ok(Exit::Completed)
 }

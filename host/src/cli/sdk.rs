@@ -1,6 +1,6 @@
 //! The SDK that this program carries: `sandmill new` puts it beside the new entry script, which so builds on any machine.
 
-use crate::runtimes::WIT;
+use crate::compile::WIT;
 use std::fs;
 use std::io;
 use std::path::Path;

@@ -156,6 +156,21 @@ impl Cache {
         Ok(Compiled { takes: takes(&file), file, digest, cached: false })
     }
 
+    /// Compiled code that is there already.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn prepared(
+        &self,
+        script: &EntryFile,
+        with: Instrumentation,
+    ) -> Result<Option<Compiled>, CompileError> {
+        let digest = script.digest().to_owned();
+        let name = format!("{digest}-{}", engine_key(with)?);
+        let file = self.lookup(&name);
+        Ok(file.map(|file| Compiled { takes: takes(&file), file, digest, cached: true }))
+    }
+
     /// The entry of that name, if it is there, ours and whole.
     fn lookup(&self, name: &str) -> Option<File> {
         let mut file = open(&self.dir, name).ok()?;

@@ -6,7 +6,7 @@ use super::hash::digest;
 use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, MEMORY_BYTES, SCRIPT_BYTES, Task};
 use super::{
     CompileError, Instrumentation, Outline, Takes, check_names, compiling_engine, componentize,
-    find_entry, read_names,
+    find_entry, interpreter, read_names,
 };
 use crate::model::{ByteSize, OsSandbox};
 use crate::wall::{self, Bounds, Occupant, Wall};
@@ -47,6 +47,13 @@ impl Task {
                 })
             }
             Self::Describe => answer(&describe(bytes)?),
+            Self::Prepare(text) => interpreter::preparing(&bytes, text),
+            Self::Snapshot(length) => {
+                let (module, memory) = bytes.split_at_checked(*length).ok_or_else(|| {
+                    CompileError::new("the interpreter's module is shorter than was said")
+                })?;
+                interpreter::assemble(&interpreter::snapshot(module, memory)?)
+            }
         }
     }
 }

@@ -112,6 +112,33 @@ impl Compiler {
         self.ask(&Task::Componentize, source, Some(target)).map(drop)
     }
 
+    /// Writes the component that prepares an interpreter to `target`. `text`: what it runs, in its language.
+    ///
+    /// # Errors
+    /// If the module is no interpreter's.
+    pub fn prepare_interpreter(
+        &self,
+        module: File,
+        text: &str,
+        target: &File,
+    ) -> Result<(), CompileError> {
+        self.ask(&Task::Prepare(text.to_owned()), module, Some(target)).map(drop)
+    }
+
+    /// Writes the component of a prepared interpreter to `target`. `module_and_memory`: the module, which has
+    /// `module_bytes`, then the memory that the interpreter had.
+    ///
+    /// # Errors
+    /// If the module is no interpreter's.
+    pub fn keep_interpreter(
+        &self,
+        module_and_memory: File,
+        module_bytes: usize,
+        target: &File,
+    ) -> Result<(), CompileError> {
+        self.ask(&Task::Snapshot(module_bytes), module_and_memory, Some(target)).map(drop)
+    }
+
     /// Writes compiled code to `target`. `digest` is what the caller read.
     pub(super) fn compile(
         &self,

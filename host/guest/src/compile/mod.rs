@@ -8,6 +8,7 @@
 //! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
 //!   the only place where the bytes of an entry script are parsed; `task`: what it is asked for;
 //! - `description`: what a component could touch;
+//! - `interpreter`: from the module of an interpreter to an entry script;
 //! - `toolchain`, `guest_crate`: from a guest crate's folder to its component.
 //!
 //! Imports `model`, `protocol` and `wall`.
@@ -24,6 +25,7 @@ mod entry_file;
 mod guest_crate;
 mod hash;
 mod imports;
+mod interpreter;
 mod takes;
 mod task;
 #[cfg(any(test, feature = "testing"))]
@@ -47,6 +49,7 @@ pub use entry_file::EntryFile;
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
 pub use hash::hash_until;
 pub use imports::{ImportVerdict, NN_VERSION, judge_import};
+pub use interpreter::{WIT, host_functions};
 pub use takes::Takes;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{Kept, clear_compiled, compiled};

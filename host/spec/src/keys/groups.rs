@@ -282,8 +282,8 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
 pub(crate) const PYTHON: &[Key] = &[key(
     "runtime",
     Kind::Choice(|| PythonRuntime::ALL.map(PythonRuntime::name).to_vec()),
-    "auto or light",
-    "light",
-    "The runtime that runs the script. auto unless given: light, unless the input is a table.",
+    "auto, light or science",
+    "science",
+    "The runtime that runs the script. auto unless given: science if the input is a table or the script imports what science has, light otherwise.",
 )
-.told("", "`auto`", "The runtime that runs the script. `light`: CPython with its standard library; `run` gets a table as a [`sandmill.Table`](entry-scripts.md#tables-in-python). `auto`: the same for files; a job over tables has to say `light`, as ParallelRunStep hands over tables as pandas DataFrames.")];
+.told("", "`auto`", "The runtime that runs the script. `light`: CPython with its standard library; `run` gets a table as a [`sandmill.Table`](entry-scripts.md#tables-in-python). `science`: CPython with numpy, pandas, scikit-learn and more; `run` gets a table as a pandas DataFrame. `auto`: `science` if the input is a table, or the script imports what only `science` has; else `light`.")];

@@ -33,17 +33,13 @@ fn what_no_script_can_have_is_refused() {
     let fixture = fixture();
     let errors = |text: &str| fixture.load(text, &[]).expect_err("a bad job file");
     let outside = format!("source_directory: source\nentry_script: ../score.py\n{FILES}");
-    let table = "entry_script: score.py\ninputs: {a: {path: data, format: csv}}\n";
     let word = format!("entry_script: score.py\npython: {{runtime: heavy}}\n{FILES}");
-    let all = [outside.as_str(), table, &word].map(errors).join("\n");
+    let all = [outside.as_str(), &word].map(errors).join("\n");
     let all = all.replace(fixture.0.path().to_str().expect("UTF-8"), "[dir]");
     insta::assert_snapshot!(all, @r#"
     job.yaml:2: entry_script: [dir]/source/../score.py does not lie in source_directory ([dir]/source), which is all that a Python script sees; put it there, or name the folder that holds it
-    job.yaml:1: entry_script: the input is a table, which ParallelRunStep hands over as a pandas DataFrame; the light runtime has no pandas. For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light
-    job.yaml:2: python.runtime: found "heavy"; expected auto or light
+    job.yaml:2: python.runtime: found "heavy"; expected auto, light or science
     "#);
-    let light = format!("{table}python: {{runtime: light}}\n");
-    assert!(fixture.load(&light, &[]).is_ok());
 }
 
 #[test]

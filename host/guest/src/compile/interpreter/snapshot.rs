@@ -1,0 +1,132 @@
+//! The module of an interpreter with the memory that it had once it was prepared.
+
+use super::super::CompileError;
+use std::fmt::Display;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
+use wasm_encoder::{ExportKind, ExportSection, Module, RawSection};
+use wasmparser::{KnownCustom, Name, Parser, Payload};
+use wasmtime_wizer::{InstanceState, SnapshotVal, ValType, Wizer};
+
+/// The function of WASI's C library that forgets which folders there are, so that it asks again.
+const RESET: &str = "__wasilibc_reset_preopens";
+
+/// The export by which the glue calls it.
+const RESET_EXPORT: &str = "reset_folders";
+
+fn failed(error: &dyn Display) -> CompileError {
+    CompileError(format!("the interpreter's module cannot be read: {error:#}"))
+}
+
+/// The module with one more export, and without names.
+///
+/// # Errors
+/// If it is no module, or has no such function.
+pub(super) fn with_reset(module: &[u8]) -> Result<Vec<u8>, CompileError> {
+    let reset = function_named(module, RESET)?.ok_or_else(|| {
+        CompileError(format!("the interpreter's module names no function {RESET}"))
+    })?;
+    let mut out = Module::new();
+    for payload in Parser::new(0).parse_all(module) {
+        let payload = payload.map_err(|error| failed(&error))?;
+        match &payload {
+            Payload::ExportSection(section) => {
+                let mut exports = ExportSection::new();
+                RoundtripReencoder
+                    .parse_export_section(&mut exports, section.clone())
+                    .map_err(|error| failed(&error))?;
+                exports.export(RESET_EXPORT, ExportKind::Func, reset);
+                out.section(&exports);
+            }
+            Payload::CustomSection(_) => {}
+            _ => {
+                if let Some((id, range)) = payload.as_section() {
+                    out.section(&RawSection { id, data: &module[range] });
+                }
+            }
+        }
+    }
+    Ok(out.finish())
+}
+
+/// The number of the function that the module's names call so.
+fn function_named(module: &[u8], wanted: &str) -> Result<Option<u32>, CompileError> {
+    for payload in Parser::new(0).parse_all(module) {
+        let Payload::CustomSection(section) = payload.map_err(|error| failed(&error))? else {
+            continue;
+        };
+        let KnownCustom::Name(names) = section.as_known() else { continue };
+        for name in names {
+            let Name::Function(functions) = name.map_err(|error| failed(&error))? else { continue };
+            for function in functions {
+                let function = function.map_err(|error| failed(&error))?;
+                if function.name == wanted {
+                    return Ok(Some(function.index));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The module as it was after it was prepared. `memory`: all of its memory then. Its one variable global, the stack
+/// pointer, is what it was, as no function is running.
+///
+/// # Errors
+/// If it is no module, or cannot be kept: it changes a table, or has more than one variable global.
+pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>, CompileError> {
+    let module = with_reset(module)?;
+    let stack_pointer = only_variable(&module)?;
+    let mut wizer = Wizer::new();
+    wizer.init_func("wizer.initialize");
+    let cannot =
+        |error: wasmtime::Error| CompileError(format!("the interpreter cannot be kept: {error:#}"));
+    let (context, _) = wizer.instrument(&module).map_err(cannot)?;
+    let mut state = Kept { stack_pointer, memory };
+    let future = pin!(wizer.snapshot(&context, &mut state));
+    // Nothing in it waits.
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(kept) => kept.map_err(cannot),
+        Poll::Pending => Err(CompileError::new("the interpreter cannot be kept: it waits")),
+    }
+}
+
+struct Kept<'a> {
+    stack_pointer: i32,
+    memory: &'a [u8],
+}
+
+impl InstanceState for Kept<'_> {
+    async fn global_get(&mut self, _: &str, _: ValType) -> SnapshotVal {
+        SnapshotVal::I32(self.stack_pointer)
+    }
+
+    async fn memory_contents(&mut self, _: &str, contents: impl FnOnce(&[u8]) + Send) {
+        contents(self.memory);
+    }
+}
+
+/// The first value of the module's one variable global.
+fn only_variable(module: &[u8]) -> Result<i32, CompileError> {
+    let mut found = Vec::new();
+    for payload in Parser::new(0).parse_all(module) {
+        let Payload::GlobalSection(section) = payload.map_err(|error| failed(&error))? else {
+            continue;
+        };
+        for global in section {
+            let global = global.map_err(|error| failed(&error))?;
+            if global.ty.mutable {
+                let first = global.init_expr.get_operators_reader().read();
+                found.push(first.map_err(|error| failed(&error))?);
+            }
+        }
+    }
+    match found.as_slice() {
+        [wasmparser::Operator::I32Const { value }] => Ok(*value),
+        _ => Err(CompileError(format!(
+            "the interpreter cannot be kept: it has {} variable globals, and not the stack pointer alone",
+            found.len()
+        ))),
+    }
+}

@@ -1,0 +1,112 @@
+//! The contract as an interpreter's glue keeps it.
+
+use super::super::CompileError;
+use crate::features::HAS_INFERENCE;
+use wit_parser::abi::{AbiVariant, WasmType};
+use wit_parser::{Resolve, UnresolvedPackageGroup, WorldId, WorldItem};
+
+macro_rules! wit {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../../wit/", $name)))),*]
+    };
+}
+
+/// The contract: paths below its folder, and texts. The contract itself comes first.
+pub const WIT: &[(&str, &str)] = wit!(
+    "entry.wit",
+    "deps/cli.wit",
+    "deps/clocks.wit",
+    "deps/filesystem.wit",
+    "deps/io.wit",
+    "deps/nn.wit",
+    "deps/random.wit",
+    "deps/sockets.wit",
+);
+
+const WORLD: &str = include_str!("../../../../../python/science/world.wit");
+
+/// The functions of the host that the interpreter calls, by their numbers: interface and name, a line each.
+const IMPORTS: &str = include_str!("../../../../../python/science/imports.txt");
+
+/// What only builds with inference have.
+const OF_INFERENCE: [&str; 2] = ["sandmill:entry/models@", "wasi:nn/"];
+
+/// The functions of the host that an interpreter may call, a line each: its number is that of the line, from 0.
+pub fn host_functions() -> Vec<&'static str> {
+    let is_there =
+        |line: &&str| HAS_INFERENCE || !OF_INFERENCE.iter().any(|begin| line.starts_with(begin));
+    IMPORTS.lines().filter(is_there).collect()
+}
+
+/// A function of the host, as core WebAssembly sees it. All its parameters are 32-bit numbers.
+pub(super) struct HostFunction {
+    pub(super) interface: &'static str,
+    pub(super) name: &'static str,
+    pub(super) parameters: usize,
+    pub(super) has_result: bool,
+}
+
+/// The world, parsed.
+pub(super) struct World {
+    pub(super) resolve: Resolve,
+    pub(super) world: WorldId,
+}
+
+impl World {
+    /// # Errors
+    /// If this program carries texts that do not fit each other.
+    pub(super) fn parse() -> Result<Self, CompileError> {
+        let parse = || {
+            let group = |name: &str, text: &str| {
+                UnresolvedPackageGroup::parse(name, text).map_err(|(_, error)| error.to_string())
+            };
+            let others = WIT.iter().map(|(name, text)| group(name, text));
+            let others = others.collect::<Result<Vec<_>, _>>()?;
+            let mut resolve = Resolve::default();
+            let package = resolve
+                .push_groups(group("world.wit", WORLD)?, others)
+                .map_err(|error| error.to_string())?;
+            let name = if HAS_INFERENCE { "science" } else { "science-without-inference" };
+            let world =
+                resolve.select_world(&[package], Some(name)).map_err(|error| error.to_string())?;
+            Ok(Self { resolve, world })
+        };
+        parse()
+            .map_err(|error: String| CompileError(format!("the contract cannot be read: {error}")))
+    }
+
+    /// The functions of [`host_functions`].
+    ///
+    /// # Errors
+    /// If the world does not have one, or one takes something else than 32-bit numbers.
+    pub(super) fn functions(&self) -> Result<Vec<HostFunction>, CompileError> {
+        let function = |line: &'static str| {
+            self.function(line).ok_or_else(|| CompileError(format!("the contract has no {line}")))
+        };
+        host_functions().into_iter().map(function).collect()
+    }
+
+    fn function(&self, line: &'static str) -> Option<HostFunction> {
+        let (interface, name) = line.split_once(' ')?;
+        if name.starts_with("[resource-drop]") {
+            return Some(HostFunction { interface, name, parameters: 1, has_result: false });
+        }
+        let imports = &self.resolve.worlds[self.world].imports;
+        let found = imports.iter().find_map(|(key, item)| match item {
+            WorldItem::Interface { id, .. } if self.resolve.name_world_key(key) == interface => {
+                self.resolve.interfaces[*id].functions.get(name)
+            }
+            _ => None,
+        })?;
+        let signature = self.resolve.wasm_signature(AbiVariant::GuestImport, found);
+        let is_number =
+            |kind: &WasmType| matches!(kind, WasmType::I32 | WasmType::Pointer | WasmType::Length);
+        let all = signature.params.iter().chain(&signature.results);
+        all.into_iter().all(is_number).then_some(HostFunction {
+            interface,
+            name,
+            parameters: signature.params.len(),
+            has_result: !signature.results.is_empty(),
+        })
+    }
+}

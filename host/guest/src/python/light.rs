@@ -1,0 +1,33 @@
+//! Makes the light runtime: componentize-py makes a component of the sources that this program carries.
+
+use super::Runtime;
+use super::fetch::{fetch, python, run};
+use super::install::InstallError;
+use super::sources::{WORLD_FILE, write_light};
+use std::path::Path;
+use std::process::Command;
+
+/// What runs componentize-py, as its own script does.
+const SCRIPT: &str = "import sys; from componentize_py import script; sys.exit(script())";
+
+/// Makes it, with `scratch` for what is needed meanwhile.
+pub(super) fn make(
+    scratch: &Path,
+    component: &Path,
+    from: Option<&Path>,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), InstallError> {
+    write_light(scratch)
+        .map_err(|source| InstallError::Write { path: scratch.to_owned(), source })?;
+    let python = python()?;
+    let packages = fetch(Runtime::Light, &python, scratch, from, say)?;
+    say("making the light runtime: CPython and its standard library, about 15 seconds");
+    let mut make = Command::new(&python);
+    make.env("PYTHONPATH", &packages)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .args(["-c", SCRIPT, "-d"]);
+    make.arg(scratch.join("wit")).arg("-d").arg(scratch.join(WORLD_FILE));
+    make.args(["-w", "sandmill:python/light", "componentize", "light", "-p"]);
+    make.arg(scratch.join("runtime")).arg("-o").arg(component);
+    run(&mut make)
+}

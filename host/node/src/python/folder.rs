@@ -1,0 +1,183 @@
+//! What workers see of the folder of a Python script.
+
+use super::PythonError;
+use crate::model::{GUEST_SOURCE, JobDir, Mount, hex};
+use crate::opening::regular_at_its_path;
+use crate::output::remove_tree;
+use crate::runtimes::LIBRARY;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Files that are shown of a script's folder, and their bytes.
+pub(super) const FILES: usize = 1000;
+const BYTES: u64 = 64 << 20;
+
+/// The Python files that belong to a script whose job names no source folder: itself, the modules beside it, and packages
+/// beside it. Paths are below the script's folder. `script` is a path without links, and none are followed: what they lead
+/// to was not held against the operator's policy.
+///
+/// # Errors
+/// If there are too many.
+fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
+    let folder = script.parent().unwrap_or(Path::new("/"));
+    let mut found = Vec::new();
+    let mut bytes = 0;
+    let is_package = |path: &Path| path.join("__init__.py").is_file();
+    let entries = WalkDir::new(folder)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| {
+            entry.depth() == 0 || !entry.file_type().is_dir() || is_package(entry.path())
+        })
+        .filter_map(Result::ok);
+    for entry in entries {
+        let path = entry.path();
+        let is_python = path.extension().is_some_and(|end| end == "py");
+        if !(entry.file_type().is_file() && (is_python || path == script)) {
+            continue;
+        }
+        bytes += entry.metadata().map_or(0, |found| found.len());
+        if found.len() == FILES || bytes > BYTES {
+            return Err(PythonError::TooMuch(folder.to_owned()));
+        }
+        found.push(path.strip_prefix(folder).unwrap_or(path).to_owned());
+    }
+    Ok(found)
+}
+
+/// What workers see at the place of the runtime's library.
+pub fn library(host: &Path) -> Mount {
+    Mount { host: host.to_owned(), guest: LIBRARY.to_owned(), writable: false }
+}
+
+/// A digest of the files' names and contents.
+///
+/// # Errors
+/// If one cannot be read.
+pub(in super::super) fn content(script: &Path) -> Result<String, PythonError> {
+    let mut hash = Sha256::new();
+    for (name, mut file) in opened(script)? {
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)
+            .map_err(|source| PythonError::File { path: name.clone(), source })?;
+        hash.update(name.to_string_lossy().as_bytes());
+        hash.update([0]);
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    Ok(hex(hash.finalize()))
+}
+
+fn opened(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
+    let folder = script.parent().unwrap_or(Path::new("/"));
+    let open = |name: PathBuf| {
+        let path = folder.join(&name);
+        match regular_at_its_path(&path) {
+            Ok((file, _)) => Ok((name, file)),
+            Err(source) => Err(PythonError::File { path, source }),
+        }
+    };
+    files(script)?.into_iter().map(open).collect()
+}
+
+/// Copies the files to `folder`, which is made anew. The script gets its name in the sandbox, the last part of `guest`.
+///
+/// # Errors
+/// If one cannot be read, or there is no room for it.
+pub fn copy(script: &Path, guest: &str, folder: &Path) -> Result<(), PythonError> {
+    let fail = |path: &Path, source| PythonError::File { path: path.to_owned(), source };
+    remove_tree(folder).map_err(|error| fail(folder, error))?;
+    let shown = Path::new(guest).file_name().unwrap_or_default();
+    for (name, mut file) in opened(script)? {
+        let is_script = Some(name.as_os_str()) == script.file_name();
+        let target = if is_script { folder.join(shown) } else { folder.join(&name) };
+        let parent = target.parent().unwrap_or(folder);
+        fs::create_dir_all(parent)
+            .and_then(|()| File::create_new(&target))
+            .and_then(|mut to| io::copy(&mut file, &mut to))
+            .map_err(|source| fail(&name, source))?;
+    }
+    Ok(())
+}
+
+/// What workers see at `/source`: the job's source folder, else the copies.
+pub(in super::super) fn source(source: Option<&Path>, job_dir: &JobDir) -> Mount {
+    let host = source.map_or_else(|| job_dir.python_source(), Path::to_owned);
+    Mount { host, guest: GUEST_SOURCE.to_owned(), writable: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, files: &[&str]) {
+        for file in files {
+            let path = folder.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+    }
+
+    /// Data, results and other programs that lie in the script's folder are not shown to it.
+    #[test]
+    fn the_script_its_modules_and_packages_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let all = [
+            "score.py",
+            "helper.py",
+            "job.yaml",
+            "data/a.csv",
+            "data/tool.py",
+            "jobs/x/y.py",
+            "package/__init__.py",
+            "package/data.txt",
+            "package/deep/__init__.py",
+            "package/deep/a.py",
+            "package/loose/b.py",
+        ];
+        write(&folder, &all);
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("secret.py")).unwrap();
+        let script = folder.join("score.py");
+        let shown: Vec<String> =
+            files(&script).unwrap().iter().map(|path| path.display().to_string()).collect();
+        let expected = [
+            "helper.py",
+            "package/__init__.py",
+            "package/deep/__init__.py",
+            "package/deep/a.py",
+            "score.py",
+        ];
+        assert_eq!(shown, expected);
+        let target = folder.join("copies");
+        for _ in 0..2 {
+            copy(&script, "/source/called.py", &target).unwrap();
+        }
+        assert_eq!(fs::read_to_string(target.join("called.py")).unwrap(), "score.py");
+        assert_eq!(
+            fs::read_to_string(target.join("package/deep/a.py")).unwrap(),
+            "package/deep/a.py"
+        );
+        let before = content(&script).unwrap();
+        write(&folder, &["data/more.csv"]);
+        assert_eq!(content(&script).unwrap(), before);
+        fs::write(folder.join("helper.py"), "another").unwrap();
+        assert_ne!(content(&script).unwrap(), before);
+    }
+
+    #[test]
+    fn a_folder_of_too_many_scripts_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        (0..=FILES).for_each(|number| fs::write(folder.join(format!("{number}.py")), "").unwrap());
+        let error = files(&folder.join("0.py")).unwrap_err().to_string();
+        assert!(error.contains("more than 1000 Python files"), "{error}");
+        let whole = tempfile::tempdir().unwrap();
+        let script = whole.path().join("score.py");
+        File::create(&script).unwrap().set_len(BYTES + 1).unwrap();
+        assert!(matches!(files(&script), Err(PythonError::TooMuch(_))));
+    }
+}

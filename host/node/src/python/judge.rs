@@ -1,0 +1,82 @@
+//! What the imports of a Python script mean for it, in words.
+
+use super::PythonError;
+use super::look::{Missing, Scan};
+use crate::model::printable;
+use crate::runtimes::{Runtime, science_version};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Packages that need a model in another form.
+const OF_MODELS: [&str; 9] = [
+    "catboost",
+    "keras",
+    "lightgbm",
+    "onnxruntime",
+    "sklearn",
+    "tensorflow",
+    "torch",
+    "transformers",
+    "xgboost",
+];
+
+/// What the user should know, one line each; what a runtime lacks is an error.
+pub(super) fn judge(
+    scan: &Scan,
+    script: &Path,
+    runtime: Runtime,
+) -> Result<Vec<String>, PythonError> {
+    let name = script.file_name().unwrap_or_default().to_string_lossy();
+    let mut wrong = String::new();
+    if let Some(error) = &scan.error {
+        let _ = writeln!(wrong, "{error}");
+    } else if let Some(problem) = &scan.run {
+        let _ = writeln!(wrong, "`run` of {name} {problem}");
+    }
+    for missing in scan.missing.iter().filter(|missing| !missing.guarded) {
+        let _ = writeln!(wrong, "{}", line(missing, runtime));
+    }
+    if !wrong.is_empty() {
+        return Err(PythonError::Refused(printable(wrong.trim_end()).into_owned()));
+    }
+    let note = |missing: &Missing| {
+        let Missing { file, line, package, .. } = missing;
+        printable(&format!(
+            "{file}, line {line}: {package} is not in the {runtime} runtime; where the script needs it, it gets an ImportError"
+        ))
+        .into_owned()
+    };
+    Ok(scan.missing.iter().map(note).collect())
+}
+
+/// A line for each import that the light runtime lacks and the science runtime has; none if there is anything that no
+/// runtime has.
+pub(super) fn elsewhere(scan: &Scan) -> Vec<String> {
+    let needed = scan.missing.iter().filter(|missing| !missing.guarded);
+    let has = |missing: &Missing| {
+        let Missing { file, line, package, .. } = missing;
+        science_version(package)?;
+        Some(printable(&format!("{file}, line {line}: imports {package}")).into_owned())
+    };
+    let lines: Option<Vec<_>> = needed.map(has).collect();
+    lines.filter(|_| scan.error.is_none() && scan.run.is_none()).unwrap_or_default()
+}
+
+fn line(missing: &Missing, runtime: Runtime) -> String {
+    let Missing { package, file, line, standard, .. } = missing;
+    let in_science = runtime == Runtime::Light && science_version(package).is_some();
+    let way = if in_science {
+        "the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science"
+    } else if OF_MODELS.contains(&package.as_str()) {
+        "export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)"
+    } else if *standard {
+        "it needs what a sandbox does not have, as sockets, processes and threads; do without it"
+    } else if package.starts_with("azureml") {
+        "of Azure's SDK azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path are there; what needs Azure itself has no counterpart"
+    } else {
+        "if it is written in Python alone, put its folder beside the script"
+    };
+    format!(
+        "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: {way}"
+    )
+}

@@ -1,0 +1,102 @@
+//! What a Python script imports, found by its runtime in the sandbox.
+
+use super::super::trial::{Asked, Trial, Wanted};
+use super::folder::{copy, library};
+use super::{PythonError, VARIABLE};
+use crate::compile::{Compiled, Instrumentation};
+use crate::model::{GUEST_SOURCE, InferenceSettings, Limits, Mount, OsSandbox};
+use crate::opening::Scratch;
+use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// The longest that looking at the imports may take.
+const LOOKING: Duration = Duration::from_secs(60);
+
+/// What the runtime found in a script.
+#[derive(Debug, Deserialize)]
+pub(super) struct Scan {
+    pub(super) error: Option<String>,
+    pub(super) run: Option<String>,
+    pub(super) missing: Vec<Missing>,
+}
+
+impl Scan {
+    /// Whether the script can be parsed, and needs what is not there.
+    pub(super) fn lacks(&self) -> bool {
+        self.error.is_none() && self.missing.iter().any(|missing| !missing.guarded)
+    }
+}
+
+/// A module that the runtime cannot import.
+#[derive(Debug, Deserialize)]
+pub(super) struct Missing {
+    pub(super) package: String,
+    pub(super) file: String,
+    pub(super) line: u64,
+    /// Whether the script may do without it.
+    pub(super) guarded: bool,
+    /// Whether it is of the standard library.
+    pub(super) standard: bool,
+}
+
+/// The process that looks at a script.
+pub(super) struct Looker<'a> {
+    /// The `sandmill` binary.
+    pub(super) program: &'a Path,
+    /// The compiled runtime.
+    pub(super) runtime: &'a Compiled,
+    /// Its library.
+    pub(super) library: Option<&'a Path>,
+    /// How it was compiled.
+    pub(super) with: Instrumentation,
+    /// What the script may use.
+    pub(super) limits: &'a Limits,
+    /// How much of the process wall must stand.
+    pub(super) os_sandbox: OsSandbox,
+}
+
+impl Looker<'_> {
+    /// Parses the script in the sandbox. `guest`: its path there.
+    ///
+    /// # Errors
+    /// If the process that does it fails.
+    pub(super) fn look(
+        &self,
+        script: &Path,
+        guest: &str,
+        source: Option<&Path>,
+    ) -> Result<Scan, PythonError> {
+        let scratch =
+            Scratch::create("python").map_err(|error| PythonError::Look(error.to_string()))?;
+        let shown = match source {
+            Some(folder) => folder.to_owned(),
+            None => {
+                let folder = scratch.path().join("source");
+                copy(script, guest, &folder)?;
+                folder
+            }
+        };
+        let asked = Asked {
+            os_sandbox: self.os_sandbox,
+            limits: self.limits.clone(),
+            scratch: scratch.path().to_owned(),
+            mounts: self
+                .library
+                .map(library)
+                .into_iter()
+                .chain([Mount { host: shown, guest: GUEST_SOURCE.to_owned(), writable: false }])
+                .collect(),
+            arguments: vec![guest.to_owned()],
+            environment: vec![(VARIABLE.to_owned(), r#"{"scan": true}"#.to_owned())],
+            models: Vec::new(),
+            inference: InferenceSettings::default(),
+            with: self.with,
+            wanted: Wanted::Row,
+        };
+        let mut trial = Trial::start(self.program, self.runtime, &asked)?;
+        trial.functions()?.map_err(|error| PythonError::Look(error.to_string()))?;
+        let row = trial.row(LOOKING)?.map_err(PythonError::Look)?;
+        serde_json::from_str(&row).map_err(|error| PythonError::Look(error.to_string()))
+    }
+}

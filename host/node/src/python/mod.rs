@@ -1,0 +1,93 @@
+//! A Python script: the runtime that runs it, what is shown of its folder, and what it imports, looked at before a job begins.
+//!
+//! - `choose`: which runtime runs it;
+//! - `look`: what it imports; `judge`: what that means, in words;
+//! - `folder`: what workers see beside it;
+//! - `interpreter`: the science runtime, prepared when it is installed.
+
+mod choose;
+mod folder;
+mod interpreter;
+mod judge;
+mod look;
+
+use super::trial::TrialError;
+use crate::compile::{CompileError, Instrumentation};
+use crate::model::LoggingLevel;
+use crate::runtimes::NoRuntime;
+use std::io;
+use std::path::PathBuf;
+
+pub use choose::{Chooser, Chosen, Script};
+pub(super) use folder::{content, source};
+pub use folder::{copy, library};
+pub use interpreter::prepare;
+
+/// By this variable the host speaks to the runtime, which takes it out of the script's environment.
+pub(super) const VARIABLE: &str = "SANDMILL_PYTHON";
+
+/// Why a Python script cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PythonError {
+    /// What it imports is not there, or it cannot be parsed: one line for each reason.
+    #[error("{0}")]
+    Refused(String),
+    /// It cannot be looked at.
+    #[error("what the script imports cannot be looked at: {0}")]
+    Look(String),
+    /// The process that looks at it failed.
+    #[error("what the script imports cannot be looked at: {0}")]
+    Trial(#[from] TrialError),
+    /// Its runtime is not there.
+    #[error(transparent)]
+    NoRuntime(#[from] NoRuntime),
+    /// `run` gets tables, and the science runtime is not there.
+    #[error(
+        "the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the \
+         science runtime, which is not installed on this machine; install it once: sandmill python install science. \
+         For a script whose run takes a sandmill.Table write python: {{runtime: light}}, or add --set python.runtime=light"
+    )]
+    Table,
+    /// The script imports what the science runtime has, which is not there.
+    #[error(
+        "{0}\nThe science runtime has that. It is not installed on this machine; install it once: sandmill python \
+         install science"
+    )]
+    NeedsScience(String),
+    /// The science runtime is not compiled as the job needs it.
+    #[error(
+        "the science runtime is not compiled for {}; compile it once, which takes minutes: sandmill python install \
+         science {}", words(*.0, ""), words(*.0, "--")
+    )]
+    NotCompiled(Instrumentation),
+    /// The runtime cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// Its folder holds too much.
+    #[error(
+        "the folder of the Python script, {}, holds more than {} Python files, or more than 64 MB of them; name the \
+         folder that holds just the script and its modules: source_directory", .0.display(), folder::FILES
+    )]
+    TooMuch(PathBuf),
+    /// A file cannot be read or copied.
+    #[error("the Python file {} cannot be copied into the job directory: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// What instrumented code is for, with what `sandmill python install` calls it.
+fn words(with: Instrumentation, begin: &str) -> String {
+    let all =
+        [(with.fuel, "fuel"), (with.profile, "profile"), (with.deterministic, "deterministic")];
+    let words = all.iter().filter(|(is_wanted, _)| *is_wanted);
+    words.map(|(_, word)| format!("{begin}{word}")).collect::<Vec<_>>().join(" ")
+}
+
+/// The environment variable for the runtime, with what it has to know.
+pub fn variable(level: LoggingLevel) -> (String, String) {
+    (VARIABLE.to_owned(), serde_json::json!({ "logging_level": level.name() }).to_string())
+}
