@@ -1,18 +1,24 @@
-"""Arrow IPC streams to pandas DataFrames, and back. Numbers are not copied one by one."""
+"""Arrow IPC streams to pandas DataFrames, and back: numbers as whole buffers, the rest as Python values."""
+
+import struct
+from itertools import pairwise
 
 import numpy
 import pandas
 from sandmill import _arrow
+from sandmill._flat import table, tables, text
 
-_CODES = {2: None, 3: None}
 _UNITS = ["s", "ms", "us", "ns"]
+_FLOATS = ["f2", "f4", "f8"]
 
 
 def plain(result):
-    """A result of numpy or pandas as a list; anything else as it is."""
-    if isinstance(result, pandas.Series):
+    """A result of numpy or pandas as a list of rows; anything else as it is."""
+    if isinstance(result, pandas.DataFrame) and len(result.columns) == 0:
+        return []
+    if isinstance(result, (pandas.Series, pandas.Index)):
         return result.tolist()
-    if isinstance(result, numpy.ndarray):
+    if isinstance(result, numpy.ndarray) and result.ndim > 0:
         return list(result)
     return result
 
@@ -22,9 +28,229 @@ def read(stream):
 
     Raises TypeError, naming the column, where a type is not read.
     """
-    return pandas.DataFrame(_arrow.read(stream))
+    columns, dictionaries = [], {}
+    for kind, header, body in _arrow.messages(memoryview(stream)):
+        if kind == 1:
+            columns = [_Column(field) for field in header.tables(1)]
+        elif kind == 2:
+            number = header.number(0, "q")
+            column = next(column for column in columns if column.dictionary == number)
+            (values,) = _arrow.batch([column.field], header.table(1), body, None)
+            known = dictionaries.get(number, []) if header.number(2, "?", False) else []
+            dictionaries[number] = known + values
+        elif kind == 3:
+            _add(columns, header, body)
+    arrays = {number: column.array(dictionaries) for number, column in enumerate(columns)}
+    frame = pandas.DataFrame(arrays)
+    frame.columns = [column.name for column in columns]
+    return frame
+
+
+def _add(columns, header, body):
+    """Adds the columns of a record batch."""
+    nodes, buffers = header.pairs(1), iter(header.pairs(2))
+    for column, (count, nulls) in zip(columns, nodes):
+        parts = []
+        for _ in range(column.buffers):
+            offset, length = next(buffers)
+            parts.append(body[offset : offset + length])
+        column.add(parts, count, nulls)
+
+
+class _Column:
+    """A column that is being read: its values, and which of them are there, batch by batch."""
+
+    def __init__(self, field):
+        self.field = _arrow.Field(field)
+        self.name, self.dictionary = self.field.name, self.field.dictionary
+        self._kind, self._type = field.number(2, "B"), field.table(3)
+        self._form = self._number_form()
+        self.buffers = self.field.buffers
+        if self.dictionary is not None:
+            encoding = field.table(4)
+            index = encoding.table(1)
+            is_signed = index.number(1, "?") if index else True
+            self._form = f"{'i' if is_signed else 'u'}{(index.number(0, 'i') if index else 32) // 8}"
+            self._is_ordered = encoding.number(2, "?", False)
+            self.buffers = 2
+        self._values, self._valid = [], []
+
+    def _number_form(self):
+        """The numpy type of the column's buffer of numbers; None if there is none."""
+        match self._kind:
+            case 2:
+                is_signed = self._type.number(1, "?", False)
+                return f"{'i' if is_signed else 'u'}{self._type.number(0, 'i') // 8}"
+            case 3:
+                return _FLOATS[self._type.number(0, "h")]
+            case 10:
+                return f"M8[{_UNITS[self._type.number(0, 'h')]}]"
+            case 18:
+                return f"m8[{_UNITS[self._type.number(0, 'h', 1)]}]"
+        return None
+
+    def add(self, parts, count, nulls):
+        valid = _bits(parts[0], count) if nulls and parts and len(parts[0]) else None
+        if self._form:
+            values = numpy.frombuffer(parts[1], self._form, count)
+        elif self._kind == 6:
+            values = _bits(parts[1], count)
+        else:
+            values = self.field.read(parts, count)
+            if valid is not None:
+                values = [value if there else None for value, there in zip(values, valid)]
+        self._values.append(values)
+        self._valid.append(valid)
+
+    def array(self, dictionaries):
+        """All values, as `to_pandas` gives them."""
+        valid = self._all_valid()
+        if self.dictionary is not None:
+            return self._categories(dictionaries.get(self.dictionary, []), valid)
+        if self._kind in (5, 20):
+            return pandas.array([value for part in self._values for value in part], dtype="str")
+        if self._form is None and self._kind != 6:
+            return _objects([value for part in self._values for value in part])
+        values = numpy.concatenate(self._values) if self._values else numpy.empty(0, self._form or "?")
+        if self._kind in (10, 18):
+            return self._moments(values, valid)
+        if valid is None:
+            return values
+        if self._kind == 6:
+            return _objects([value if there else None for value, there in zip(values.tolist(), valid)])
+        # As pyarrow does: whole numbers with nulls become floats.
+        values = values.astype("f8") if self._kind == 2 else values.copy()
+        values[~valid] = numpy.nan
+        return values
+
+    def _all_valid(self):
+        """Which values are there; None if all are."""
+        if all(valid is None for valid in self._valid):
+            return None
+        parts = zip(self._values, self._valid)
+        return numpy.concatenate([numpy.ones(len(part), "?") if valid is None else valid for part, valid in parts])
+
+    def _categories(self, categories, valid):
+        codes = numpy.concatenate(self._values).astype("i8") if self._values else numpy.empty(0, "i8")
+        if valid is not None:
+            codes[~valid] = -1
+        index = pandas.Index(categories, dtype="str" if self._kind in (5, 20) else None)
+        return pandas.Categorical.from_codes(codes, index, ordered=self._is_ordered)
+
+    def _moments(self, values, valid):
+        if valid is not None:
+            values = values.copy()
+            values[~valid] = "NaT"
+        zone = self._type.text(1) if self._kind == 10 else None
+        return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(zone) if zone else values
+
+
+def _objects(values):
+    array = numpy.empty(len(values), "O")
+    array[:] = values
+    return array
+
+
+def _bits(part, count):
+    return numpy.unpackbits(numpy.frombuffer(part, "u1"), count=count, bitorder="little").astype("?")
 
 
 def write(frame):
-    """An Arrow IPC stream, with one record batch, of a DataFrame's columns, without its index."""
-    return _arrow.write({str(name): frame[name].tolist() for name in frame.columns})
+    """An Arrow IPC stream, with one record batch, of a DataFrame's columns, without its index.
+
+    NaN, NaT and NA are nulls. Categories are written as their values. Objects are written with the type that their
+    values have in common, else as `str` shows them.
+    """
+    body, nodes, buffers, fields = [], [], [], []
+    at = 0
+    for number, name in enumerate(frame.columns):
+        kind, type_, valid, parts = _column(frame.iloc[:, number])
+        fields.append(_arrow.field(str(name), kind, type_))
+        missing = 0 if valid is None else int(len(frame) - valid.sum())
+        nodes.append((len(frame), missing))
+        for part in (_packed(valid) if missing else b"", *parts):
+            part = memoryview(part).cast("B") if len(part) else b""
+            buffers.append((at, len(part)))
+            padding = bytes(-len(part) % 8)
+            body += (part, padding)
+            at += len(part) + len(padding)
+    return _arrow.stream(len(frame), fields, nodes, buffers, b"".join(body))
+
+
+def _column(series):
+    """The number of a column's Arrow type, its fields, which values are there, and the buffers after the one of nulls."""
+    dtype = series.dtype
+    if isinstance(dtype, pandas.CategoricalDtype):
+        return _column(series.astype(dtype.categories.dtype))
+    if isinstance(dtype, pandas.StringDtype):
+        return _texts(series)
+    is_there = series.notna().to_numpy()
+    valid = None if is_there.all() else is_there
+    if isinstance(dtype, pandas.DatetimeTZDtype):
+        type_ = {0: ("h", _UNITS.index(dtype.unit)), 1: (None, text(str(dtype.tz)))}
+        moments = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        return 10, type_, valid, [_whole(moments.view("i8"))]
+    kind = getattr(dtype, "kind", "O")
+    if kind in "iufb" and not isinstance(dtype, numpy.dtype):
+        # A nullable type of pandas.
+        series = series.fillna(False if kind == "b" else 0).astype(dtype.numpy_dtype)
+        dtype = series.dtype
+    if kind in "iu":
+        return 2, {0: ("i", dtype.itemsize * 8), 1: ("?", kind == "i")}, valid, [_whole(series.to_numpy())]
+    if kind == "f":
+        values = series.to_numpy()
+        values = values.astype("f4") if values.dtype.itemsize == 2 else values
+        return 3, {0: ("h", 1 if values.dtype.itemsize == 4 else 2)}, valid, [_whole(values)]
+    if kind == "b":
+        return 6, {}, valid, [_packed(series.to_numpy())]
+    if kind in "mM" and isinstance(dtype, numpy.dtype):
+        unit = _UNITS.index(numpy.datetime_data(dtype)[0])
+        return 10 if kind == "M" else 18, {0: ("h", unit)}, valid, [_whole(series.to_numpy().view("i8"))]
+    return _values(series, is_there)
+
+
+def _whole(values):
+    return numpy.ascontiguousarray(values)
+
+
+def _packed(bits):
+    return numpy.packbits(bits, bitorder="little")
+
+
+def _texts(series):
+    is_there = series.notna().to_numpy()
+    values = series.astype("O").to_numpy().copy()
+    values[~is_there] = ""
+    values = values.tolist()
+    lengths = numpy.fromiter(map(len, values), "i8", len(values))
+    data = "".join(values)
+    if data.isascii():
+        data = data.encode()
+    else:
+        parts = [value.encode("utf-8", "surrogatepass") for value in values]
+        lengths = numpy.fromiter(map(len, parts), "i8", len(parts))
+        data = _valid_unicode(series.name, b"".join(parts))
+    offsets = numpy.zeros(len(values) + 1, "i8")
+    numpy.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] >= 1 << 31:
+        return 20, {}, is_there, [offsets, data]
+    return 5, {}, is_there, [offsets.astype("i4"), data]
+
+
+def _valid_unicode(name, data):
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"column {name!r} has a text that is not valid Unicode: {error}") from None
+    return data
+
+
+def _values(series, is_there):
+    """A column of Python values."""
+    values = [value if there else None for value, there in zip(series.tolist(), is_there)]
+    try:
+        kind, type_, parts = _arrow.column(str(series.name), values)
+    except TypeError:
+        texts = pandas.Series([None if value is None else str(value) for value in values], dtype="str", name=series.name)
+        return _texts(texts)
+    return kind, type_, is_there, parts

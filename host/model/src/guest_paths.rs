@@ -4,6 +4,8 @@
 pub const GUEST_OUTPUT: &str = "/output";
 /// The log folder.
 pub const GUEST_LOGS: &str = "/logs";
+/// The folder for temporary files of Python scripts.
+pub const GUEST_TEMPORARY: &str = "/tmp";
 /// The source folder.
 pub const GUEST_SOURCE: &str = "/source";
 /// Inputs lie below this, by name: `/inputs/images`, or `/inputs/images/0` and so on for an input

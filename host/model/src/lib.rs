@@ -50,6 +50,7 @@ pub use feature::{Absence, Feature};
 pub use file_stamp::FileStamp;
 pub use guest_paths::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,
+    GUEST_TEMPORARY,
 };
 pub use ids::{MiniBatchId, NODE_ID, NodeId, WorkerId};
 pub use inference::{

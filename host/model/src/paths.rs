@@ -118,6 +118,11 @@ impl JobDir {
         self.worker_dir(worker).join("output")
     }
 
+    /// What the guest of a worker sees as its folder for temporary files, if it has one.
+    pub fn worker_temporary(&self, worker: WorkerId) -> PathBuf {
+        self.worker_dir(worker).join("tmp")
+    }
+
     /// What a worker is at with a model: an [`InferenceNote`](super::InferenceNote).
     pub fn worker_inference(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("inference")

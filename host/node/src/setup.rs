@@ -8,8 +8,8 @@ use crate::dataset::csv::MAX_SLICE;
 use crate::inference::inference_memory;
 use crate::model::MemoryBudget;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Model, OutputLayout,
-    SliceSize, Source, TableFormat, TableInput, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, GUEST_TEMPORARY, GpuLease, InferenceSettings, Input, InputKind,
+    Model, OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
 };
 use crate::protocol::{Asks, Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, ModelSpec};
@@ -105,6 +105,8 @@ pub(super) fn template(job: &NodeJob) -> Setup {
             .iter()
             .any(|mount| mount.guest == GUEST_SOURCE)
             .then(|| GUEST_SOURCE.to_owned()),
+        temporary: spec.python.is_some()
+            && mounts.iter().all(|mount| mount.guest != GUEST_TEMPORARY),
         mounts,
         sources: staged.sources.clone(),
         tables: Vec::new(),
@@ -141,9 +143,9 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
             environment.push((name.to_owned(), value));
         }
     }
-    if spec.python.is_some() {
+    if let Some(script) = &spec.python {
         environment.retain(|(name, _)| name != python::VARIABLE);
-        environment.push(python::variable(spec.worker.logging_level));
+        environment.push(python::variable(spec.worker.logging_level, script.profile));
     }
     environment
 }

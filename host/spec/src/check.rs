@@ -31,12 +31,12 @@ pub(super) fn check(
         let origin = raw.entry_script.as_ref().map(|at| &at.origin);
         place.policy.allows_settings(&file, origin, report)
     });
-    let (settings, worker) = raw.settings.in_force(&defaults.raw.settings);
+    let (settings, mut worker) = raw.settings.in_force(&defaults.raw.settings);
     let (job_limits, limits) = raw.limits.in_force(&defaults.raw.limits);
     let rows = output::rows(raw, worker.output_action, script_folder.as_deref(), defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
     let source = script.source_directory.as_deref();
-    let python = python::script(raw, &script.entry_script, source, report);
+    let python = python::script(raw, &script.entry_script, source, &mut worker, report);
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);

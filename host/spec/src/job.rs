@@ -94,6 +94,8 @@ pub struct PythonScript {
     pub guest: String,
     /// The runtime that is asked for.
     pub runtime: PythonRuntime,
+    /// Whether each worker writes a profile of Python's own.
+    pub profile: bool,
 }
 
 /// A model that a job names.

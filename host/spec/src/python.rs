@@ -3,7 +3,7 @@
 use super::error::Report;
 use super::job::PythonScript;
 use super::raw::RawJob;
-use crate::model::GUEST_SOURCE;
+use crate::model::{GUEST_SOURCE, Profiler, WorkerSettings};
 use std::path::{Component, Path, PathBuf};
 
 /// Whether the path names a Python script.
@@ -11,11 +11,13 @@ pub fn is_python(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py"))
 }
 
-/// The Python script of a job, if its entry script is one. `source`: the job's source folder.
+/// The Python script of a job, if its entry script is one. `source`: the job's source folder. A profiler of Python's is
+/// taken from `worker`.
 pub(super) fn script(
     raw: &RawJob,
     entry_script: &Path,
     source: Option<&Path>,
+    worker: &mut WorkerSettings,
     report: &Report,
 ) -> Option<PythonScript> {
     if !is_python(entry_script) {
@@ -36,7 +38,10 @@ pub(super) fn script(
         return None;
     };
     let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
-    Some(PythonScript { guest: format!("{GUEST_SOURCE}/{}", below.display()), runtime })
+    // Samples of the interpreter say little of the script: Python's own profilers measure its functions.
+    let of_python = matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
+    let profile = of_python && worker.profiling_module.take().is_some();
+    Some(PythonScript { guest: format!("{GUEST_SOURCE}/{}", below.display()), runtime, profile })
 }
 
 /// A path without `.` and `..`; `None` if it leads out of the folder that it is below.

@@ -2,7 +2,7 @@
 
 use super::check::{Check, Verdict, asked, explain, longest, run};
 use crate::compile::Instrumentation;
-use crate::model::{GUEST_SOURCE, LoggingLevel, Mount, PythonRuntime};
+use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, LoggingLevel, Mount, PythonRuntime};
 use crate::node::python::{Chooser, PythonError, Script, copy, library, variable};
 use crate::node::trial::Trial;
 use crate::opening::Scratch;
@@ -53,11 +53,15 @@ pub(super) fn check_script(
     let source = scratch.path().join("source");
     copy(&script, &guest, &source)?;
     asked.mounts.push(Mount { host: source, guest: GUEST_SOURCE.to_owned(), writable: false });
-    asked.environment.push(variable(LoggingLevel::Debug));
+    asked.environment.push(variable(LoggingLevel::Debug, false));
     if let Some(program) = asked.arguments.first_mut() {
         *program = guest;
     }
     asked.mounts.extend(chosen.library.as_deref().map(library));
+    let temporary = scratch.path().join("tmp");
+    std::fs::create_dir(&temporary).context("no folder for the run can be made")?;
+    let guest = GUEST_TEMPORARY.to_owned();
+    asked.mounts.push(Mount { host: temporary, guest, writable: true });
     let mut trial = Trial::start(check.program, &chosen.compiled, &asked)?;
     trial.functions().map_err(|error| explain(&scratch, error))??;
     let good = run(&mut trial, &scratch, longest(check), &mut text)?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 17;
+pub const PROTOCOL_VERSION: u32 = 18;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,6 +80,8 @@ pub struct Setup {
     pub mounts: Vec<Mount>,
     /// Where the source folder is mounted, if there is one.
     pub source_dir: Option<String>,
+    /// Whether the guest has a folder for temporary files.
+    pub temporary: bool,
     /// The inputs' folders, indexed by [`MiniBatch::source`].
     pub sources: Vec<Source>,
     /// How to read the tables, one for each of `sources`; empty for file inputs.

@@ -27,6 +27,7 @@ impl Setup {
             limits: Limits::default(),
             output_format: OutputFormat::default(),
             rows_stay: false,
+            temporary: false,
             gpu: None,
             models: Vec::new(),
             inference: InferenceSettings::default(),

@@ -26,23 +26,23 @@ def read(stream):
     Raises TypeError, naming the column, where a type has no Python values here.
     """
     schema, columns, dictionaries = [], {}, {}
-    for kind, header, body in _messages(memoryview(stream)):
+    for kind, header, body in messages(memoryview(stream)):
         if kind == 1:
-            schema = [_Field(field) for field in header.tables(1)]
+            schema = [Field(field) for field in header.tables(1)]
             columns = {field.name: [] for field in schema}
         elif kind == 2:
             number = header.number(0, "q")
             field = next(field for field in schema if field.dictionary == number)
-            (values,) = _batch([field], header.table(1), body, None)
+            (values,) = batch([field], header.table(1), body, None)
             known = dictionaries.get(number, []) if header.number(2, "?", False) else []
             dictionaries[number] = known + values
         elif kind == 3:
-            for field, values in zip(schema, _batch(schema, header, body, dictionaries)):
+            for field, values in zip(schema, batch(schema, header, body, dictionaries)):
                 columns[field.name] += values
     return columns
 
 
-def _messages(stream):
+def messages(stream):
     at = 0
     while at + 8 <= len(stream):
         _, count = struct.unpack_from("<Ii", stream, at)
@@ -56,7 +56,7 @@ def _messages(stream):
         at += body
 
 
-class _Field:
+class Field:
     """A column of a schema: its name, how many buffers it has, and how values are made of them."""
 
     def __init__(self, field):
@@ -71,7 +71,7 @@ class _Field:
             self.read_index = _integers(index.number(0, "i"), index.number(1, "?")) if index else _integers(32, True)
 
 
-def _batch(schema, header, body, dictionaries):
+def batch(schema, header, body, dictionaries):
     """The values of each field of a record batch. Without `dictionaries` it is the batch of one."""
     nodes, buffers = header.pairs(1), iter(header.pairs(2))
     columns = []
@@ -267,17 +267,23 @@ def write(columns):
             raise ValueError(f"column {name!r} has {count} values, and the first column has {rows}")
     body, nodes, buffers, fields = bytearray(), [], [], []
     for name, values in columns.items():
-        kind, type_, parts = _column(name, values)
-        fields.append(_field(name, kind, type_))
+        kind, type_, parts = column(name, values)
+        fields.append(field(name, kind, type_))
         nulls = sum(value is None for value in values)
         nodes.append((rows, nulls))
         for part in (_validity(values) if nulls else b"", *parts):
             buffers.append((len(body), len(part)))
             body += part
             body += bytes(-len(body) % 8)
-    batch = table({0: ("q", rows), 1: (None, pairs(nodes)), 2: (None, pairs(buffers))})
+    return stream(rows, fields, nodes, buffers, bytes(body))
+
+
+def stream(rows, fields, nodes, buffers, body):
+    """An Arrow IPC stream with one record batch. `fields`: see `field`; `nodes`: for each the rows and the nulls; `buffers`:
+    for each offset and length in `body`."""
+    records = table({0: ("q", rows), 1: (None, pairs(nodes)), 2: (None, pairs(buffers))})
     schema = table({0: ("h", 0), 1: (None, tables(fields))})
-    return _message(1, schema, b"") + _message(3, batch, bytes(body)) + b"\xff\xff\xff\xff\0\0\0\0"
+    return _message(1, schema, b"") + _message(3, records, body) + b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def _message(kind, header, body):
@@ -288,13 +294,14 @@ def _message(kind, header, body):
     return struct.pack("<Ii", 0xFFFFFFFF, len(metadata)) + metadata + body
 
 
-def _field(name, kind, type_):
+def field(name, kind, type_):
+    """A column of a schema. `kind`: the number of its Arrow type; `type_`: the fields of that."""
     return table({
         0: (None, text(name)), 1: ("?", True), 2: ("B", kind), 3: (None, table(type_)), 5: (None, tables([])),
     })  # fmt: skip
 
 
-def _column(name, values):
+def column(name, values):
     """The number of a column's Arrow type, its fields, and the buffers after the one of nulls."""
     kinds = {type(value) for value in values} - {type(None)}
     try:

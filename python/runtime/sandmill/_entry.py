@@ -3,7 +3,7 @@
 import json
 import logging
 
-from . import _door, _results, _scan, _script
+from . import _door, _profile, _results, _scan, _script
 
 
 class Refused(Exception):
@@ -30,7 +30,8 @@ class Entry:
                 raise Refused(f"{type(error).__name__}: {error}") from None
             return
         try:
-            self._script = _script.Script(path, settings.get("logging_level", "INFO"))
+            profile = _profile.Profile() if settings.get("profile") else None
+            self._script = _script.Script(path, settings.get("logging_level", "INFO"), profile)
             self._script.init()
         except _script.ScriptError as error:
             raise Refused(str(error)) from None

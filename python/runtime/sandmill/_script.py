@@ -1,5 +1,6 @@
 """The user's script: loaded from its source folder, and called as ParallelRunStep calls it."""
 
+import contextlib
 import importlib.util
 import inspect
 import logging
@@ -37,8 +38,9 @@ class ScriptError(Exception):
 class Script:
     """A loaded script."""
 
-    def __init__(self, path, logging_level):
+    def __init__(self, path, logging_level, profile=None):
         self.path = path
+        self._profile = profile
         self._prepare(logging_level)
         self._module = self._guarded(self._load)
         self._run = self._guarded(self._find_run)
@@ -90,11 +92,14 @@ class Script:
         function = getattr(self._module, "shutdown", None)
         if function is not None:
             self._guarded(function)
+        if self._profile is not None:
+            self._profile.write()
 
     def _guarded(self, function):
         """Calls a function of the script. Raises ScriptError for whatever it raises."""
         try:
-            return function()
+            with self._profile or contextlib.nullcontext():
+                return function()
         except ScriptError:
             raise
         except BaseException as error:  # SystemExit too: a script must not end its worker

@@ -70,8 +70,8 @@ class Model:
         self._compute = compute
 
     def run(self, inputs):
-        """Computes. `inputs`: a dict of names to tensors or to lists of lists of numbers; or one such alone, where
-        the model has one input. Returns a dict of names to tensors.
+        """Computes. `inputs`: a dict of names to tensors, arrays of numpy, or lists of lists of numbers; or one such alone,
+        where the model has one input. Returns a dict of names to tensors; in the science runtime, to arrays of numpy.
 
         Raises ModelError, in the host's words, and ValueError or TypeError for what is no tensor.
         """
@@ -117,6 +117,10 @@ def _tensor(name, value, port):
     if isinstance(value, Tensor):
         return value
     code = code_of(port.type)
+    if hasattr(value, "__array__"):
+        # An array of numpy, or what becomes one, as a DataFrame or a Series.
+        value = value.__array__()
+        return Tensor(value.shape, value.astype(code, order="C", copy=False).reshape(-1))
     if isinstance(value, array):
         return Tensor((len(value),), value if value.typecode == code else array(code, value))
     shape, values = _flattened(name, value)

@@ -3,10 +3,10 @@
 use sandmill_tests::root;
 use std::process::Command;
 
-/// The reader and writer of Arrow are held equal to pyarrow.
+/// The readers and writers of Arrow are held equal to pyarrow.
 #[test]
 fn the_tests_in_python_pass() {
-    for test in ["test_arrow.py", "test_scan.py"] {
+    for test in ["test_arrow.py", "test_frames.py", "test_scan.py"] {
         let ran = Command::new(root().join("target/venv/bin/python"))
             .arg(root().join("python/tests").join(test))
             .env("PYTHONDONTWRITEBYTECODE", "1")

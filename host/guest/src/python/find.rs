@@ -1,42 +1,22 @@
-//! The runtimes, and where they lie.
+//! Where runtimes lie.
 
+use super::Runtime;
 use super::sources::digest;
 use crate::compile::Cache;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The folder of runtimes, below that for compiled code.
 const RUNTIMES: &str = "runtimes";
 
-/// What runs Python scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runtime {
-    /// CPython and its standard library.
-    Light,
-    /// The same with numpy, pandas, scikit-learn and more.
-    Science,
+/// The name of a runtime's file. Another version of any of its sources is another name: a program never runs a script with
+/// the runtime of another version.
+pub(super) fn file_name(runtime: Runtime) -> String {
+    format!("python-{runtime}-{}.wasm", digest(runtime))
 }
 
-impl fmt::Display for Runtime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Light => "light",
-            Self::Science => "science",
-        })
-    }
-}
-
-impl Runtime {
-    /// The name of its file. Another version of any of its sources is another name: a program never runs a script with the
-    /// runtime of another version.
-    pub(super) fn file_name(self) -> String {
-        format!("python-{self}-{}.wasm", digest(self))
-    }
-
-    /// The name of the folder with its library, beside the file, if it has one.
-    pub(super) fn library_name(self) -> Option<String> {
-        (self == Self::Science).then(|| format!("python-{self}-{}", digest(self)))
-    }
+/// The name of the folder with a runtime's library, beside its file, if it has one.
+pub(super) fn library_name(runtime: Runtime) -> Option<String> {
+    (runtime == Runtime::Science).then(|| format!("python-{runtime}-{}", digest(runtime)))
 }
 
 /// A runtime that is there.
@@ -72,8 +52,8 @@ pub fn find(
 
 /// A runtime in a folder, if it is there as a whole.
 pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed> {
-    let component = folder.join(runtime.file_name());
-    let library = runtime.library_name().map(|name| folder.join(name));
+    let component = folder.join(file_name(runtime));
+    let library = library_name(runtime).map(|name| folder.join(name));
     let whole = component.is_file() && library.as_ref().is_none_or(|library| library.is_dir());
     whole.then_some(Installed { component, library })
 }
@@ -100,13 +80,13 @@ mod tests {
         std::fs::create_dir_all(&runtimes).unwrap();
         for runtime in [Runtime::Light, Runtime::Science] {
             for place in [&runtimes, &folder] {
-                let component = place.join(runtime.file_name());
+                let component = place.join(file_name(runtime));
                 assert_ne!(
                     find(runtime).ok().map(|found| found.component),
                     Some(component.clone())
                 );
                 std::fs::write(&component, "").unwrap();
-                let library = runtime.library_name().map(|name| place.join(name));
+                let library = library_name(runtime).map(|name| place.join(name));
                 if let Some(library) = &library {
                     // Without its library it is not there.
                     assert_ne!(

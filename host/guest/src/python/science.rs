@@ -2,8 +2,8 @@
 //! program carries are imported.
 
 use super::Runtime;
+use super::error::InstallError;
 use super::fetch::{fetch, python};
-use super::install::InstallError;
 use super::sources::write_science;
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
 use std::fs::File;

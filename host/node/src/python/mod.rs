@@ -88,6 +88,7 @@ fn words(with: Instrumentation, begin: &str) -> String {
 }
 
 /// The environment variable for the runtime, with what it has to know.
-pub fn variable(level: LoggingLevel) -> (String, String) {
-    (VARIABLE.to_owned(), serde_json::json!({ "logging_level": level.name() }).to_string())
+pub fn variable(level: LoggingLevel, profile: bool) -> (String, String) {
+    let settings = serde_json::json!({ "logging_level": level.name(), "profile": profile });
+    (VARIABLE.to_owned(), settings.to_string())
 }

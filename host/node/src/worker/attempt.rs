@@ -1,6 +1,6 @@
 //! One attempt, from descriptor to report.
 
-use super::folder::OutputFolder;
+use super::folder::{OutputFolder, Temporary};
 use super::guest::Guest;
 use super::link::Link;
 use crate::model::{
@@ -36,6 +36,7 @@ pub(super) struct Bench {
     /// Whether the part file begins as the output does: it may become a part of that, as it is.
     pub(super) heads: bool,
     pub(super) folder: OutputFolder,
+    pub(super) temporary: Temporary,
     /// The process' seconds of CPU at the end of the last attempt, if it has waited for nothing since.
     pub(super) cpu: Option<f64>,
 }
@@ -64,6 +65,11 @@ impl Bench {
             Ok((tally, segment, has_files))
         });
         let result = result.or_else(|failure| self.drop_files(failure));
+        let result = match result {
+            Ok(_) if guest.may_have_made_files() => self.temporary.clear().and(result),
+            Ok(_) => result,
+            Err(failure) => self.temporary.clear().and(Err(failure)),
+        };
         if self.folder.is_spoiled() {
             guest.throw_away();
         }
@@ -113,7 +119,7 @@ impl Bench {
         if guest.is_deterministic() {
             // Its `init` counts as a part of loading, and its failure is this attempt's.
             link.flush()?;
-            if let Err(failure) = renew(&mut self.folder, guest, id) {
+            if let Err(failure) = renew(&mut self.folder, &mut self.temporary, guest, id) {
                 return Ok((CallStats::default(), Err(failure), planned));
             }
         }
@@ -177,8 +183,15 @@ fn append(
 }
 
 /// A new instance for an attempt, and what its `init` makes.
-fn renew(folder: &mut OutputFolder, guest: &mut Guest, id: MiniBatchId) -> Result<(), Failure> {
+fn renew(
+    folder: &mut OutputFolder,
+    temporary: &mut Temporary,
+    guest: &mut Guest,
+    id: MiniBatchId,
+) -> Result<(), Failure> {
     folder.reset()?;
+    temporary.reset()?;
     guest.renew(id)?;
+    temporary.keep_present()?;
     folder.keep_present()
 }

@@ -1,4 +1,4 @@
-//! What the guest sees as its output folder, and what becomes of what it writes there.
+//! What the guest sees as its output folder and its folder for temporary files, and what becomes of what it writes there.
 //!
 //! The guest holds the folder open, so the folder stays and what a mini-batch wrote leaves it. What
 //! `init` made stays too. Should a mini-batch have changed or removed that, the folder is spoiled: the
@@ -94,6 +94,33 @@ impl OutputFolder {
             }
         }
         Ok(true)
+    }
+}
+
+/// The guest's folder for temporary files, if it has one. What `init` put there stays as long as the instance, what a
+/// mini-batch put there goes with it.
+#[derive(Debug, Default)]
+pub(super) struct Temporary(Option<OutputFolder>);
+
+impl Temporary {
+    /// Makes the folder, empty.
+    pub(super) fn create(path: PathBuf) -> io::Result<Self> {
+        OutputFolder::create(path).map(|folder| Self(Some(folder)))
+    }
+
+    /// Empties it, before a new `init`.
+    pub(super) fn reset(&mut self) -> Result<(), Failure> {
+        self.0.as_mut().map_or(Ok(()), OutputFolder::reset)
+    }
+
+    /// Notes what `init` made.
+    pub(super) fn keep_present(&mut self) -> Result<(), Failure> {
+        self.0.as_mut().map_or(Ok(()), OutputFolder::keep_present)
+    }
+
+    /// Removes what a mini-batch made. What it changed of what `init` made is the script's own affair.
+    pub(super) fn clear(&mut self) -> Result<(), Failure> {
+        self.0.as_mut().map_or(Ok(()), OutputFolder::clear)
     }
 }
 

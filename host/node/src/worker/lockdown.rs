@@ -122,6 +122,9 @@ fn written(setup: &Setup) -> Vec<Folder> {
         folder(dir.worker_staged(worker), Rights::Write),
         folder(dir.script_log_dir(), Rights::Write),
     ];
+    if setup.temporary {
+        folders.push(folder(dir.worker_temporary(worker), Rights::Write));
+    }
     if is_staged(setup) {
         folders.push(folder(dir.worker_inputs(worker), Rights::Stage));
         folders.push(folder(dir.worker_copies(worker), Rights::Write));

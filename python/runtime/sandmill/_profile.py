@@ -1,0 +1,34 @@
+"""A profile of the script, as `cProfile` makes it: for `pstats`."""
+
+import cProfile
+import os
+import time
+
+from . import _door
+
+# A worker may be killed: what was measured is written now and then.
+_SECONDS = 5
+
+
+class Profile:
+    """Measures the functions of a script while they run."""
+
+    def __init__(self):
+        self._profile = cProfile.Profile()
+        self._written = time.monotonic()
+
+    def __enter__(self):
+        self._profile.enable()
+
+    def __exit__(self, *_):
+        self._profile.disable()
+        if time.monotonic() - self._written >= _SECONDS:
+            self.write()
+
+    def write(self):
+        """Writes `process000.profile` into the log folder."""
+        self._written = time.monotonic()
+        path = os.path.join(_door.door.log_dir(), f"{_door.door.agent_name()}.profile")
+        # Written anew and renamed: who reads it sees all of it.
+        self._profile.dump_stats(path + ".part")
+        os.replace(path + ".part", path)

@@ -1,0 +1,127 @@
+"""The DataFrames of the science runtime, held equal to pyarrow's. Run by `make test`."""
+
+import datetime
+import sys
+import unittest
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from test_arrow import READ, stream
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "science"))
+
+import frames  # noqa: E402
+
+
+def back(data):
+    return pa.ipc.open_stream(data).read_all()
+
+
+class Reading(unittest.TestCase):
+    def test_each_type_is_read_as_pyarrow_reads_it(self):
+        for name, column in READ.items():
+            for nulls in (True, False):
+                values = column if nulls else column.drop_null()
+                table = pa.table({name: values})
+                cuts = [(), (1,)] if len(values) else [()]
+                for cut in cuts:
+                    with self.subTest(name, nulls=nulls, cut=cut):
+                        expected = table.to_pandas()
+                        pd.testing.assert_frame_equal(frames.read(stream(table, *cut)), expected)
+
+    def test_a_table_without_rows_keeps_its_types(self):
+        for name, column in READ.items():
+            if name == "category":
+                # Without rows pyarrow writes no categories.
+                continue
+            table = pa.table({name: column.slice(0, 0)})
+            with self.subTest(name):
+                pd.testing.assert_frame_equal(frames.read(stream(table)), table.to_pandas())
+
+    def test_columns_of_one_name_are_all_read(self):
+        table = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+        frame = frames.read(stream(table))
+        self.assertEqual(frame.columns.tolist(), ["a", "a"])
+        self.assertEqual(frame.iloc[0].tolist(), [1, "x"])
+
+    def test_what_is_read_can_be_changed(self):
+        frame = frames.read(stream(pa.table({"a": [1, 2], "s": ["x", "y"]})))
+        frame.loc[0, "a"] = 7
+        frame["a"] += 1
+        self.assertEqual(frame["a"].tolist(), [8, 3])
+
+
+WRITTEN = {
+    "int8": pd.array([1, -1], "int8"),
+    "uint64": pd.array([1, 2**64 - 1], "uint64"),
+    "Int64": pd.array([1, None], "Int64"),
+    "float32": pd.array([1.5, np.nan], "float32"),
+    "float64": pd.array([1.5, np.nan], "float64"),
+    "Float64": pd.array([1.5, None], "Float64"),
+    "bool": np.array([True, False]),
+    "boolean": pd.array([True, None], "boolean"),
+    "text": pd.array(["a", None], "str"),
+    "unicode": pd.array(["é", "日本"], "str"),
+    "seconds": np.array(["2020-01-01", "NaT"], "M8[s]"),
+    "nanoseconds": np.array(["2020-01-01T00:00:00.000000001", "NaT"], "M8[ns]"),
+    "zoned": pd.DatetimeIndex(["2020-01-01", None]).tz_localize("Europe/Berlin"),
+    "duration": np.array([1, "NaT"], "m8[us]"),
+    "objects of text": np.array(["a", None], "O"),
+    "objects of bytes": np.array([b"a", None], "O"),
+    "objects of dates": np.array([datetime.date(2020, 1, 1), None], "O"),
+}
+
+
+class Writing(unittest.TestCase):
+    def test_each_type_is_written_as_pyarrow_writes_it(self):
+        for name, values in WRITTEN.items():
+            frame = pd.DataFrame({name: values})
+            with self.subTest(name):
+                expected = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+                written = back(frames.write(frame))
+                if pa.types.is_large_string(expected.schema.field(0).type):
+                    expected = expected.cast(pa.schema({name: pa.string()}))
+                self.assertEqual(written.to_pydict(), expected.to_pydict())
+                self.assertEqual(written.schema, expected.schema)
+
+    def test_categories_are_written_as_their_values(self):
+        frame = pd.DataFrame({"a": pd.Categorical(["x", None, "x"]), "b": pd.Categorical([3, 1, 3])})
+        self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": ["x", None, "x"], "b": [3, 1, 3]})
+
+    def test_mixed_objects_are_written_as_text(self):
+        frame = pd.DataFrame({"a": ["x", 1, None, 2.5, [1]]})
+        self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": ["x", "1", None, "2.5", "[1]"]})
+
+    def test_the_index_is_left_out_and_names_become_text(self):
+        frame = pd.DataFrame({"a": [1, 2, 3]}, index=[5, 6, 7])[::2]
+        self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": [1, 3]})
+        numbered = pd.DataFrame([[1, 2]])
+        self.assertEqual(back(frames.write(numbered)).column_names, ["0", "1"])
+        levels = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")]))
+        self.assertEqual(back(frames.write(levels)).column_names, ["('a', 'b')"])
+
+    def test_columns_of_one_name_are_all_written(self):
+        frame = pd.DataFrame([[1, "x"]], columns=["a", "a"])
+        self.assertEqual([column.to_pylist() for column in back(frames.write(frame)).columns], [[1], ["x"]])
+
+    def test_no_rows(self):
+        frame = pd.DataFrame({"a": np.array([], "i8"), "s": pd.array([], "str"), "o": np.array([], "O")})
+        self.assertEqual(back(frames.write(frame)).num_rows, 0)
+
+    def test_text_that_is_no_unicode_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "column 'a' has a text that is not valid Unicode"):
+            frames.write(pd.DataFrame({"a": pd.Series(["\ud800"], dtype="O")}))
+
+
+class Rows(unittest.TestCase):
+    def test_arrays_and_series_are_lists(self):
+        self.assertEqual(frames.plain(np.array([1, 2])), [1, 2])
+        self.assertEqual(frames.plain(pd.Series(["a"])), ["a"])
+        self.assertEqual(frames.plain(pd.DataFrame(index=[1, 2])), [])
+        self.assertEqual([str(row) for row in frames.plain(np.array([[1.5, 2.0]]))], ["[1.5 2. ]"])
+
+
+if __name__ == "__main__":
+    unittest.main()
