@@ -17,8 +17,9 @@ import azureml_user.parallel_run
 import frames
 import numpy
 import pandas
-from sandmill import _door, _entry, _results, models
+from sandmill import _arrow, _door, _entry, _results, models
 
+_LOST = "the interpreter stopped without an answer: the script changed what the runtime needs of it"
 _TYPES = ["fp16", "fp32", "fp64", "bf16", "u8", "i32", "i64"]
 
 
@@ -174,6 +175,8 @@ def _init():
         os.environ.clear()
         os.environ.update(_environment())
         sys.argv = abi.texts(*struct.unpack("<II", _host.returned(8, "environment get-arguments")))
+        lost = abi.Kept()  # never freed
+        abi.give_otherwise(lost.failure(_LOST))
         numpy.random.seed(int.from_bytes(os.urandom(4)))
         _door.door = _Door()
         # The host's own word to this runtime; no concern of the script's.
@@ -215,10 +218,8 @@ def _results_of(result):
     """The address of `result::ok(results)`."""
     result = frames.plain(result)
     columns = _results.table_of(result)
-    if columns is not None:
-        result = pandas.DataFrame(columns)
-    if isinstance(result, pandas.DataFrame):
-        table = frames.write(result)
+    if columns is not None or isinstance(result, pandas.DataFrame):
+        table = frames.write(result) if columns is None else _arrow.write(columns)
         return _kept.put(struct.pack("<IIII", 0, 2, _kept.put(table), len(table)))
     rows = _results.rows_of(result)
     if not any(isinstance(row, _results.Failed) for row in rows):

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::exit::{Exit, Problem};
 use super::{PolicyArgument, WallArgument, print_paths, run, say};
-use crate::compile::Compiler;
+use crate::compile::{Compiler, Instrumentation};
 use crate::node::python::prepare;
 use crate::runtimes;
 use std::path::PathBuf;
@@ -29,6 +29,15 @@ pub(super) struct Install {
     /// The folder for the runtime, as that of the program itself; unless given, a folder beside compiled code.
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
+    /// Compiles it for jobs with `limits.fuel`.
+    #[arg(long)]
+    fuel: bool,
+    /// Compiles it for jobs with `profiling_module: guest`.
+    #[arg(long)]
+    profile: bool,
+    /// Compiles it for jobs that are `deterministic`.
+    #[arg(long)]
+    deterministic: bool,
     /// Where compiled entry scripts are kept, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -60,6 +69,11 @@ pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
         cache_dir: cache.as_deref(),
         from: install.from.as_deref(),
         into: install.into.as_deref(),
+        with: Instrumentation {
+            fuel: install.fuel,
+            profile: install.profile,
+            deterministic: install.deterministic,
+        },
         prepare: &|preparing| {
             prepare(&program, sandbox, preparing).map_err(|error| error.to_string())
         },

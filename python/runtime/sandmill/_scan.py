@@ -50,6 +50,9 @@ def scan(path, is_here):
                 continue
             named.add((package, guarded))
             standard = package in sys.stdlib_module_names
+            if package not in _IN_PART and is_here(package, None):
+                # The package is there, and has no such module.
+                package = module
             found["missing"].append(
                 {"package": package, "file": shown, "line": line, "guarded": guarded, "standard": standard}
             )

@@ -19,6 +19,8 @@ pub struct Installer<'a> {
     pub from: Option<&'a Path>,
     /// The folder for the runtime, if not the usual one.
     pub into: Option<&'a Path>,
+    /// How it is compiled.
+    pub with: Instrumentation,
     /// What runs an interpreter to prepare it.
     pub prepare: Prepare<'a>,
 }
@@ -45,7 +47,7 @@ impl Installer<'_> {
                     .ok_or_else(|| InstallError::Prepare("what was made is gone".to_owned()))?
             }
         };
-        cache.prepare(&installed.component, Instrumentation::default(), say)?;
+        cache.prepare(&installed.component, self.with, say)?;
         Ok(installed)
     }
 

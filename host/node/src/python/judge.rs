@@ -69,6 +69,8 @@ fn line(missing: &Missing, runtime: Runtime) -> String {
         "the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science"
     } else if OF_MODELS.contains(&package.as_str()) {
         "export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)"
+    } else if package.contains('.') && !package.starts_with("azureml") {
+        "the package is there in another version, without that module"
     } else if *standard {
         "it needs what a sandbox does not have, as sockets, processes and threads; do without it"
     } else if package.starts_with("azureml") {

@@ -1,0 +1,42 @@
+"""Runs an entry script in ordinary CPython, as ParallelRunStep calls it: what the science runtime's rows are compared with.
+
+    python native.py SCRIPT files FILE...        one mini-batch of all files
+    python native.py SCRIPT table FILE.csv ROWS  mini-batches of so many rows
+"""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+RUNTIME = Path(__file__).resolve().parents[2] / "python/runtime"
+sys.path.insert(0, str(RUNTIME))
+
+script, kind, *rest = sys.argv[1:]
+sys.argv = [script]
+sys.path.insert(0, os.path.dirname(script))
+os.chdir(os.path.dirname(script))
+spec = importlib.util.spec_from_file_location("score", script)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+if hasattr(module, "init"):
+    module.init()
+
+
+def show(result):
+    if hasattr(result, "to_csv"):
+        print(result.to_csv(sep=" ", header=False, index=False), end="")
+    else:
+        for row in result:
+            print(row)
+
+
+if kind == "files":
+    show(module.run(rest))
+else:
+    import pandas as pd
+
+    file, rows = rest
+    table = pd.read_csv(file)
+    for start in range(0, len(table), int(rows)):
+        show(module.run(table.iloc[start : start + int(rows)].reset_index(drop=True)))

@@ -1,0 +1,69 @@
+//! Entry scripts in Python, in the science runtime. `make python-science` installs it; where it is not installed these tests
+//! are skipped, unless `SANDMILL_SCIENCE=required`.
+
+mod equal;
+mod hostile;
+mod rules;
+
+use sandmill::runtimes::{Runtime, find};
+use sandmill_tests::{Job, python, root};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The cache with both runtimes.
+fn cache() -> PathBuf {
+    root().join("target/science-cache")
+}
+
+/// Whether the science runtime of this version is there; says so where it is not.
+fn is_installed() -> bool {
+    let Err(error) = find(Runtime::Science, Path::new("sandmill"), Some(&cache())) else {
+        return true;
+    };
+    let is_required = std::env::var_os("SANDMILL_SCIENCE").is_some_and(|word| word == "required");
+    assert!(!is_required, "{error}");
+    println!("skipped: the science runtime is not installed; `make python-science` installs it");
+    false
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// A job over the files of `in`, for one worker. The script sees what lies in `source`.
+fn files(script: &str) -> Job {
+    Job::new(Path::new("score.py"))
+        .yaml("source_directory: source\ninputs: {items: in}\nmini_batch_size: 2\nprocess_count_per_node: 1")
+        .file("source/score.py", script)
+        .env("SANDMILL_CACHE_DIR", &text(&cache()))
+}
+
+/// A job over `t.csv`, for two workers, 7 rows a mini-batch.
+fn table(script: &str, csv: &str) -> Job {
+    Job::new(Path::new("source/score.py"))
+        .yaml("inputs: {t: {path: t.csv, format: csv}}\nmini_batch_size: 7 rows\nprocess_count_per_node: 2\nordered: true")
+        .file("source/score.py", script)
+        .file("t.csv", csv)
+        .env("SANDMILL_CACHE_DIR", &text(&cache()))
+}
+
+/// What the script of a job in a folder returns in ordinary CPython. `kind`, `paths`, `rows`:
+/// see `tests/src/native.py`.
+fn native(folder: &Path, kind: &str, paths: &[&str], rows: Option<&str>) -> String {
+    let ran = Command::new(python())
+        .arg(root().join("tests/src/native.py"))
+        .arg(folder.join("source/score.py"))
+        .arg(kind)
+        .args(paths.iter().map(|path| folder.join(path)))
+        .args(rows)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// Runs Python in the job's folder, to make files.
+fn make(job: &Job, program: &str) {
+    let ran = Command::new(python()).args(["-c", program]).current_dir(job.dir()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
