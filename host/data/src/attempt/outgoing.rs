@@ -234,8 +234,7 @@ mod tests {
                 .message
         };
         let text = taken(&[&|sink| sink.table(&first).unwrap(), &|sink| sink.row("x")]);
-        let texts =
-            [told(&first, &wide), told(&nulls, &first), text.unwrap_err().message];
+        let texts = [told(&first, &wide), told(&nulls, &first), text.unwrap_err().message];
         insta::assert_snapshot!(texts.join("\n"), @r#"
         run returned the columns "a", "b", and the columns "a" for the first mini-batch: return the same columns each time
         run returned a column "a" of the type Int64, where the first mini-batch has "a" of the type Null: return the same columns each time. It had nulls alone there: give it a type.

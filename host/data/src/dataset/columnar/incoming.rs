@@ -79,8 +79,11 @@ impl<R: Read> Incoming<R> {
         let most = self.most.map_or(usize::MAX, |most| to_usize(most.get()));
         let count = left.min(most);
         let table = caught(|| {
-            let part =
-                if count == batch.num_rows() { batch.clone() } else { compact(&batch.slice(taken, count)) };
+            let part = if count == batch.num_rows() {
+                batch.clone()
+            } else {
+                compact(&batch.slice(taken, count))
+            };
             let table = Stream::of(&part, part.schema_ref());
             table.or_else(|error| fail!("has rows that cannot be handed over: {error}"))
         })?;
@@ -166,10 +169,14 @@ fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
     if bytes == CONTINUATION || u64::from(length) <= MAX_METADATA {
         return Ok(());
     }
-    let shown: String = bytes.iter().take(SHOWN).flat_map(|byte| byte.escape_ascii()).map(char::from).collect();
+    let shown: String =
+        bytes.iter().take(SHOWN).flat_map(|byte| byte.escape_ascii()).map(char::from).collect();
     let what = match bytes {
-        b"ARRO" => "it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream".to_owned(),
-        b"PAR1" => "it is a Parquet file: read it, and write its rows with pyarrow.ipc.new_stream".to_owned(),
+        b"ARRO" => {
+            "it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream".to_owned()
+        }
+        b"PAR1" => "it is a Parquet file: read it, and write its rows with pyarrow.ipc.new_stream"
+            .to_owned(),
         _ => format!("it begins with \"{shown}\"; write it with pyarrow.ipc.new_stream"),
     };
     fail!("is no Arrow IPC stream: {what}")

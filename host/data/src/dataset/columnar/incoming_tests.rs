@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 fn batch(first: i64, rows: i64) -> RecordBatch {
     let numbers: Int64Array = (first..first + rows).collect();
-    let names: Vec<String> = (first..first + rows).map(|number| format!("n{}", number % 3)).collect();
+    let names: Vec<String> =
+        (first..first + rows).map(|number| format!("n{}", number % 3)).collect();
     let names: DictionaryArray<Int32Type> = names.iter().map(String::as_str).collect();
     let texts: StringArray = (0..rows).map(|row| Some("x".repeat(row as usize % 7))).collect();
     RecordBatch::try_from_iter([
