@@ -262,7 +262,7 @@ impl Mapper<'_> {
                 None => {
                     let what = if running.is_some() { "run" } else { "init" };
                     let seconds = self.limit.as_secs_f64();
-                    return Err(failure(format!(
+                    return Err(failure(&format!(
                         "{place}stopped: {what} was not done within {seconds} s (--timeout)"
                     )));
                 }
@@ -291,14 +291,14 @@ impl Mapper<'_> {
                 Some(MapNews::Failed(found)) => {
                     let detail = found.detail.trim_end();
                     let line = if detail.is_empty() { "" } else { "\n" };
-                    return Err(failure(format!("{place}{found}{line}{detail}")));
+                    return Err(failure(&format!("{place}{found}{line}{detail}")));
                 }
             }
         }
     }
 
     fn died(&self, place: &str, error: TrialError) -> Problem {
-        failure(format!("{place}{}", explain(self.scratch, error)))
+        failure(&format!("{place}{}", explain(self.scratch, error)))
     }
 }
 
@@ -314,8 +314,8 @@ fn write_all_of(from: &mut UnixStream, to: &mut File) -> io::Result<()> {
     }
 }
 
-fn failure(text: String) -> Problem {
-    Problem::failed(anyhow::anyhow!(printable(&text).into_owned()))
+fn failure(text: &str) -> Problem {
+    Problem::failed(anyhow::anyhow!(printable(text).into_owned()))
 }
 
 /// Says which items of a mini-batch failed; how many.

@@ -9,6 +9,7 @@ use crate::dataset::{DatasetError, Stream, fail};
 use crate::model::to_usize;
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
+use arrow::error::ArrowError;
 use arrow::ipc::MessageHeader;
 use arrow::ipc::reader::StreamDecoder;
 use std::io::Read;
@@ -64,7 +65,7 @@ impl<R: Read> Incoming<R> {
             let batch = caught(|| {
                 let mut bytes = Buffer::from_vec(bytes);
                 let decoded = decoder.decode(&mut bytes);
-                decoded.or_else(|error| fail!("has a message that cannot be decoded: {error}"))
+                decoded.map_err(|error| broken("a message that cannot be decoded", &error))
             })?;
             self.cut = batch.map(|batch| (batch, 0));
         }
@@ -85,7 +86,7 @@ impl<R: Read> Incoming<R> {
                 compact(&batch.slice(taken, count))
             };
             let table = Stream::of(&part, part.schema_ref());
-            table.or_else(|error| fail!("has rows that cannot be handed over: {error}"))
+            table.map_err(|error| broken("rows that cannot be handed over", &error))
         })?;
         self.cut = (count < left).then_some((batch, taken + count));
         let first = self.rows;
@@ -161,6 +162,10 @@ impl<R: Read> Incoming<R> {
             Err(error) => fail!("cannot be read: {error}"),
         }
     }
+}
+
+fn broken(what: &str, error: &ArrowError) -> DatasetError {
+    DatasetError(format!("has {what}: {error}"))
 }
 
 /// Says what it is that is no Arrow IPC stream, by its first four bytes.
