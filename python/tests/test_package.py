@@ -138,5 +138,63 @@ class Udfs(InFolder):
         self.assertEqual((ran.stdout, ran.stderr, ran.returncode), ("1\n", "", 0))
 
 
+SCRIPT = """
+import argparse, os, sandmill
+from azureml_user.parallel_run import EntryScript
+from azureml.core import Model
+
+def init():
+    global args, entry
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--word")
+    args = parser.parse_args()
+    entry = EntryScript()
+    entry.logger.info("of %s", entry.agent_name)
+    open(os.path.join(entry.output_dir, "made"), "w").close()
+
+def run(paths, context):
+    print("printed")
+    return [sandmill.Failed("no luck") if path.endswith("b.txt") else f"{args.word} {sandmill.read(path).decode()}" for path in paths]
+"""
+
+
+class Tried(InFolder):
+    """`python -m sandmill.test`."""
+
+    def command(self, *arguments):
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "package/src")}
+        command = [sys.executable, "-m", "sandmill.test", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+    def test_a_script_runs_in_ordinary_python(self):
+        self.write(score_py=SCRIPT, in__a_txt="1", in__b_txt="2")
+        ran = self.command("score.py", "in/a.txt", "in/b.txt", "--arg=--word", "--arg=it")
+        self.assertEqual((ran.stdout, ran.returncode), ("it 1\n", 0), ran.stderr)
+        self.assertEqual(ran.stderr, "INFO of process000\nprinted\nitem 1 failed: no luck\n")
+
+    def test_it_writes_the_rows_that_a_job_writes(self):
+        table = "import sandmill, datetime\ndef run(table):\n    return table.with_columns(at=[datetime.datetime(2026, 1, 2, 3, 4, 5)] * len(table), x=[1e-05, None])\n"
+        self.write(table_py=table, t_csv='id,name\n1,"a ""b"\n2,c\n')
+        self.write(job_yaml="entry_script: table.py\ninputs: {t: {path: t.csv, format: csv}}\npython: {runtime: light}\nprocess_count_per_node: 1\n")
+        ran = self.command("table.py", "t.csv", "--table")
+        self.assertEqual(ran.stdout.splitlines(), sandmill.run("job.yaml", quiet=True).rows(), ran.stderr)
+
+    def test_pandas_is_handed_over(self):
+        self.write(frame_py="def run(frame):\n    return frame.assign(twice=frame['id'] * 2)\n", t_csv="id\n1\n2\n")
+        ran = self.command("frame.py", "t.csv", "--table", "--as", "pandas")
+        self.assertEqual(ran.stdout, "1 2\n2 4\n", ran.stderr)
+
+    def test_what_is_wrong_is_told(self):
+        self.write(bad_py="def run(paths):\n    return None\n", worse_py="import nowhere\n")
+        for name, code, expected in [
+            ("bad.py", 42, "error: run returned None (is there a return statement?)"),
+            ("worse.py", 42, "error: ModuleNotFoundError: No module named 'nowhere' (worse.py, line 1"),
+            ("none.py", 2, "error: there is no entry script none.py"),
+        ]:
+            ran = self.command(name)
+            self.assertEqual((ran.stdout, ran.returncode), ("", code), ran.stderr)
+            self.assertIn(expected, ran.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

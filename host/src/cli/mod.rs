@@ -144,7 +144,7 @@ enum Command {
         #[command(flatten)]
         policy: PolicyArgument,
     },
-    /// Runs an entry script on the tables of an Arrow IPC stream: standard input to standard output.
+    /// Runs an entry script on an Arrow IPC stream: standard input to standard output.
     ///
     /// One process, with the walls and limits of a job's workers. Each record batch is a mini-batch, and gives one
     /// record batch. Rows of text are a table with the column `value`.
