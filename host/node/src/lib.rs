@@ -12,7 +12,8 @@
 //! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
 //! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into.
 //!
-//! `python` shows a Python script to workers, and looks at its imports; `trial` tries entry scripts out.
+//! `python` shows a Python script to workers, and looks at its imports; `trial` tries entry scripts out, and has one
+//! map a stream of tables (`mapping`).
 //!
 //! `features` refuses a job that needs what this build has not.
 //!
@@ -32,6 +33,7 @@ mod kernels;
 mod look;
 mod looks;
 pub mod machine;
+pub mod mapping;
 mod model_digests;
 mod model_error;
 mod model_folder;

@@ -1,6 +1,7 @@
 //! Trying an entry script out: a child process loads it, and runs it if asked, behind the same two walls as a worker. The
 //! process that asks loads nothing.
 
+use super::mapping::{self, MapNews, Mapping};
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
@@ -8,7 +9,7 @@ use crate::model::{
     Mount, NODE_ID,
 };
 use crate::model::{OsSandbox, counted, printable};
-use crate::protocol::{encode, read_frame};
+use crate::protocol::{encode, packets, read_frame, receive_packet, send_packet};
 use crate::sandbox::{
     Context, Grants, Instance, LogFile, LogFolder, MiniBatchData, guest_thread_stack,
 };
@@ -23,7 +24,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 /// The hidden subcommand that must end in [`serve`].
@@ -78,6 +79,8 @@ pub enum Wanted {
     Row,
     /// The table that `run` returns without a mini-batch's data, in the file [`TABLE`] of the scratch folder.
     Table,
+    /// What it makes of a stream of tables: see [`Trial::map`].
+    Map(Mapping),
 }
 
 /// The file for [`Wanted::Table`].
@@ -125,12 +128,26 @@ enum Said {
     Ran(String, bool),
     /// The first row that it returned, or what went wrong.
     Returned(Result<String, String>),
+    /// How mapping goes.
+    Mapped(MapNews),
 }
 
 /// The child process. It ends with this.
 pub struct Trial {
     child: Child,
     said: Receiver<Option<Said>>,
+    sender: SyncSender<Option<Said>>,
+}
+
+/// Ends a [`Trial`] from another thread: what it waits for ends with [`TrialError::Died`].
+#[derive(Clone)]
+pub struct Stopper(SyncSender<Option<Said>>);
+
+impl Stopper {
+    /// Ends it. Does nothing where it has ended.
+    pub fn stop(&self) {
+        let _ = self.0.send(None);
+    }
 }
 
 impl Trial {
@@ -139,6 +156,26 @@ impl Trial {
     /// # Errors
     /// If the arguments are too long for a message, or the process cannot be started.
     pub fn start(program: &Path, code: &Compiled, asked: &Asked) -> Result<Self, TrialError> {
+        Self::spawn(program, Stdio::from(code.file.try_clone()?), asked)
+    }
+
+    /// Starts one that maps: where `asked` wants [`Wanted::Map`]. An Arrow IPC stream goes into the socket, and one
+    /// comes out of it; the process that starts this looks into neither.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn map(
+        program: &Path,
+        code: &Compiled,
+        asked: &Asked,
+    ) -> Result<(Self, UnixStream), TrialError> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (sends, receives) = packets()?;
+        send_packet(&sends, &true, &[code.file.as_fd(), theirs.as_fd()])?;
+        Ok((Self::spawn(program, Stdio::from(receives), asked)?, ours))
+    }
+
+    fn spawn(program: &Path, given: Stdio, asked: &Asked) -> Result<Self, TrialError> {
         let mut frame = Vec::new();
         encode(asked, &mut frame).map_err(|_| TrialError::Arguments)?;
         let (mut ours, theirs) = UnixStream::pair()?;
@@ -150,24 +187,25 @@ impl Trial {
             .env(variable, value)
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(code.file.try_clone()?))
+            .stdout(given)
             .stderr(Stdio::from(File::create(asked.scratch.join("worker"))?))
             .spawn()
             .map_err(|source| TrialError::Start { program, source })?;
         // If it cannot listen, its end says more than this error would.
         let _ = ours.write_all(&frame);
         let (sender, said) = mpsc::sync_channel(2);
+        let hears = sender.clone();
         std::thread::Builder::new().spawn(move || {
             let mut buffer = Vec::new();
             loop {
                 let message = read_frame(&mut ours, &mut buffer).unwrap_or_default();
                 let last = message.is_none();
-                if sender.send(message).is_err() || last {
+                if hears.send(message).is_err() || last {
                     return;
                 }
             }
         })?;
-        Ok(Self { child, said })
+        Ok(Self { child, said, sender })
     }
 
     /// The functions of the contract that the component has; else why it cannot be loaded.
@@ -177,7 +215,7 @@ impl Trial {
     pub fn functions(&mut self) -> Result<Result<Vec<String>, NotLoaded>, TrialError> {
         match self.next(LOADING) {
             Ok(Said::Loaded(result)) => Ok(result),
-            Ok(Said::Ran(..) | Said::Returned(_)) => Err(self.died()),
+            Ok(_) => Err(self.died()),
             Err(None) => Err(TrialError::Slow(LOADING)),
             Err(Some(error)) => Err(error),
         }
@@ -209,6 +247,24 @@ impl Trial {
         }
     }
 
+    /// What happens next to one that [maps](Self::map); `None` if nothing does within `limit`.
+    ///
+    /// # Errors
+    /// If the process died, or was [stopped](Self::stopper).
+    pub fn news(&mut self, limit: Option<Duration>) -> Result<Option<MapNews>, TrialError> {
+        match self.next(limit.unwrap_or(Duration::MAX)) {
+            Ok(Said::Mapped(news)) => Ok(Some(news)),
+            Ok(_) => Err(self.died()),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    /// What ends it from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.sender.clone())
+    }
+
     fn next(&mut self, limit: Duration) -> Result<Said, Option<TrialError>> {
         match self.said.recv_timeout(limit) {
             Ok(Some(said)) => Ok(said),
@@ -235,15 +291,24 @@ impl Drop for Trial {
     }
 }
 
-/// The child's side: descriptor 0 is a socket, 1 the compiled component.
+/// The child's side: descriptor 0 is a socket, 1 the compiled component, or where it maps a socket that this and the
+/// data's socket come by.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let code = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let given = io::stdout().as_fd().try_clone_to_owned()?;
     let asked: Option<Asked> =
         read_frame(&mut socket, &mut Vec::new()).map_err(io::Error::other)?;
-    let Some(asked) = asked else {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was asked for"));
+    let missing = |what| io::Error::new(io::ErrorKind::UnexpectedEof, what);
+    let Some(asked) = asked else { return Err(missing("nothing was asked for")) };
+    let (code, data) = match &asked.wanted {
+        Wanted::Map(_) => {
+            let received = receive_packet::<bool>(&given)?;
+            let files = received.and_then(|(_, files)| <[OwnedFd; 2]>::try_from(files).ok());
+            let [code, data] = files.ok_or_else(|| missing("no data was given"))?;
+            (File::from(code), Some(File::from(data)))
+        }
+        _ => (File::from(given), None),
     };
     let loaded = Program::load(&code, asked.with, asked.limits.stack);
     let models = Models::open(asked.models.clone(), &asked.inference, None, 1, &asked.limits);
@@ -262,18 +327,36 @@ pub fn serve() -> io::Result<()> {
     let has_inference = has_inference(&asked.models, &asked.inference);
     let guest = std::thread::Builder::new()
         .stack_size(guest_thread_stack(&asked.limits, has_inference))
-        .spawn(move || serve_wanted(&program, &asked, Arc::new(models)))?;
-    let said = guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?;
-    say(&mut socket, &said)
+        .spawn(move || {
+            serve_wanted(&program, &asked, Arc::new(models), data.as_ref(), &mut socket)
+        })?;
+    guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?
 }
 
-fn serve_wanted(program: &Program, asked: &Asked, models: Arc<Models>) -> Said {
-    match &asked.wanted {
-        Wanted::Run(items) => {
+fn serve_wanted(
+    program: &Program,
+    asked: &Asked,
+    models: Arc<Models>,
+    data: Option<&File>,
+    socket: &mut UnixStream,
+) -> io::Result<()> {
+    match (&asked.wanted, data) {
+        (Wanted::Run(items), _) => {
             let (text, good) = run(program, asked, models, items);
-            Said::Ran(text, good)
+            say(socket, &Said::Ran(text, good))
         }
-        Wanted::Load | Wanted::Row | Wanted::Table => Said::Returned(first(program, asked, models)),
+        (Wanted::Map(wanted), Some(data)) => {
+            let mut say = |news| say(socket, &Said::Mapped(news));
+            match program.instantiate(&grants(asked, models)) {
+                Ok(mut instance) => {
+                    mapping::map(&mut instance, &asked.limits, *wanted, data, &mut say)
+                }
+                Err(failure) => say(MapNews::Failed(failure)),
+            }
+        }
+        (Wanted::Load | Wanted::Row | Wanted::Table | Wanted::Map(_), _) => {
+            say(socket, &Said::Returned(first(program, asked, models)))
+        }
     }
 }
 

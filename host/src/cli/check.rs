@@ -34,26 +34,50 @@ pub(super) struct Trial {
     /// gets what these options give, nothing else.
     #[arg(long, value_name = "FILE", num_args = 0..)]
     run: Option<Vec<PathBuf>>,
-    /// An argument of the entry script, with --run; may be given many times.
-    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true, requires = "run")]
+    #[command(flatten)]
+    given: Given,
+}
+
+/// What an entry script is given where no job file says it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Given {
+    /// An argument of the entry script; may be given many times.
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     arguments: Vec<String>,
-    /// A folder that the entry script sees at /side_inputs/NAME, with --run; may be given many
-    /// times.
-    #[arg(long = "side-input", value_name = "NAME=DIR", value_parser = pair, requires = "run")]
+    /// A folder that the entry script sees at /side_inputs/NAME; may be given many times.
+    #[arg(long = "side-input", value_name = "NAME=DIR", value_parser = pair)]
     side_inputs: Vec<(String, String)>,
-    /// A model: an ONNX file, or a folder with one, that the entry script sees in /models/NAME, with
-    /// --run; may be given many times.
-    #[arg(long = "model", value_name = "NAME=PATH", value_parser = pair, requires = "run")]
+    /// A model: an ONNX file, or a folder with one, that the entry script sees in /models/NAME; may be given many
+    /// times.
+    #[arg(long = "model", value_name = "NAME=PATH", value_parser = pair)]
     models: Vec<(String, String)>,
-    /// An environment variable of the entry script, with --run; may be given many times.
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair, requires = "run")]
+    /// An environment variable of the entry script; may be given many times.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     environment: Vec<(String, String)>,
-    /// The longest that --run may take.
+    /// The longest that a run may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }
 
 impl Trial {
+    /// One that is given no files.
+    pub(super) fn of(given: Given) -> Self {
+        Self { run: Some(Vec::new()), given }
+    }
+
+    /// What is given without --run, which alone uses it.
+    pub(super) fn needless(&self) -> Option<&'static str> {
+        let Given { arguments, side_inputs, models, environment, .. } = &self.given;
+        let named = [
+            ("--arg", arguments.is_empty()),
+            ("--side-input", side_inputs.is_empty()),
+            ("--model", models.is_empty()),
+            ("--env", environment.is_empty()),
+        ];
+        let given = named.into_iter().find(|(_, is_empty)| !is_empty);
+        given.filter(|_| self.run.is_none()).map(|(name, _)| name)
+    }
+
     /// The files of the mini-batch.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.run.iter().flatten().map(PathBuf::as_path)
@@ -61,7 +85,7 @@ impl Trial {
 
     /// The folders of the side inputs.
     pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.side_inputs.iter().map(|(_, folder)| Path::new(folder))
+        self.given.side_inputs.iter().map(|(_, folder)| Path::new(folder))
     }
 }
 
@@ -188,7 +212,7 @@ fn describe(names: &Names, text: &mut String) {
 
 /// How long the run may take.
 pub(super) fn longest(check: &Check<'_>) -> Duration {
-    let asked = Duration::from_secs(check.trial.timeout);
+    let asked = Duration::from_secs(check.trial.given.timeout);
     check.policy.longest_call().map_or(asked, |most| asked.min(most))
 }
 
@@ -202,7 +226,7 @@ pub(super) fn asked(
 ) -> anyhow::Result<Asked> {
     let trial = check.trial;
     if !node::has(Feature::Inference)
-        && let Some((name, _)) = trial.models.first()
+        && let Some((name, _)) = trial.given.models.first()
     {
         anyhow::bail!(NotBuilt::new(format!("--model gives {name}"), Feature::Inference));
     }
@@ -212,7 +236,7 @@ pub(super) fn asked(
         scratch: scratch.to_owned(),
         mounts: Vec::new(),
         arguments: arguments(trial),
-        environment: trial.environment.clone(),
+        environment: trial.given.environment.clone(),
         models: Vec::new(),
         inference: inference(check, say)?,
         with,
@@ -249,13 +273,20 @@ pub(super) fn run(
             false
         }
     };
+    text.push_str(&printed(scratch));
+    Ok(good)
+}
+
+/// What was printed and logged meanwhile.
+pub(super) fn printed(scratch: &Scratch) -> String {
+    let mut text = String::new();
     for name in ["stdout", "stderr", "log"] {
         let written = shown(scratch, name);
         if scratch.path().join(name).metadata().is_ok_and(|found| found.len() > 0) {
             let _ = writeln!(text, "{name}:\n  {}", written.replace('\n', "\n  "));
         }
     }
-    Ok(good)
+    text
 }
 
 /// The folders that hold the files, read-only, and the folders that every entry script has; and the
@@ -293,8 +324,8 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
 /// folders, as in a job file.
 fn arguments(trial: &Trial) -> Vec<String> {
     let groups = [
-        ("side_inputs", GUEST_SIDE_INPUTS, &trial.side_inputs),
-        ("models", GUEST_MODELS, &trial.models),
+        ("side_inputs", GUEST_SIDE_INPUTS, &trial.given.side_inputs),
+        ("models", GUEST_MODELS, &trial.given.models),
     ];
     let expand = |argument: &String| {
         let mut text = argument.clone();
@@ -306,7 +337,7 @@ fn arguments(trial: &Trial) -> Vec<String> {
         }
         text
     };
-    let given = trial.arguments.iter().map(expand);
+    let given = trial.given.arguments.iter().map(expand);
     std::iter::once("entry-script".to_owned()).chain(given).collect()
 }
 
@@ -317,13 +348,13 @@ fn side_inputs(trial: &Trial) -> anyhow::Result<Vec<Mount>> {
         anyhow::ensure!(host.is_dir(), "{folder} is a file; a side input is a folder");
         Ok(Mount { host, guest: format!("{GUEST_SIDE_INPUTS}/{name}"), writable: false })
     };
-    trial.side_inputs.iter().map(mount).collect()
+    trial.given.side_inputs.iter().map(mount).collect()
 }
 
 /// The models, below the scratch folder where they are single files.
 fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<Vec<Model>> {
     let model = |(name, path): &(String, String)| ModelSpec::at(name, Path::new(path));
-    let models: Result<Vec<_>, _> = check.trial.models.iter().map(model).collect();
+    let models: Result<Vec<_>, _> = check.trial.given.models.iter().map(model).collect();
     let models = models.map_err(|error| anyhow::anyhow!("--model: {error}"))?;
     check.policy.check_models(&models)?;
     Ok(node::give_models(&models, limits.models, &JobDir::new(scratch))?)
@@ -358,7 +389,7 @@ fn probe(check: &Check<'_>) -> Probe {
 /// What computes with models, beside tract: tried out first, as for a job.
 fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<InferenceSettings> {
     let mut settings = InferenceSettings::default();
-    let named = check.onnxruntime.as_ref().filter(|_| !check.trial.models.is_empty());
+    let named = check.onnxruntime.as_ref().filter(|_| !check.trial.given.models.is_empty());
     let Some(named) = named else { return Ok(settings) };
     match probe(check).named(named) {
         Ok((library, _)) => settings.onnxruntime = Some(library),

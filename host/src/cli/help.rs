@@ -5,7 +5,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// An example of each command, as it is typed, and the page of the documentation.
-const EXAMPLES: [(&str, &str, &str); 22] = [
+const EXAMPLES: [(&str, &str, &str); 23] = [
     ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
     ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
     ("plan", "sandmill plan job.yaml", "job-file.md"),
@@ -22,6 +22,11 @@ const EXAMPLES: [(&str, &str, &str); 22] = [
     ("build", "sandmill build my-script", "entry-scripts.md"),
     ("python", "sandmill python install light", "entry-scripts.md"),
     ("check", "sandmill check my-script --run data/a.txt", "entry-scripts.md"),
+    (
+        "map",
+        "sandmill map score.py --timeout 10 < table.arrows > scores.arrows",
+        "python-package.md",
+    ),
     ("doctor", "sandmill doctor", "operators.md"),
     ("inspect", "sandmill inspect score.wasm", "security.md"),
     ("new", "sandmill new my-script", "tutorial.md"),
@@ -99,7 +104,7 @@ mod tests {
         let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
         assert_eq!(names, EXAMPLES.map(|(name, ..)| name), "in the order of the help");
         for (name, example, page) in EXAMPLES {
-            let words = example.split(" > ").next().unwrap_or_default().split(' ');
+            let words = example.split(['<', '>']).next().unwrap_or_default().split_whitespace();
             if let Err(error) = command.clone().try_get_matches_from(words) {
                 assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{name}: {error}");
             }
@@ -121,7 +126,7 @@ mod tests {
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands
         did you mean sandmill cancel? sandmill --help lists all commands
-        the commands are run, resume, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, check, doctor, inspect, new, version, completions, man
+        the commands are run, resume, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, check, map, doctor, inspect, new, version, completions, man
         ");
     }
 }

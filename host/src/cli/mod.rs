@@ -24,6 +24,7 @@ mod inspect;
 mod jobs;
 mod limit;
 mod logging;
+mod map;
 mod metrics;
 mod new;
 mod palette;
@@ -143,6 +144,11 @@ enum Command {
         #[command(flatten)]
         policy: PolicyArgument,
     },
+    /// Runs an entry script on an Arrow IPC stream: standard input to standard output.
+    ///
+    /// One process, with the walls and limits of a job's workers. Each record batch is a mini-batch, and gives one
+    /// record batch. Rows of text are a table with the column `value`.
+    Map(map::Arguments),
     /// Says what this machine has for running strangers' entry scripts, and what is missing.
     ///
     /// Ends with 0 if jobs with `os_sandbox: required` run on it.
@@ -228,6 +234,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
             let backends = (&trial, &backends);
             check_and_print(&component, backends, cache_dir.as_deref(), &wall, &policy)
         }
+        Command::Map(arguments) => map::map(&arguments, logging.is_verbose()),
         Command::Doctor { json, datastores, backends, policy } => {
             doctor::doctor((json, logging.is_verbose()), &datastores, &backends, &policy)
         }
@@ -287,6 +294,11 @@ fn check_and_print(
     wall: &WallArgument,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
+    if let Some(option) = trial.needless() {
+        return Err(Problem::usage(anyhow::anyhow!(
+            "{option} is for a run: add --run, with files or alone"
+        )));
+    }
     let config = config::Config::load(policy)?;
     let policy = &policy.load()?;
     policy.check_trial(path, trial.files(), trial.folders()).map_err(refused)?;

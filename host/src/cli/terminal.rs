@@ -6,8 +6,11 @@
 use super::exit::{Exit, Problem};
 use super::palette::{self, Stream};
 use crate::model::{on_one_line, printable, printable_json};
+use anyhow::Context as _;
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Stdout, Write};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -45,6 +48,27 @@ pub(super) fn write_json_line(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(format!("{}\n", printable_json(line)).as_bytes())?;
     stdout.flush()
+}
+
+/// Standard input and standard output, for tables that pass through.
+///
+/// # Errors
+/// If one is a terminal, or cannot be used.
+pub(super) fn streams() -> anyhow::Result<(File, File)> {
+    let (from, to) = (io::stdin(), io::stdout());
+    anyhow::ensure!(
+        !from.is_terminal(),
+        "standard input is a terminal: an Arrow IPC stream has to come from a file or a program, as in \
+         sandmill map score.py < table.arrows > scores.arrows"
+    );
+    anyhow::ensure!(
+        !to.is_terminal(),
+        "standard output is a terminal: the results are an Arrow IPC stream, for a file or a program, as in \
+         sandmill map score.py < table.arrows > scores.arrows"
+    );
+    let from = from.as_fd().try_clone_to_owned().context("standard input cannot be read")?;
+    let to = to.as_fd().try_clone_to_owned().context("standard output cannot be written")?;
+    Ok((from.into(), to.into()))
 }
 
 /// Clears the screen before a text that takes the place of the one before, if a person watches standard output.

@@ -20,8 +20,8 @@ pub(super) struct ToldArguments {
     /// Writes each event of the job to standard output (TARGET is -), a JSON object a line, as in logs/sys/events.jsonl.
     #[arg(long, value_name = "TARGET", value_parser = standard_output)]
     events: Option<()>,
-    /// Prints what the job came to on standard output, as JSON.
-    #[arg(long, conflicts_with = "events")]
+    /// Prints what the job came to on standard output, as JSON; with --events as one line, the last.
+    #[arg(long)]
     json: bool,
     /// Calls this program when the job has ended, without a shell and without arguments; SANDMILL_JOB, SANDMILL_STATE
     /// (completed, failed or cancelled) and SANDMILL_DIR say of which. It ends before this command does.
@@ -57,7 +57,10 @@ impl ToldArguments {
             "reused": reused,
             "result": result,
         });
-        terminal::print_json(&format!("{value:#}\n"))
+        match self.events {
+            Some(()) => terminal::print_json(&format!("{value}\n")),
+            None => terminal::print_json(&format!("{value:#}\n")),
+        }
     }
 
     /// Calls the program, if one is given; what is wrong with it is said, and changes nothing of the job.

@@ -43,6 +43,7 @@ fn version_and_help() {
       python       Installs the runtime of entry scripts in Python
       check        Says whether a component keeps the contract, and what it would need; of a Python
                    script, whether it can be run
+      map          Runs an entry script on an Arrow IPC stream: standard input to standard output
       doctor       Says what this machine has for running strangers' entry scripts, and what is missing
       inspect      Says what a component could touch, from its imports alone, and runs nothing
       new          Makes the folder of a new entry script, ready to build and run

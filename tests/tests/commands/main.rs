@@ -9,6 +9,7 @@ mod jobs;
 mod log_tree;
 mod logging;
 mod look;
+mod map;
 mod perf;
 mod policy;
 mod refusals;

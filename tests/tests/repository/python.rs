@@ -1,15 +1,27 @@
 //! The Python side, in ordinary CPython: its own tests.
 
-use sandmill_tests::root;
+use sandmill_tests::{root, sandmill};
 use std::process::Command;
 
 /// The readers and writers of Arrow are held equal to pyarrow.
 #[test]
 fn the_tests_in_python_pass() {
-    for test in ["test_arrow.py", "test_frames.py", "test_scan.py"] {
+    passes(&["test_arrow.py", "test_frames.py", "test_scan.py"]);
+}
+
+/// What users install on their own Python, with the built program. `make python-light` installs the runtime.
+#[test]
+fn the_package_drives_the_program() {
+    passes(&["test_package.py", "test_parallel_run.py"]);
+}
+
+fn passes(tests: &[&str]) {
+    for test in tests {
         let ran = Command::new(root().join("target/venv/bin/python"))
             .arg(root().join("python/tests").join(test))
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("SANDMILL_BIN", sandmill())
+            .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
             .output()
             .expect("`make python-env` makes a Python");
         assert!(ran.status.success(), "{test}:\n{}", String::from_utf8_lossy(&ran.stderr));

@@ -40,7 +40,7 @@ pub(super) struct FileRows {
 
 impl<'a> Loaded<'a> {
     /// Without rejected records.
-    pub(super) fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
+    pub fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
         let rejected = Vec::new();
         let table_file = String::new();
         let file_rows = Vec::new();

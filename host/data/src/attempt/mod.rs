@@ -4,6 +4,7 @@
 //! - [`Loader`] makes what `run` is given ([`Loaded`]) from a mini-batch's descriptor; `stage` shows the guest single
 //!   files of a folder.
 //! - [`Sink`] takes what `run` returns and judges it; the result is a [`Tally`].
+//! - [`Outgoing`] makes one Arrow IPC stream of what came back, where a program reads it meanwhile.
 //! - [`report()`] puts together what the leader reads of an attempt, in bounded length.
 
 mod cpu;
@@ -11,6 +12,7 @@ mod cpu;
 mod fuzzing;
 mod load;
 mod loaded;
+mod outgoing;
 mod report;
 mod sink;
 mod stage;
@@ -20,6 +22,7 @@ mod tally;
 pub use fuzzing::judge as fuzz_judge;
 pub use load::Loader;
 pub use loaded::Loaded;
+pub use outgoing::Outgoing;
 pub use report::{Clock, Finished, bounded, host_fault, not_stored, report};
 pub use sink::Sink;
 pub use tally::Tally;

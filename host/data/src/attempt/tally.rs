@@ -8,7 +8,8 @@ use crate::model::{FailedItem, Header, ItemCounts, UnknownKeys};
 pub struct Tally {
     /// Items, by what became of them.
     pub items: ItemCounts,
-    pub(super) failed_items: Vec<FailedItem>,
+    /// The first of those that failed by the guest's own word.
+    pub failed_items: Vec<FailedItem>,
     /// Fewer rows than items that the call got.
     pub(super) is_short: bool,
     pub(super) surplus_rows: u64,

@@ -24,7 +24,7 @@ mod table_log;
 mod text;
 mod text_columns;
 
-pub use columnar::{LoadedRows, RowError, RowPart, RowReader, RowRun};
+pub use columnar::{Incoming, IncomingRows, LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use csv::{OpenError, Unpacker};
 pub use foreign::{foreign_file, foreign_start};
 pub use list::Listing;

@@ -186,9 +186,9 @@ fn saturated(bytes: u128) -> u64 {
 }
 
 /// Refuses buffers that do not lie within the body, or that unpack to more than a worker can hold.
-fn check_bodies(
+pub(super) fn check_bodies(
     batch: Option<arrow::ipc::RecordBatch<'_>>,
-    body: &Buffer,
+    body: &[u8],
 ) -> Result<(), DatasetError> {
     let Some(batch) = batch else { return fail!("is broken: a dictionary has no values") };
     let is_packed = batch.compression().is_some();

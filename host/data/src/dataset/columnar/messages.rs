@@ -16,7 +16,7 @@ const TRAILER: u64 = 10;
 /// What a message begins with, before its length; older writers leave it out.
 const CONTINUATION: &[u8] = &[0xFF; 4];
 /// The longest metadata of a message, and the longest footer, in bytes.
-const MAX_METADATA: u64 = 64 << 20;
+pub(super) const MAX_METADATA: u64 = 64 << 20;
 /// Bytes read at a message's begin: most messages' metadata is shorter.
 const PEEK: u64 = 4 << 10;
 /// The most rows of a record batch: Arrow counts with 32 bits.
@@ -114,7 +114,7 @@ pub(super) fn rows(length: i64) -> Result<u64, DatasetError> {
 }
 
 /// The columns of a schema. Fails if it cannot be read.
-fn columns(schema: Option<arrow::ipc::Schema<'_>>) -> Result<Schema, DatasetError> {
+pub(super) fn columns(schema: Option<arrow::ipc::Schema<'_>>) -> Result<Schema, DatasetError> {
     let Some(schema) = schema else { return fail!("is broken: it has no schema") };
     if schema.endianness() != arrow::ipc::Endianness::Little {
         return fail!("was written by a big-endian machine, which cannot be read; write it anew");

@@ -2,7 +2,7 @@
 //! kinds, and `typed` what each kind must give; the first two are read through `at`: `parquet` reads
 //! footers (`nesting` looks at them first) and row groups (`pages` keeps those of one that is cut, `numbers` takes numbers from them, by their `keys`,
 //! and `decoder` goes on in them), `ipc`
-//! Arrow files and streams (`messages` finds what is in them). `cut` makes slices of what they hold. `columns` says which columns an input
+//! Arrow files and streams (`messages` finds what is in them), and `incoming` takes a stream while it comes. `cut` makes slices of what they hold. `columns` says which columns an input
 //! has, and how those of one file become them; `schema` writes that down, `width` tells how much memory
 //! columns take. `reader` is the worker's side: a slice becomes Arrow IPC, once `compact`
 //! has left behind what only other rows refer to. `guard` catches panics of the
@@ -26,6 +26,7 @@ mod file;
 mod fitted;
 mod footer;
 mod guard;
+mod incoming;
 mod ipc;
 mod keys;
 mod messages;
@@ -49,6 +50,7 @@ mod width;
 pub use columns::{Columns, check};
 pub use cut::Cuts;
 pub use file::TableFile;
+pub use incoming::{Incoming, IncomingRows};
 pub use reader::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use resolution::Resolution;
 pub use schema::{from_message, to_message};

@@ -1,0 +1,210 @@
+//! An Arrow IPC stream that another program writes while it is read: each record batch becomes mini-batches.
+
+use super::compact::compact;
+use super::guard::caught;
+use super::ipc::check_bodies;
+use super::messages::{MAX_METADATA, columns, message, rows};
+use crate::dataset::csv::MAX_SLICE;
+use crate::dataset::{DatasetError, Stream, fail};
+use crate::model::to_usize;
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::error::ArrowError;
+use arrow::ipc::MessageHeader;
+use arrow::ipc::reader::StreamDecoder;
+use std::io::Read;
+use std::num::NonZeroU64;
+
+/// What each message begins with; the length of its head follows, in four bytes.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// Room that is taken at once; more comes as bytes arrive. A length alone must not make us allocate.
+const AT_ONCE: u64 = 16 << 20;
+/// Bytes of a start that is no Arrow, as they are shown.
+const SHOWN: usize = 24;
+
+/// The mini-batches of a stream.
+pub struct Incoming<R> {
+    from: R,
+    decoder: StreamDecoder,
+    most: Option<NonZeroU64>,
+    /// The record batch that is being cut, and the rows of it that were taken.
+    cut: Option<(RecordBatch, usize)>,
+    rows: u64,
+    is_begun: bool,
+}
+
+/// Rows that make a mini-batch.
+#[derive(Debug)]
+pub struct IncomingRows {
+    /// As the guest gets them.
+    pub table: Stream,
+    /// The first of them in the whole stream, from 0.
+    pub first: u64,
+    /// How many, at least one.
+    pub count: u64,
+}
+
+impl<R: Read> Incoming<R> {
+    /// `most`: rows of a mini-batch at the most; none where each record batch is one.
+    pub fn new(from: R, most: Option<NonZeroU64>) -> Self {
+        let decoder = StreamDecoder::new();
+        Self { from, decoder, most, cut: None, rows: 0, is_begun: false }
+    }
+
+    /// The next mini-batch; none at the end of the stream. Record batches without rows are passed over.
+    ///
+    /// # Errors
+    /// If what comes is no Arrow IPC stream, is broken, or ends before its end.
+    pub fn next_rows(&mut self) -> Result<Option<IncomingRows>, DatasetError> {
+        loop {
+            if let Some(rows) = self.next_cut()? {
+                return Ok(Some(rows));
+            }
+            let Some(bytes) = self.next_message()? else { return Ok(None) };
+            let decoder = &mut self.decoder;
+            let batch = caught(|| {
+                let mut bytes = Buffer::from_vec(bytes);
+                let decoded = decoder.decode(&mut bytes);
+                decoded.map_err(|error| broken("a message that cannot be decoded", &error))
+            })?;
+            self.cut = batch.map(|batch| (batch, 0));
+        }
+    }
+
+    fn next_cut(&mut self) -> Result<Option<IncomingRows>, DatasetError> {
+        let Some((batch, taken)) = self.cut.take() else { return Ok(None) };
+        let left = batch.num_rows() - taken;
+        if left == 0 {
+            return Ok(None);
+        }
+        let most = self.most.map_or(usize::MAX, |most| to_usize(most.get()));
+        let count = left.min(most);
+        let table = caught(|| {
+            let part = if count == batch.num_rows() {
+                batch.clone()
+            } else {
+                compact(&batch.slice(taken, count))
+            };
+            let table = Stream::of(&part, part.schema_ref());
+            table.map_err(|error| broken("rows that cannot be handed over", &error))
+        })?;
+        self.cut = (count < left).then_some((batch, taken + count));
+        let first = self.rows;
+        self.rows += count as u64;
+        Ok(Some(IncomingRows { table, first, count: count as u64 }))
+    }
+
+    /// The next message, whole; none at the end of the stream.
+    fn next_message(&mut self) -> Result<Option<Vec<u8>>, DatasetError> {
+        let mut bytes = Vec::new();
+        self.read(&mut bytes, 4)?;
+        if !self.is_begun {
+            check_start(&bytes)?;
+        }
+        let is_old = bytes != CONTINUATION;
+        if !is_old {
+            self.read(&mut bytes, 4)?;
+        }
+        let length = bytes.last_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+        if length == 0 {
+            return match self.is_begun {
+                true => Ok(None),
+                false => fail!("is no Arrow IPC stream: it has no schema"),
+            };
+        }
+        let length = u64::from(length);
+        if length > MAX_METADATA {
+            return fail!("is broken: the head of a message is to take {length} bytes");
+        }
+        let head = bytes.len();
+        self.read(&mut bytes, length)?;
+        let body = self.body(&bytes[head..])?;
+        let start = bytes.len();
+        self.read(&mut bytes, body)?;
+        check_message(&bytes[head..start], &bytes[start..])?;
+        self.is_begun = true;
+        Ok(Some(bytes))
+    }
+
+    /// How long the body is that belongs to this head.
+    fn body(&self, head: &[u8]) -> Result<u64, DatasetError> {
+        let message = message(head)?;
+        match (message.header_type(), self.is_begun) {
+            (MessageHeader::Schema, false)
+            | (MessageHeader::DictionaryBatch | MessageHeader::RecordBatch, true) => {}
+            (MessageHeader::Schema, true) => return fail!("is broken: it has two schemas"),
+            (_, false) => return fail!("is no Arrow IPC stream: it does not begin with a schema"),
+            (other, true) => return fail!("has a message of a kind that is not known: {other:?}"),
+        }
+        match u64::try_from(message.bodyLength()) {
+            Ok(length) if length <= MAX_SLICE => Ok(length),
+            Ok(length) => fail!(
+                "has a record batch of {length} bytes, and at most {MAX_SLICE} can be read; write \
+                 it in smaller batches"
+            ),
+            Err(_) => fail!("is broken: a message is to take {} bytes", message.bodyLength()),
+        }
+    }
+
+    /// Appends so many bytes.
+    fn read(&mut self, bytes: &mut Vec<u8>, count: u64) -> Result<(), DatasetError> {
+        bytes.reserve(to_usize(count.min(AT_ONCE)));
+        match (&mut self.from).take(count).read_to_end(bytes) {
+            Ok(read) if read as u64 == count => Ok(()),
+            Ok(0) if bytes.is_empty() && !self.is_begun => {
+                fail!("is empty: an Arrow IPC stream has a schema at least")
+            }
+            Ok(_) => fail!(
+                "is cut off after {} rows: it ends without an end-of-stream mark, which the program \
+                 that writes it puts there when it closes the stream",
+                self.rows
+            ),
+            Err(error) => fail!("cannot be read: {error}"),
+        }
+    }
+}
+
+fn broken(what: &str, error: &ArrowError) -> DatasetError {
+    DatasetError(format!("has {what}: {error}"))
+}
+
+/// Says what it is that is no Arrow IPC stream, by its first four bytes.
+fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
+    let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+    if bytes == CONTINUATION || u64::from(length) <= MAX_METADATA {
+        return Ok(());
+    }
+    let shown: String =
+        bytes.iter().take(SHOWN).flat_map(|byte| byte.escape_ascii()).map(char::from).collect();
+    let what = match bytes {
+        b"ARRO" => {
+            "it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream".to_owned()
+        }
+        b"PAR1" => "it is a Parquet file: read it, and write its rows with pyarrow.ipc.new_stream"
+            .to_owned(),
+        _ => format!("it begins with \"{shown}\"; write it with pyarrow.ipc.new_stream"),
+    };
+    fail!("is no Arrow IPC stream: {what}")
+}
+
+/// Looks at what a message says of itself before the decoder believes it.
+fn check_message(head: &[u8], body: &[u8]) -> Result<(), DatasetError> {
+    let message = message(head)?;
+    match message.header_type() {
+        MessageHeader::RecordBatch => {
+            let batch = message.header_as_record_batch();
+            rows(batch.map_or(0, |batch| batch.length()))?;
+            check_bodies(batch, body)
+        }
+        MessageHeader::DictionaryBatch => {
+            let values = message.header_as_dictionary_batch().and_then(|batch| batch.data());
+            rows(values.map_or(0, |batch| batch.length()))?;
+            check_bodies(values, body)
+        }
+        _ => columns(message.header_as_schema()).map(drop),
+    }
+}
+
+#[cfg(test)]
+#[path = "incoming_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+use super::*;
+use arrow::array::{DictionaryArray, Int64Array, StringArray};
+use arrow::datatypes::Int32Type;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use std::io::Cursor;
+use std::sync::Arc;
+
+fn batch(first: i64, rows: i64) -> RecordBatch {
+    let numbers: Int64Array = (first..first + rows).collect();
+    let names: Vec<String> =
+        (first..first + rows).map(|number| format!("n{}", number % 3)).collect();
+    let names: DictionaryArray<Int32Type> = names.iter().map(String::as_str).collect();
+    let texts: StringArray = (0..rows).map(|row| Some("x".repeat(row as usize % 7))).collect();
+    RecordBatch::try_from_iter([
+        ("number", Arc::new(numbers) as _),
+        ("name", Arc::new(names) as _),
+        ("text", Arc::new(texts) as _),
+    ])
+    .unwrap()
+}
+
+fn stream(batches: &[RecordBatch]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut bytes, batch(0, 0).schema_ref()).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.finish().unwrap();
+    bytes
+}
+
+/// The rows of each mini-batch.
+fn taken(bytes: &[u8], most: u64) -> Result<Vec<RecordBatch>, String> {
+    let mut incoming = Incoming::new(bytes, NonZeroU64::new(most));
+    let mut found = Vec::new();
+    let mut first = 0;
+    loop {
+        let rows = match incoming.next_rows() {
+            Ok(Some(rows)) => rows,
+            Ok(None) => return Ok(found),
+            Err(error) => return Err(error.to_string()),
+        };
+        assert_eq!(rows.first, first);
+        first += rows.count;
+        let reader = StreamReader::try_new(Cursor::new(rows.table.to_vec()), None).unwrap();
+        let batches: Vec<_> = reader.map(Result::unwrap).collect();
+        assert_eq!(batches.len(), 1);
+        assert_eq!(batches[0].num_rows() as u64, rows.count);
+        found.extend(batches);
+    }
+}
+
+#[test]
+fn each_record_batch_is_a_mini_batch() {
+    let batches = [batch(0, 5), batch(5, 0), batch(5, 2)];
+    let found = taken(&stream(&batches), 0).unwrap();
+    assert_eq!(found, [batch(0, 5), batch(5, 2)]);
+    assert_eq!(taken(&stream(&[]), 0).unwrap(), [] as [RecordBatch; 0]);
+}
+
+#[test]
+fn record_batches_are_cut() {
+    let found = taken(&stream(&[batch(0, 5), batch(5, 2)]), 2).unwrap();
+    let rows: Vec<_> = found.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(rows, [2, 2, 1, 2]);
+    let numbers = found.iter().flat_map(|batch| {
+        let numbers = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap();
+        numbers.values().to_vec()
+    });
+    assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn what_is_no_stream_is_told() {
+    let whole = stream(&[batch(0, 5)]);
+    let told = |bytes: &[u8]| taken(bytes, 0).unwrap_err();
+    let mut twice = whole[..whole.len() - 8].to_vec();
+    twice.extend(&whole);
+    let texts = [
+        told(b""),
+        told(b"id,name\n1,a\n"),
+        told(b"ARROW1\0\0abc"),
+        told(b"PAR1abc"),
+        told(&[0xff; 4]),
+        told(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
+        told(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0x7f, 1]),
+        told(&whole[..whole.len() - 8]),
+        told(&whole[..whole.len() - 30]),
+        told(&twice),
+    ];
+    insta::assert_snapshot!(texts.join("\n"), @r#"
+    is empty: an Arrow IPC stream has a schema at least
+    is no Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
+    is no Arrow IPC stream: it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream
+    is no Arrow IPC stream: it is a Parquet file: read it, and write its rows with pyarrow.ipc.new_stream
+    is cut off after 0 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
+    is no Arrow IPC stream: it has no schema
+    is broken: the head of a message is to take 2130706432 bytes
+    is cut off after 5 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
+    is cut off after 0 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
+    is broken: it has two schemas
+    "#);
+}
+
+/// No byte of a stream can do more than end the attempt to read it.
+#[test]
+fn broken_bytes_are_errors() {
+    let whole = stream(&[batch(0, 5), batch(5, 2)]);
+    for at in 0..whole.len() {
+        for value in [0, 0x7f, 0xff] {
+            let mut broken = whole.clone();
+            broken[at] = value;
+            let mut incoming = Incoming::new(broken.as_slice(), NonZeroU64::new(3));
+            while let Ok(Some(rows)) = incoming.next_rows() {
+                assert!(rows.count > 0);
+            }
+        }
+        assert!(taken(&whole[..at], 0).is_err(), "cut after {at} bytes");
+    }
+}

@@ -1,0 +1,107 @@
+//! What the process of an entry script does for `sandmill map`: it takes an Arrow IPC stream while it comes, calls `run`
+//! with each record batch, and writes what comes back as another stream.
+
+use crate::dataset::{Incoming, IncomingRows};
+use crate::model::Failure;
+use crate::sandbox::{Context, Instance, MiniBatchData};
+use sandmill_data::attempt::{Loaded, Outgoing, Sink, Tally};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+
+/// What the context calls the input.
+const DATASET: &str = "stdin";
+
+/// How to map.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Mapping {
+    /// Rows of a mini-batch at the most; none where each record batch is one.
+    pub rows: Option<NonZeroU64>,
+}
+
+/// The rows of a mini-batch, by their place in the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The mini-batch, from 0.
+    pub id: u64,
+    /// Its first row in the input, from 0.
+    pub first: u64,
+    /// Its rows.
+    pub count: u64,
+}
+
+/// What happens meanwhile.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum MapNews {
+    /// `init` went well.
+    Ready,
+    /// `run` is called.
+    Began(Taken),
+    /// `run` returned this much; its items that failed, with the reason, and the place of each in the mini-batch, from 1.
+    Returned(Vec<(u64, String)>),
+    /// All mini-batches are done, and the output is whole.
+    Ended,
+    /// The input cannot be read: what follows "standard input".
+    BadInput(String),
+    /// `init`, `run` or `shutdown` failed.
+    Failed(Failure),
+}
+
+/// The child's side. Returns an error if the other side is gone.
+pub(super) fn map(
+    instance: &mut Instance,
+    limits: &crate::model::Limits,
+    mapping: Mapping,
+    data: &File,
+    say: &mut dyn FnMut(MapNews) -> io::Result<()>,
+) -> io::Result<()> {
+    if let (_, Err(failure)) = instance.init() {
+        return say(MapNews::Failed(failure));
+    }
+    say(MapNews::Ready)?;
+    let mut incoming = Incoming::new(data, mapping.rows);
+    let mut outgoing = Outgoing::new(data);
+    let mut rows = Outgoing::<File>::rows(limits);
+    let mut id = 0;
+    loop {
+        let taken = match incoming.next_rows() {
+            Ok(Some(taken)) => taken,
+            Ok(None) => break,
+            Err(error) => return say(MapNews::BadInput(error.to_string())),
+        };
+        say(MapNews::Began(Taken { id, first: taken.first, count: taken.count }))?;
+        let mut sink = Sink::new(&mut rows, false);
+        let tally = call(instance, id, &taken, &mut sink)
+            .and_then(|loaded| sink.finish(loaded))
+            .and_then(|tally| outgoing.take(&rows, tally.header.as_ref()).map(|()| tally));
+        match tally {
+            Ok(tally) => say(MapNews::Returned(failed(&tally)))?,
+            Err(failure) => return say(MapNews::Failed(failure)),
+        }
+        outgoing.flush()?;
+        id += 1;
+    }
+    if let (_, Err(failure)) = instance.shutdown() {
+        return say(MapNews::Failed(failure));
+    }
+    outgoing.finish()?;
+    say(MapNews::Ended)
+}
+
+fn call<'a>(
+    instance: &mut Instance,
+    id: u64,
+    taken: &'a IncomingRows,
+    sink: &mut Sink<'_>,
+) -> Result<Loaded<'a>, Failure> {
+    let data = MiniBatchData::Table(taken.table.pieces());
+    let context = Context { id, dataset: DATASET, attempt: 1, partition_key_value: &[] };
+    let (_, result) = instance.run(data, &context, sink);
+    result.map(|()| Loaded::new(data, DATASET, taken.count))
+}
+
+fn failed(tally: &Tally) -> Vec<(u64, String)> {
+    let items = tally.failed_items.iter();
+    items.map(|item| (item.row.unwrap_or(1), item.reason.clone())).collect()
+}

@@ -1,0 +1,350 @@
+//! `sandmill map ENTRY_SCRIPT`: an Arrow IPC stream comes in on standard input, and one goes out on standard output.
+//!
+//! This process only passes bytes on: a child behind the walls of a worker reads the one stream, and writes the other.
+
+use super::check::{self, Check, asked, explain, longest, printed};
+use super::config::Config;
+use super::exit::{Exit, Problem};
+use super::policy::PolicyArgument;
+use super::run::{BackendArguments, this_program};
+use super::{WallArgument, say, signals, terminal};
+use crate::compile::{Cache, Compiled, Compiler, Instrumentation, build_guest_crate};
+use crate::model::{GUEST_SOURCE, LoggingLevel, Mount, counted, printable};
+use crate::node::mapping::{MapNews, Mapping, Taken};
+use crate::node::python::{Looker, PythonError, copy, variable};
+use crate::node::trial::{Asked, Trial, TrialError, Wanted};
+use crate::opening::Scratch;
+use crate::runtimes;
+use crate::spec::is_python;
+use anyhow::Context as _;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+use std::num::NonZeroU64;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// After a failure, who reads standard output has this long to take what came before it.
+const LAST_BYTES: Duration = Duration::from_secs(10);
+
+/// Bytes that are passed on at once.
+const PIECE: usize = 256 << 10;
+
+/// What to map with.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A Python script, a component, a core module, or a guest crate's folder.
+    entry_script: PathBuf,
+    /// Cuts record batches into mini-batches of at most N rows [default: each record batch is one].
+    #[arg(long, value_name = "N")]
+    rows: Option<NonZeroU64>,
+    /// Goes on while at most N rows failed by the entry script's own word; -1 for any number.
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    error_threshold: i64,
+    #[command(flatten)]
+    given: check::Given,
+    #[command(flatten)]
+    backends: BackendArguments,
+    /// Where compiled entry scripts are kept, as for `run`.
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    wall: WallArgument,
+    #[command(flatten)]
+    policy: PolicyArgument,
+}
+
+/// Maps standard input to standard output.
+pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Problem> {
+    let (from, to) = terminal::streams().map_err(Problem::usage)?;
+    let path = &arguments.entry_script;
+    let config = Config::load(&arguments.policy)?;
+    let policy = &arguments.policy.load()?;
+    let trial = &check::Trial::of(arguments.given.clone());
+    policy.check_trial(path, [], trial.folders()).map_err(super::refused)?;
+    let program = &this_program()?;
+    let os_sandbox = policy.sandbox(arguments.wall.os_sandbox);
+    let compiler = &Compiler::new(program, os_sandbox);
+    let onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
+    let cache = config.cache_dir(arguments.cache_dir.as_deref());
+    let cache = cache.as_deref();
+    let check = Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };
+    let scratch = Scratch::create("map")
+        .context("no folder for the run can be made")
+        .map_err(Problem::usage)?;
+    let (compiled, asked) = prepare(&check, arguments.rows, &scratch)?;
+    let started = Trial::map(program, &compiled, &asked).map_err(anyhow::Error::from);
+    let (trial, data) = started.map_err(Problem::usage)?;
+    let mapped = Mapper { trial, scratch: &scratch, limit: longest(&check) }.map(
+        data,
+        (from, to),
+        arguments.error_threshold,
+    );
+    if is_verbose {
+        let written = printed(&scratch);
+        if !written.is_empty() {
+            say(written.trim_end());
+        }
+    }
+    mapped
+}
+
+/// Compiles the entry script, and says what its process is to do.
+fn prepare(
+    check: &Check<'_>,
+    rows: Option<NonZeroU64>,
+    scratch: &Scratch,
+) -> Result<(Compiled, Asked), Problem> {
+    let limits = check.policy.default_limits();
+    let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
+    let cache = Cache::open(check.cache, check.compiler).map_err(Problem::usage)?;
+    let is_script = is_python(check.path) && !check.path.is_dir();
+    let path = match check.path {
+        _ if is_script => runtimes::find(check.program, check.cache).map_err(Problem::usage)?,
+        path if path.is_dir() => {
+            build_guest_crate(path, check.compiler, &mut say).map_err(Problem::usage)?
+        }
+        path => path.to_owned(),
+    };
+    let compiled = cache.prepare(&path, with, &mut say).map_err(Problem::usage)?;
+    let asked = asked(check, limits, with, scratch.path(), &mut say);
+    let mut asked = asked.map_err(Problem::usage)?;
+    if is_script {
+        show_script(check, &compiled, scratch, &mut asked)?;
+    }
+    asked.wanted = Wanted::Map(Mapping { rows });
+    Ok((compiled, asked))
+}
+
+/// Looks at what a Python script imports, and puts it where the runtime finds it.
+fn show_script(
+    check: &Check<'_>,
+    runtime: &Compiled,
+    scratch: &Scratch,
+    asked: &mut Asked,
+) -> Result<(), Problem> {
+    let script = check.path.canonicalize().with_context(|| check.path.display().to_string());
+    let script = script.map_err(Problem::usage)?;
+    let name = check.path.file_name().unwrap_or_default().to_string_lossy();
+    let guest = format!("{GUEST_SOURCE}/{name}");
+    let looker = Looker {
+        program: check.program,
+        runtime,
+        with: asked.with,
+        limits: &asked.limits,
+        os_sandbox: check.os_sandbox,
+    };
+    match looker.look(&script, &guest, None) {
+        Ok(notes) => notes.iter().for_each(|note| say(&format!("note: {note}"))),
+        Err(PythonError::Refused(why)) => return Err(Problem::each_line(&why)),
+        Err(error) => return Err(Problem::usage(error)),
+    }
+    let source = scratch.path().join("source");
+    copy(&script, &guest, &source).map_err(Problem::usage)?;
+    asked.mounts.push(Mount { host: source, guest: GUEST_SOURCE.to_owned(), writable: false });
+    asked.environment.push(variable(LoggingLevel::Info));
+    if let Some(program) = asked.arguments.first_mut() {
+        *program = guest;
+    }
+    Ok(())
+}
+
+/// The process that maps, and how it is watched.
+struct Mapper<'a> {
+    trial: Trial,
+    scratch: &'a Scratch,
+    /// The longest that a call may take.
+    limit: Duration,
+}
+
+/// Why it ends before the end of the input.
+#[derive(Default)]
+struct Ending {
+    /// Ctrl-C, or what is like it.
+    signal: OnceLock<&'static str>,
+    /// Standard output cannot be written.
+    output: OnceLock<io::Error>,
+}
+
+impl Mapper<'_> {
+    fn map(
+        mut self,
+        data: UnixStream,
+        (from, to): (File, File),
+        threshold: i64,
+    ) -> Result<Exit, Problem> {
+        self.loaded()?;
+        let ending = Arc::new(Ending::default());
+        self.watch_signals(&ending);
+        let written = self.pass_on(data, (from, to), &ending).map_err(Problem::usage)?;
+        let result = self.follow(threshold);
+        if result.is_err() {
+            // It may be in an endless loop.
+            drop(self.trial);
+        }
+        // What was written is to be read, unless its reader has gone.
+        let _ = match result {
+            Ok(()) => written.recv().map_err(drop),
+            Err(_) => written.recv_timeout(LAST_BYTES).map_err(drop),
+        };
+        if let Some(signal) = ending.signal.get() {
+            say(&format!("{signal}: stopped; the output has no end-of-stream mark"));
+            return Ok(Exit::Cancelled);
+        }
+        if let Some(error) = ending.output.get() {
+            return Err(unwritten(error));
+        }
+        result.map(|()| Exit::Completed)
+    }
+
+    fn loaded(&mut self) -> Result<(), Problem> {
+        let functions = self.trial.functions();
+        let loaded = functions.map_err(|error| Problem::usage(explain(self.scratch, error)))?;
+        loaded.map(drop).map_err(Problem::usage)
+    }
+
+    fn watch_signals(&self, ending: &Arc<Ending>) {
+        let stopper = self.trial.stopper();
+        let ending = Arc::clone(ending);
+        let watched = signals::each(move |count, what| {
+            if count > 1 {
+                std::process::exit(signals::CANCELLED);
+            }
+            let _ = ending.signal.set(what);
+            stopper.stop();
+        });
+        if let Err(error) = watched {
+            say(&format!("warning: Ctrl-C leaves the folder of this run behind: {error}"));
+        }
+    }
+
+    /// Passes bytes on both ways. What is received from says when there is no more to write.
+    fn pass_on(
+        &self,
+        data: UnixStream,
+        (mut from, mut to): (File, File),
+        ending: &Arc<Ending>,
+    ) -> io::Result<Receiver<()>> {
+        let mut into = data.try_clone()?;
+        Builder::new().name("input".to_owned()).spawn(move || {
+            // Where the child is gone, its end says why.
+            let _ = io::copy(&mut from, &mut into);
+            let _ = into.shutdown(Shutdown::Write);
+        })?;
+        let (sender, written) = mpsc::channel();
+        let stopper = self.trial.stopper();
+        let ending = Arc::clone(ending);
+        let mut out_of = data;
+        Builder::new().name("output".to_owned()).spawn(move || {
+            if let Err(error) = write_all_of(&mut out_of, &mut to) {
+                let _ = ending.output.set(error);
+                stopper.stop();
+            }
+            let _ = sender.send(());
+        })?;
+        Ok(written)
+    }
+
+    /// Hears what becomes of the mini-batches.
+    fn follow(&mut self, threshold: i64) -> Result<(), Problem> {
+        let mut running = None;
+        let mut limit = Some(self.limit);
+        let mut failed = 0;
+        let mut has_begun = false;
+        loop {
+            let news = self.trial.news(limit);
+            let place = running.map(|taken| format!("{}: ", place(taken))).unwrap_or_default();
+            match news.map_err(|error| self.died(&place, error))? {
+                None => {
+                    let what = if running.is_some() { "run" } else { "init" };
+                    let seconds = self.limit.as_secs_f64();
+                    return Err(failure(&format!(
+                        "{place}stopped: {what} was not done within {seconds} s (--timeout)"
+                    )));
+                }
+                Some(MapNews::Ready) => limit = None,
+                Some(MapNews::Began(taken)) => {
+                    has_begun = true;
+                    running = Some(taken);
+                    limit = Some(self.limit);
+                }
+                Some(MapNews::Returned(items)) => {
+                    limit = None;
+                    failed += told(&items, running);
+                    running = None;
+                    if u64::try_from(threshold).is_ok_and(|most| failed > most) {
+                        return Err(too_many(failed, threshold));
+                    }
+                }
+                Some(MapNews::Ended) => return Ok(()),
+                Some(MapNews::BadInput(why)) => {
+                    let error = anyhow::anyhow!("standard input {why}");
+                    return Err(match has_begun {
+                        true => Problem::failed(error),
+                        false => Problem::usage(error),
+                    });
+                }
+                Some(MapNews::Failed(found)) => {
+                    let detail = found.detail.trim_end();
+                    let line = if detail.is_empty() { "" } else { "\n" };
+                    return Err(failure(&format!("{place}{found}{line}{detail}")));
+                }
+            }
+        }
+    }
+
+    fn died(&self, place: &str, error: TrialError) -> Problem {
+        failure(&format!("{place}{}", explain(self.scratch, error)))
+    }
+}
+
+/// Passes on what the child writes, until it ends; how it ended is told elsewhere. An error is that of the writer.
+fn write_all_of(from: &mut UnixStream, to: &mut File) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE];
+    loop {
+        match from.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(read) => to.write_all(&buffer[..read])?,
+        }
+    }
+}
+
+fn failure(text: &str) -> Problem {
+    Problem::failed(anyhow::anyhow!(printable(text).into_owned()))
+}
+
+/// Says which items of a mini-batch failed; how many.
+fn told(items: &[(u64, String)], taken: Option<Taken>) -> u64 {
+    let first = taken.map_or(0, |taken| taken.first);
+    for (row, reason) in items {
+        say(&format!("row {} failed: {reason}", first + row));
+    }
+    items.len() as u64
+}
+
+fn too_many(failed: u64, threshold: i64) -> Problem {
+    let rows = counted(failed, "row");
+    Problem::failed(anyhow::anyhow!(
+        "{rows} failed, and {threshold} may (--error-threshold); to go on whatever fails: --error-threshold -1"
+    ))
+}
+
+/// Rows are counted from 1, mini-batches from 0 as the entry script counts them.
+fn place(taken: Taken) -> String {
+    let Taken { id, first, count } = taken;
+    format!("mini-batch {id} (rows {} to {} of the input)", first + 1, first + count)
+}
+
+fn unwritten(error: &io::Error) -> Problem {
+    Problem::failed(match error.kind() {
+        ErrorKind::BrokenPipe => {
+            anyhow::anyhow!("standard output was closed before all results were written")
+        }
+        _ => anyhow::anyhow!("the results cannot be written to standard output: {error}"),
+    })
+}

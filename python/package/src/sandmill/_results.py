@@ -1,0 +1,70 @@
+"""The output of a job, read."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any, Iterator, List
+
+from ._binary import SandmillError
+
+_TABLES = {b"PAR1": "parquet", b"ARRO": "arrow", b"\xff\xff\xff\xff": "stream"}
+
+
+def _files(output: Path) -> List[Path]:
+    if not output.is_dir():
+        return [output]
+    return sorted(path for path in output.rglob("*") if path.is_file())
+
+
+def _start(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(4)
+
+
+def text_rows(output: Path) -> Iterator[str]:
+    """The lines of the output file, or of the files of an output folder."""
+    for path in _files(output):
+        kind = _TABLES.get(_start(path))
+        if kind is not None:
+            raise SandmillError(f"{path} is a {kind} file, which has no lines: use to_arrow() or to_pandas()")
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8", newline="\n") as file:
+            for line in file:
+                yield line[:-1] if line.endswith("\n") else line
+
+
+def as_arrow(output: Path, **options: Any) -> Any:
+    """A `pyarrow.Table` of the output file, or of the files of an output folder."""
+    import pyarrow
+
+    tables = [_table(path, options) for path in _files(output)]
+    if not tables:
+        return pyarrow.table({})
+    return tables[0] if len(tables) == 1 else pyarrow.concat_tables(tables, promote_options="default")
+
+
+def _table(path: Path, options: dict) -> Any:
+    import pyarrow
+
+    kind = _TABLES.get(_start(path))
+    suffixes = path.suffixes
+    if kind == "parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_table(path)
+    if kind == "arrow":
+        with pyarrow.memory_map(str(path)) as source:
+            return pyarrow.ipc.open_file(source).read_all()
+    if kind == "stream":
+        with pyarrow.memory_map(str(path)) as source:
+            return pyarrow.ipc.open_stream(source).read_all()
+    if ".csv" in suffixes:
+        import pyarrow.csv
+
+        return pyarrow.csv.read_csv(path, **options)
+    if ".jsonl" in suffixes or ".json" in suffixes:
+        import pyarrow.json
+
+        return pyarrow.json.read_json(path, **options)
+    return pyarrow.table({"value": pyarrow.array(list(text_rows(path)), pyarrow.string())})

@@ -1,0 +1,172 @@
+"""Tries an entry script in this Python, without a sandbox: `python -m sandmill.test score.py FILE...`.
+
+The files are one mini-batch: paths, or with `--table` one table (CSV, Parquet or Arrow). The rows that Sandmill would
+write are printed; what the script logs and prints goes to standard error. A debugger works as everywhere, and so does
+whatever is installed in this Python: `sandmill check score.py` says what is not there in the sandbox.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, List, Optional, Sequence
+
+from ._shared import _door, _results, _script
+from ._shared._table import Table
+
+# The interfaces of Azure, for scripts that import them. They stay out of the way of what is installed until here.
+_SCRIPT_SIDE = str(Path(__file__).resolve().parent / "_script_side")
+
+
+class _NativeDoor(_door.Door):
+    """The host, as a test has it: folders of its own, and standard error for a log."""
+
+    def __init__(self, source: Path, folder: Path) -> None:
+        self._source = source
+        self._folder = folder
+        for name in ("logs", "output"):
+            (folder / name).mkdir(exist_ok=True)
+
+    def agent_name(self) -> str:
+        return "process000"
+
+    def node_id(self) -> str:
+        return "0"
+
+    def log_dir(self) -> str:
+        return str(self._folder / "logs")
+
+    def output_dir(self) -> str:
+        return str(self._folder / "output")
+
+    def source_dir(self) -> str:
+        return str(self._source)
+
+    def log(self, level: int, text: str) -> None:
+        print(f"{logging.getLevelName(level)} {text}", file=sys.stderr, flush=True)
+
+    def read(self, path: Any) -> bytes:
+        return Path(os.fspath(path)).read_bytes()
+
+    def model_names(self) -> List[str]:
+        return []
+
+    def load_model(self, name: str) -> Any:
+        from ._shared.models import ModelError
+
+        raise ModelError(f"there is no model {name}: models are computed by Sandmill; try it with sandmill check --run --model")
+
+
+def _arguments(given: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m sandmill.test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("script", help="the entry script")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="the mini-batch")
+    parser.add_argument("--table", action="store_true", help="give run the rows of the files, as a table")
+    parser.add_argument(
+        "--as",
+        dest="kind",
+        choices=["sandmill", "pandas"],
+        default="sandmill",
+        help="what a table is: a sandmill.Table, as the light runtime has it, or a pandas DataFrame",
+    )
+    parser.add_argument("--arg", action="append", default=[], metavar="ARG", help="an argument of the entry script; may be given many times")
+    return parser.parse_args(given)
+
+
+def _read(path: str) -> Any:
+    """A `pyarrow.Table` of a file."""
+    from ._results import as_arrow
+
+    return as_arrow(Path(path))
+
+
+def _mini_batch(files: List[str], is_table: bool, kind: str) -> Any:
+    if not is_table:
+        return files or None
+    import pyarrow
+
+    table = pyarrow.concat_tables([_read(path) for path in files], promote_options="default")
+    if kind == "pandas":
+        return table.to_pandas()
+    return Table({name: column.to_pylist() for name, column in zip(table.column_names, table.columns)})
+
+
+def _rows(result: Any) -> List[str]:
+    """The rows that Sandmill would write as text."""
+    columns = _results.table_of(result)
+    if columns is None and hasattr(result, "itertuples"):
+        columns = {str(name): result[name].tolist() for name in result.columns}
+    if columns is not None:
+        return [" ".join(_field(value) for value in row) for row in zip(*columns.values())]
+    rows = _results.rows_of(result)
+    for number, row in enumerate(rows):
+        if isinstance(row, _results.Failed):
+            print(f"item {number} failed: {row.reason}", file=sys.stderr)
+    return [row for row in rows if not isinstance(row, _results.Failed)]
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    if any(character in text for character in ' "\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def try_script(script: str, files: Sequence[str], *, table: bool = False, kind: str = "sandmill", arguments: Sequence[str] = ()) -> List[str]:
+    """Runs `init`, `run` on one mini-batch, and `shutdown`. Returns the rows that Sandmill would write.
+
+    `table`: whether `run` gets the rows of the files, and `kind` as what: `sandmill` or `pandas`. What `run` returns is held
+    to Sandmill's rules. The script is loaded into this Python; its folder is the current one meanwhile.
+
+    Raises sandmill.ScriptFailed with the script's traceback.
+    """
+    from ._udf import ScriptFailed
+
+    path = Path(script).resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no entry script {script}")
+    batch = _mini_batch([os.path.abspath(file) for file in files], table, kind)
+    before = (os.getcwd(), sys.argv, sys.path[:], _door.door)
+    with tempfile.TemporaryDirectory(prefix="sandmill-test-") as folder:
+        _door.door = _NativeDoor(path.parent, Path(folder))
+        sys.argv = [str(path), *arguments]
+        sys.path.append(_SCRIPT_SIDE)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                loaded = _script.Script(str(path), "INFO")
+                loaded.init()
+                result = loaded.run(batch, _script.Context(0, "test", 1, []))
+                rows = _rows(result)
+                loaded.shutdown()
+            return rows
+        except (_script.ScriptError, _results.BadResult) as error:
+            raise ScriptFailed(str(error)) from None
+        finally:
+            folder_before, sys.argv, sys.path[:], _door.door = before
+            os.chdir(folder_before)
+
+
+def main(given: Optional[Sequence[str]] = None) -> int:
+    """The command."""
+    arguments = _arguments(given)
+    from ._binary import SandmillError
+
+    try:
+        rows = try_script(arguments.script, arguments.files, table=arguments.table, kind=arguments.kind, arguments=arguments.arg)
+    except (SandmillError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, OSError) else 42
+    for row in rows:
+        print(row)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+//! `sandmill map`: an Arrow IPC stream in, and one out.
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, Running, guest, sandmill};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows with the numbers of a range.
+fn batch(from: i64, to: i64) -> RecordBatch {
+    let numbers: Int64Array = (from..to).collect();
+    let names: StringArray = (from..to).map(|number| Some(format!("n{number}"))).collect();
+    let columns = [("id", Arc::new(numbers) as ArrayRef), ("name", Arc::new(names) as ArrayRef)];
+    RecordBatch::try_from_iter(columns).expect("Arrow")
+}
+
+/// Three record batches of 3, 0 and 2 rows.
+fn stream() -> Vec<u8> {
+    let mut writer = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).expect("Arrow");
+    for batch in [batch(0, 3), batch(3, 3), batch(3, 5)] {
+        writer.write(&batch).expect("Arrow");
+    }
+    writer.into_inner().expect("Arrow")
+}
+
+fn spawn(job: Job, input: &[u8], script: &str, line: &str) -> Running {
+    let program = sandmill().display();
+    let line = format!("exec {program} map {script} {line}");
+    job.file("in.arrows", input).spawn_program(Path::new("sh"), &["-c", &line])
+}
+
+/// Maps with a guest, given more options.
+fn mapped(input: &[u8], name: &str, options: &str) -> Ran {
+    let script = guest(name).display().to_string();
+    spawn(Job::empty(), input, &script, &format!("{options} < in.arrows > out.arrows")).wait()
+}
+
+fn output(ran: &Ran) -> Vec<RecordBatch> {
+    let file = File::open(ran.dir().join("out.arrows")).expect("the output");
+    StreamReader::try_new(file, None).expect("Arrow").map(Result::unwrap).collect()
+}
+
+#[test]
+fn tables_pass_through() {
+    let ran = mapped(&stream(), "echo_table", "");
+    ran.exits_with(0);
+    assert_eq!(ran.stderr, "");
+    assert_eq!(rows(&output(&ran)), [[0, 1, 2].to_vec(), [3, 4].to_vec()]);
+    let ran = mapped(&stream(), "echo_table", "--rows 2");
+    assert_eq!(rows(&output(&ran)), [[0, 1].to_vec(), [2].to_vec(), [3, 4].to_vec()]);
+}
+
+fn rows(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
+    let ids = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+    batches.iter().map(ids).collect()
+}
+
+#[test]
+fn rows_of_text_are_a_table() {
+    let ran = mapped(&stream(), "echo_table", "--arg --rows");
+    let batches = output(&ran);
+    let texts = batches.iter().flat_map(|batch| {
+        assert_eq!(batch.schema().field(0).name(), "value");
+        batch.column(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>()
+    });
+    assert_eq!(texts.collect::<Vec<_>>(), ["0,n0", "1,n1", "2,n2", "3,n3", "4,n4"]);
+}
+
+#[test]
+fn items_that_failed_end_it_unless_tolerated() {
+    let ran = mapped(&stream(), "echo_table", "--arg --fail --arg n4");
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @r#"
+    row 5 failed: "4,n4" is not wanted
+    error: 1 row failed, and 0 may (--error-threshold); to go on whatever fails: --error-threshold -1
+    "#);
+    let ran = mapped(&stream(), "echo_table", "--arg --fail --arg n4 --error-threshold 1");
+    ran.exits_with(0).says("row 5 failed");
+    assert_eq!(output(&ran).iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [3, 1]);
+}
+
+#[test]
+fn an_input_without_rows_gives_a_stream_without_columns() {
+    let mut writer = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
+    writer.write(&batch(0, 0)).unwrap();
+    let ran = mapped(&writer.into_inner().unwrap(), "echo_table", "");
+    ran.exits_with(0);
+    assert!(output(&ran).is_empty());
+}
+
+#[test]
+fn what_is_no_whole_stream_is_told() {
+    let whole = stream();
+    let cut = &whole[..whole.len() - 100];
+    let told = [(b"" as &[u8], 2), (b"id,name\n1,a\n", 2), (cut, 42)].map(|(input, code)| {
+        let ran = mapped(input, "echo_table", "");
+        ran.exits_with(code);
+        ran.told()
+    });
+    assert_snapshot!(told.join("\n"), @r#"
+    error: standard input is empty: an Arrow IPC stream has a schema at least
+    error: standard input is no Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
+    error: standard input is cut off after 3 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
+    "#);
+}
+
+#[test]
+fn a_panic_or_endless_loop_is_told_with_its_rows() {
+    let told = [
+        ("hostile_table", "--arg --do --arg panic"),
+        ("hostile_table", "--arg --do --arg loop --timeout 1"),
+    ]
+    .map(|(name, options)| {
+        let ran = mapped(&stream(), name, options);
+        ran.exits_with(42);
+        ran.told()
+    });
+    assert_snapshot!(told.join("\n"), @"
+    error: mini-batch 0 (rows 1 to 3 of the input): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
+    stack of the entry script, innermost call first:
+       0: test_guests::harm::harm
+       1: test_guests::harm::Harm::run
+       2: <hostile_table::_::_::__SandmillComponent as sandmill_guest::bindings::exports::sandmill::entry::entry::Guest>::run
+       3: sandmill:entry/entry@0.1.0#run
+    stderr of the entry script:
+      thread '<unnamed>' (1) panicked at src/harm.rs:[LINE]:
+      this guest panics, as asked
+      note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+    error: mini-batch 0 (rows 1 to 3 of the input): stopped: run was not done within 1 s (--timeout)
+    ");
+}
+
+#[test]
+fn a_terminal_is_refused() {
+    let script = guest("echo_table").display().to_string();
+    let ran = spawn(Job::empty(), b"", &script, "< /dev/null | cat").wait();
+    ran.says("standard input is empty");
+    let line = format!("{} map {script} 2>&1", sandmill().display());
+    let ran = Job::empty().spawn_program(Path::new("script"), &["-qec", &line, "/dev/null"]).wait();
+    ran.exits_with(2);
+    assert!(ran.stdout.contains("standard input is a terminal"), "{}", ran.stdout);
+}
+
+/// Who reads the results may have had enough.
+#[test]
+fn a_closed_output_is_told() {
+    let mut writer = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
+    (0..50).for_each(|_| writer.write(&batch(0, 5000)).unwrap());
+    let script = guest("echo_table").display().to_string();
+    let line = "< in.arrows 2> told | head -c 100 > /dev/null; sleep 0.1; cat told >&2";
+    let program = sandmill().display().to_string();
+    let line = format!("{program} map {script} {line}");
+    let job = Job::empty().file("in.arrows", writer.into_inner().unwrap());
+    let ran = job.spawn_program(Path::new("sh"), &["-c", &line]).wait();
+    ran.says("standard output was closed before all results were written");
+}
+
+#[test]
+fn ctrl_c_ends_it() {
+    let script = guest("echo_table").display().to_string();
+    let line = "< wait > out.arrows";
+    let job = Job::empty();
+    rustix::fs::mkfifoat(rustix::fs::CWD, job.path("wait"), rustix::fs::Mode::RWXU).unwrap();
+    let held = File::options().read(true).write(true).open(job.path("wait")).unwrap();
+    std::io::Write::write_all(&mut &held, &stream()[..stream().len() - 8]).unwrap();
+    let mut running = spawn(job, b"", &script, line);
+    running.until("rows", |running| {
+        running.dir().join("out.arrows").metadata().is_ok_and(|found| found.len() > 0)
+    });
+    running.interrupt();
+    let ran = running.wait();
+    ran.exits_with(130).says("Ctrl-C: stopped");
+}
+
+/// `make python-light` installs the runtime.
+#[test]
+fn a_script_in_python_maps() {
+    let script =
+        "def run(table):\n    return table.with_columns(twice=[2 * id for id in table['id']])\n";
+    let line = "< in.arrows > out.arrows";
+    let ran = spawn(Job::empty().file("score.py", script), &stream(), "score.py", line).wait();
+    ran.exits_with(0);
+    let twice = output(&ran)
+        .iter()
+        .map(|batch| batch.column(2).as_primitive::<Int64Type>().values().to_vec())
+        .collect::<Vec<_>>();
+    assert_eq!(twice, [[0, 2, 4].to_vec(), [6, 8].to_vec()]);
+    let failing = "def run(table):\n    raise ValueError(f'no {len(table)}')\n";
+    let ran = spawn(Job::empty().file("score.py", failing), &stream(), "score.py", line).wait();
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @r#"
+    error: mini-batch 0 (rows 1 to 3 of the input): ValueError: no 3 (score.py, line 2, in run)
+    Traceback (most recent call last):
+      File "/source/score.py", line 2, in run
+        raise ValueError(f'no {len(table)}')
+    ValueError: no 3
+    "#);
+}
