@@ -4,6 +4,7 @@
 //!
 //! - [`opening`]: opening and making what other people name;
 //! - [`Found`], [`Root`] and [`content_stamp`]: what tells a file from what it was before;
+//! - [`c_sources`]: what the folder of an entry script in C holds;
 //! - [`lock_holders`]: who has a lock on a file;
 //! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;
 //! - [`PartFile`]: a worker appends rows to it; [`Appender`] copies committed segments of part files into the output
@@ -14,6 +15,7 @@
 //!   guests may have made.
 
 mod appender;
+mod c_sources;
 mod collect;
 mod columns;
 mod error;
@@ -28,6 +30,7 @@ mod root;
 mod transfer;
 
 pub use appender::{Appender, Checker, checksum, verify};
+pub use c_sources::{c_sources, is_cpp};
 pub use collect::{Kept, clear_files, collect_files};
 pub use columns::common_columns;
 pub use error::OutputError;

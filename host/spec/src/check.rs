@@ -13,6 +13,7 @@ use super::{
     inputs, limits, models, mounts, output, parent, passed, python, settings_file, times, workers,
 };
 use crate::model::{Mount, OutputAction, OutputFormat};
+use sandmill_files::c_sources;
 use std::path::{Path, PathBuf};
 
 /// Builds the job. What is wrong goes to the report; the job is only good if nothing did.
@@ -142,8 +143,7 @@ fn source_directory(given: Option<&At<String>>, place: &Place, report: &Report) 
     Some(path)
 }
 
-const SCRIPT_KINDS: &str =
-    "a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)";
+const SCRIPT_KINDS: &str = "a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)";
 
 fn entry_script(
     given: Option<&At<String>>,
@@ -176,12 +176,15 @@ fn entry_script(
 
 fn script_problem(path: &Path) -> Option<String> {
     match path.metadata() {
-        Ok(metadata) if metadata.is_dir() => (!path.join("Cargo.toml").is_file()).then(|| {
-            format!(
-                "{} is a folder without Cargo.toml, so it is no guest crate; name {SCRIPT_KINDS}",
-                path.display()
-            )
-        }),
+        Ok(metadata) if metadata.is_dir() => {
+            let has_sources = path.join("Cargo.toml").is_file() || !c_sources(path).is_empty();
+            (!has_sources).then(|| {
+                format!(
+                    "{} is a folder with no Cargo.toml and no sources in C; name {SCRIPT_KINDS}",
+                    path.display()
+                )
+            })
+        }
         Ok(_) => None,
         Err(error) => Some(format!("{}; name {SCRIPT_KINDS}", missing(path, &error))),
     }

@@ -32,7 +32,7 @@ pub(super) fn build(
         compile::build_module(path, compiler)
     }?;
     check(&component, compiler).map_err(|error| {
-        if !is_crate {
+        if !path.join("Cargo.toml").is_file() {
             return error;
         }
         CompileError::new(format!(

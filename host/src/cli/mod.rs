@@ -108,7 +108,7 @@ enum Command {
     },
     /// Makes a component from a guest crate or a core module, and prints its path.
     Build {
-        /// A guest crate's folder, or a core module made for wasm32-wasip1.
+        /// The folder of a guest crate or of C sources, or a core module made for wasm32-wasip1.
         path: PathBuf,
         /// Builds the crate's examples of type cdylib instead, each a component.
         #[arg(long)]
@@ -130,7 +130,7 @@ enum Command {
     ///
     /// Its code runs only with --run.
     Check {
-        /// A component, a core module, a guest crate's folder, or a Python script.
+        /// A component, a core module, the folder of a guest crate or of C sources, or a Python script.
         component: PathBuf,
         #[command(flatten)]
         trial: check::Trial,

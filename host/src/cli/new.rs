@@ -27,11 +27,15 @@ pub(super) struct Arguments {
 pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     let name = &arguments.name;
     check(name).map_err(Problem::usage)?;
+    if let Some(lacks) = arguments.kind.lacks() {
+        return Err(Problem::usage(anyhow::anyhow!(lacks)));
+    }
     let sdk = arguments.sdk.as_deref().map(sdk).transpose().map_err(Problem::usage)?;
     make(Path::new("."), name, sdk.as_deref(), arguments.kind).map_err(Problem::usage)?;
     let model = if arguments.kind.model { "\n  # put model.onnx here: see MODEL.md" } else { "" };
     let runtime = match arguments.kind.language {
         Language::Python => "\n  sandmill python install light   # once for a machine",
+        Language::C => "\n  pip install ziglang   # unless you have clang with wasi-libc",
         Language::Rust => "",
     };
     say(&format!(
@@ -149,6 +153,25 @@ mod tests {
             assert!(job.contains("\nentry_script: score.py\n"), "{job}");
             assert_eq!(job.contains("python: {runtime: light}"), table, "{job}");
         }
+    }
+
+    #[test]
+    fn a_folder_for_c_holds_sources_and_flags() {
+        for (table, script) in [(false, "files.c"), (true, "table.c")] {
+            let kind = Kind { table, model: false, language: Language::C };
+            let parent = tempfile::tempdir().unwrap();
+            make(parent.path(), "my-script", None, kind).unwrap();
+            let folder = parent.path().join("my-script");
+            assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::FOLDER).exists());
+            let text = |path| fs::read_to_string(folder.join(path)).unwrap();
+            for (path, _) in kind.files() {
+                assert!(!text(path).contains("{{") && !text(path).contains("crate"), "{path}");
+            }
+            assert!(text(script).contains("sandmill_run") && text("README.md").contains(script));
+            assert!(text("job.yaml").contains("\nentry_script: .\n"));
+        }
+        let model = Kind { table: false, model: true, language: Language::C };
+        assert!(model.lacks().unwrap().contains("--language rust or python"));
     }
 
     #[test]

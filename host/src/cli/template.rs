@@ -35,6 +35,8 @@ pub(super) enum Language {
     Rust,
     /// A script for the light runtime.
     Python,
+    /// C, and C++ beside it: compiled to a component by clang or zig.
+    C,
 }
 
 impl Kind {
@@ -67,6 +69,9 @@ impl Kind {
         let own = match self.language {
             Language::Rust => vec![script, file!("Cargo.toml"), file!("README.md")],
             Language::Python => vec![self.python_script(), file!("README.md", "python/")],
+            Language::C => {
+                vec![self.c_script(), file!("README.md", "c/"), file!("compile_flags.txt", "c/")]
+            }
         };
         let common = own.into_iter().chain([job, gitignore]).chain(self.model.then_some(model));
         common.chain(data.iter().copied())
@@ -82,12 +87,33 @@ impl Kind {
         ("score.py", text)
     }
 
+    fn c_script(self) -> File {
+        if self.table {
+            ("table.c", include_str!("../../templates/c/table.c"))
+        } else {
+            ("files.c", include_str!("../../templates/c/files.c"))
+        }
+    }
+
+    /// What this language does not offer.
+    pub(super) fn lacks(self) -> Option<&'static str> {
+        (self.language == Language::C && self.model).then_some(
+            "there is no --model for C: leave it out, and call a model by the functions of wasi:nn in entry_script.h, which \
+             `sandmill build` puts into target/sandmill; or take --language rust or python",
+        )
+    }
+
     /// A file's text, with the placeholders replaced: the new entry script's name, and where the SDK is, as keys of the
-    /// dependency in `Cargo.toml`. What is said of Rust is said of Python where the entry script is in Python.
+    /// dependency in `Cargo.toml`. What is said of Rust is said of the language of the entry script.
     pub(super) fn fill(self, text: &str, name: &str, sdk: &str) -> String {
         let text = text.replace("{{name}}", name).replace("{{sdk}}", sdk);
-        if self.language == Language::Rust {
-            return text;
+        match self.language {
+            Language::Rust => return text,
+            Language::C => {
+                let text = text.replace("{{script}}", self.c_script().0);
+                return text.replace("# The folder of the entry script's crate, which", OF_C);
+            }
+            Language::Python => {}
         }
         let runtime = if self.table {
             "\n# `run` gets a sandmill.Table.\npython: {runtime: light}"
@@ -114,6 +140,9 @@ const OF_RUST: [(&str, &str); 3] = [
     ("`Model::load`", "`models.load`"),
     (", and gives labels, which\nare `i64`: change `src/lib.rs` to them. From", ". From"),
 ];
+
+/// What the job file says of a folder of sources in C.
+const OF_C: &str = "# The folder of the entry script's sources in C, which";
 
 #[cfg(test)]
 mod tests {

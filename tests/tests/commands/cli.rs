@@ -308,7 +308,7 @@ limits: {memory: 1, feul: 3}
     let ran = job.run(&["--set", "run_max_try=none"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @r#"
-    error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a guest crate's folder or a Python script (.py)
+    error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
     error: job.yaml:1: name: found "Bad Name"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
     error: job.yaml:2: entry_scrpt: unknown key; did you mean entry_script?
     error: job.yaml:4: inputs.texts.delimiter: is for inputs of format csv or tsv only, and input texts is of format files; add its format (e.g. format: csv), or remove this key

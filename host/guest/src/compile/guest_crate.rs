@@ -1,10 +1,11 @@
-//! From a guest crate's folder, or a core module's file, to a component's file. This runs the
+//! From a guest crate's folder, a folder of sources in C, or a core module's file, to a component's file. This runs the
 //! crate's own build scripts, so it is for one's own code only.
 
-use super::build_folder;
 use super::toolchain::Toolchain;
 use super::{Artifact, CompileError, Compiler, EntryFile, identify};
+use super::{build_folder, c_folder};
 use crate::opening::regular;
+use sandmill_files::c_sources;
 use serde_json::Value;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -12,17 +13,21 @@ use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Builds a guest crate into a component file and returns its path, below the crate's target
-/// folder. `say` gets lines for people. What is up to date is not built again.
+/// Builds a guest crate, or a folder of sources in C or C++, into a component file and returns its path, below the folder's
+/// target folder. `say` gets lines for people. What is up to date is not built again.
 ///
 /// # Errors
-/// If there is no crate, no toolchain for WebAssembly, the build fails (the text ends with what the
+/// If there are no sources, no toolchain for WebAssembly, the build fails (the text ends with what the
 /// compiler said), or it does not give exactly one library of type `cdylib`.
 pub fn build_guest_crate(
     folder: &Path,
     compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, CompileError> {
+    let sources = c_sources(folder);
+    if !sources.is_empty() && !folder.join("Cargo.toml").is_file() {
+        return build_module(&c_folder::build(folder, &sources, say)?, compiler);
+    }
     let mut components = build(folder, false, compiler, say)?;
     match (components.pop(), components.len()) {
         (Some(component), 0) => Ok(component),
@@ -106,7 +111,7 @@ fn build(
     let manifest = folder.join("Cargo.toml");
     if !manifest.is_file() {
         return Err(CompileError::new(format!(
-            "{} is no guest crate: it has no Cargo.toml. `sandmill new NAME` makes one",
+            "{} is no guest crate: it has no Cargo.toml, and no sources in C or C++ either. `sandmill new NAME` makes one",
             folder.display()
         )));
     }

@@ -9,12 +9,13 @@
 //!   the only place where the bytes of an entry script are parsed; `task`: what it is asked for;
 //! - `description`: what a component could touch;
 //! - `interpreter`: from the module of an interpreter to an entry script;
-//! - `toolchain`, `guest_crate`: from a guest crate's folder to its component.
+//! - `toolchain`, `guest_crate`: from a guest crate's folder to its component; `c_folder`: from sources in C.
 //!
 //! Imports `model`, `protocol` and `wall`.
 
 mod artifact;
 mod build_folder;
+mod c_folder;
 mod cache;
 mod child;
 mod compiler;

@@ -1,0 +1,56 @@
+/* What `sandmill.c` and `sandmill_table.c` share. */
+#ifndef SANDMILL_INTERNAL_H
+#define SANDMILL_INTERNAL_H
+
+#include "sandmill.h"
+
+/* Memory that is given back all at once, when a call ends. */
+typedef struct sandmill_block sandmill_block;
+typedef struct {
+    sandmill_block *blocks;
+} sandmill_arena;
+
+/* Zeroed memory. */
+void *sandmill_take(sandmill_arena *arena, size_t count, size_t size);
+void sandmill_give_back(sandmill_arena *arena);
+/* A copy that ends with a zero byte. */
+char *sandmill_copy(sandmill_arena *arena, const void *bytes, size_t length);
+
+/* Bytes that grow. */
+typedef struct {
+    uint8_t *bytes;
+    size_t length;
+    size_t room;
+} sandmill_buffer;
+
+void sandmill_append(sandmill_buffer *buffer, const void *bytes, size_t length);
+/* `malloc` or `realloc` that ends the instance where there is no memory. */
+void *sandmill_memory(void *before, size_t bytes);
+
+struct sandmill_results {
+    /* Rows and failures: text and whether it failed. */
+    struct sandmill_outcome {
+        char *text;
+        size_t length;
+        bool has_failed;
+    } *outcomes;
+    size_t outcome_count, outcome_room;
+    bool has_failures;
+    /* Columns, already as Arrow has them. */
+    struct sandmill_made_column *columns;
+    size_t column_count, column_room;
+    size_t rows;
+    /* The first fault of a column. */
+    const char *fault;
+};
+
+/* Reads an Arrow IPC stream. What is read points into `arena`. */
+const char *sandmill_read_table(sandmill_arena *arena, const uint8_t *bytes, size_t length, sandmill_table *table);
+/* The Arrow IPC stream of the columns; its memory is of `malloc`. */
+sandmill_buffer sandmill_write_table(const sandmill_results *results);
+void sandmill_free_columns(sandmill_results *results);
+
+/* Of the running call. */
+sandmill_arena *sandmill_call(void);
+
+#endif

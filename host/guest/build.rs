@@ -1,0 +1,41 @@
+//! Makes the bindings of entry scripts in C from the contract: `sandmill build` puts them beside the user's sources.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use wit_bindgen_c::Opts;
+use wit_bindgen_core::Files;
+use wit_bindgen_core::wit_parser::Resolve;
+
+/// What an entry script in C can import. What it does not use is not in its component.
+const WORLD: &str = "
+package sandmill:c;
+
+world entry-script {
+    include sandmill:entry/entry-script@0.1.0;
+    include sandmill:entry/inference@0.1.0;
+}
+";
+
+fn main() -> anyhow::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
+    let contract = root.join("wit");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={}", contract.display());
+    let target = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    bindings(&contract, &target)
+}
+
+/// Writes `entry_script.h`, `entry_script.c` and `entry_script_component_type.o`.
+fn bindings(contract: &Path, target: &Path) -> anyhow::Result<()> {
+    let mut resolve = Resolve::default();
+    resolve.push_path(contract)?;
+    let package = resolve.push_str("c.wit", WORLD)?;
+    let world = resolve.select_world(&[package], Some("entry-script"))?;
+    let mut files = Files::default();
+    Opts::default().build().generate(&mut resolve, world, &mut files)?;
+    for (name, bytes) in files.iter() {
+        fs::write(target.join(name), bytes)?;
+    }
+    Ok(())
+}

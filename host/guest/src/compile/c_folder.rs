@@ -1,0 +1,270 @@
+//! From a folder of sources in C or C++ to a core module: compiled by a clang that knows WASI, together with the files of
+//! Sandmill's own that join them to the contract.
+
+use super::CompileError;
+use super::toolchain::in_path;
+use sandmill_files::is_cpp;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where Sandmill's files are put, below the user's folder.
+const BINDINGS: &str = "target/sandmill";
+/// The user's own flags, one a line, as clangd reads them.
+const FLAGS: &str = "compile_flags.txt";
+/// Headers and libraries of the distribution.
+const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
+const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
+
+macro_rules! own {
+    ($($name:literal),*) => {
+        [$(($name, include_bytes!(concat!("../../../../c/", $name)).as_slice())),*]
+    };
+}
+macro_rules! made {
+    ($($name:literal),*) => {
+        [$(($name, include_bytes!(concat!(env!("OUT_DIR"), "/", $name)).as_slice())),*]
+    };
+}
+
+/// Headers, and what is compiled.
+const OWN: [(&str, &[u8]); 5] =
+    own!["sandmill.h", "sandmill_internal.h", "sandmill.c", "sandmill_table.c", "sandmill_write.c"];
+/// What wit-bindgen made of the contract.
+const MADE: [(&str, &[u8]); 3] =
+    made!["entry_script.h", "entry_script.c", "entry_script_component_type.o"];
+
+/// Compiles the sources, and returns the core module's file, which lies in the folder's `target`. `say` gets what the
+/// compiler warns of.
+///
+/// # Errors
+/// If there is no compiler, the folder cannot be written, or the sources do not compile: the text ends with what the compiler
+/// said.
+pub(super) fn build(
+    folder: &Path,
+    sources: &[PathBuf],
+    say: &mut dyn FnMut(&str),
+) -> Result<PathBuf, CompileError> {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let bindings = folder.join(BINDINGS);
+    write(&bindings).map_err(|error| {
+        CompileError::new(format!("{} cannot be written: {error}", bindings.display()))
+    })?;
+    let has_cpp = sources.iter().any(|source| is_cpp(source));
+    let compiler = CCompiler::find(|name| std::env::var_os(name).map(PathBuf::from))?;
+    let name = folder.file_name().unwrap_or(OsStr::new("entry-script"));
+    let module = folder.join("target").join(name).with_extension("wasm");
+    // Renamed into place, so that no reader sees half of it.
+    let part = module.with_extension(format!("{}.part", std::process::id()));
+    let mut command = compiler.command(has_cpp);
+    command.current_dir(&folder).args(["-O2", "-mexec-model=reactor", "-I"]).arg(&bindings);
+    command.args(flags(&folder)?);
+    let relative = |source: &PathBuf| source.strip_prefix(&folder).unwrap_or(source).to_owned();
+    command.args(sources.iter().map(|source| {
+        let source = std::path::absolute(source).unwrap_or_else(|_| source.clone());
+        relative(&source)
+    }));
+    let ours = OWN.iter().chain(&MADE).map(|(name, _)| *name).filter(|name| !name.ends_with(".h"));
+    command.args(ours.map(|name| bindings.join(name)));
+    // Names of functions stay, for what is said of a trap.
+    command.args(has_cpp.then_some("-fno-exceptions")).args(["-Wl,--strip-debug", "-o"]).arg(&part);
+    let made = run(&mut command, &folder, &compiler, say);
+    let renamed = made.and_then(|()| {
+        std::fs::rename(&part, &module).map_err(|error| {
+            CompileError::new(format!("{} cannot be written: {error}", module.display()))
+        })
+    });
+    if renamed.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    renamed.map(|()| module)
+}
+
+/// What is as it was keeps its time: a program that watches files sees no change.
+fn write(bindings: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(bindings)?;
+    for (name, bytes) in OWN.iter().chain(&MADE) {
+        let path = bindings.join(name);
+        if std::fs::read(&path).is_ok_and(|there| there == *bytes) {
+            continue;
+        }
+        let part = bindings.join(format!("{name}.{}.part", std::process::id()));
+        std::fs::write(&part, bytes)?;
+        std::fs::rename(&part, &path)?;
+    }
+    Ok(())
+}
+
+fn flags(folder: &Path) -> Result<Vec<String>, CompileError> {
+    let path = folder.join(FLAGS);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(CompileError::new(format!("{} cannot be read: {error}", path.display())));
+        }
+    };
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
+}
+
+fn run(
+    command: &mut Command,
+    folder: &Path,
+    compiler: &CCompiler,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), CompileError> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        CompileError::new(format!("the compiler {} cannot be run: {error}", compiler.name()))
+    })?;
+    let said = [output.stderr, output.stdout].concat();
+    let said = String::from_utf8_lossy(&said);
+    let said = said.trim_end();
+    if output.status.success() {
+        said.lines().for_each(say);
+        return Ok(());
+    }
+    let hint = if said.contains("undefined symbol: sandmill_run") {
+        "\nEach entry script defines `sandmill_run`, as sandmill.h declares it; in C++ the file includes sandmill.h"
+    } else {
+        ""
+    };
+    Err(CompileError::new(format!(
+        "the sources in {} do not compile, by {}:\n{said}{hint}",
+        folder.display(),
+        compiler.name()
+    )))
+}
+
+/// A compiler of C that makes WebAssembly for WASI.
+#[derive(Debug, PartialEq, Eq)]
+enum CCompiler {
+    /// A clang with a libc of its own, of wasi-sdk.
+    Sdk(PathBuf),
+    /// A clang for the distribution's wasi-libc.
+    Distribution(PathBuf),
+    /// zig, which brings all that it needs.
+    Zig(PathBuf),
+    /// zig as a Python package.
+    PythonZig(PathBuf),
+}
+
+impl CCompiler {
+    /// The first that is there. `variable` reads the environment.
+    fn find(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<Self, CompileError> {
+        if let Some(sdk) = variable("WASI_SDK_PATH") {
+            let clang = sdk.join("bin/clang");
+            if clang.is_file() {
+                return Ok(Self::Sdk(clang));
+            }
+            return Err(CompileError::new(format!(
+                "WASI_SDK_PATH is {}, and there is no bin/clang: set it to the folder of wasi-sdk, or unset it",
+                sdk.display()
+            )));
+        }
+        let python = || {
+            let active = variable("VIRTUAL_ENV").map(|env| env.join("bin/python3"));
+            active.into_iter().chain(in_path("python3")).find(|python| has_zig(python))
+        };
+        let distribution = Path::new(WASI_INCLUDE).join("stdio.h").is_file();
+        // The newest first.
+        let clangs = (14..=30).rev().map(|version| format!("clang-{version}"));
+        let clang = std::iter::once("clang".to_owned()).chain(clangs).find_map(|it| in_path(&it));
+        clang
+            .filter(|_| distribution)
+            .map(Self::Distribution)
+            .or_else(|| in_path("zig").map(Self::Zig))
+            .or_else(|| python().map(Self::PythonZig))
+            .ok_or_else(|| {
+                CompileError::new(
+                    "no compiler of C for WebAssembly is found. Install one: `pip install ziglang` for your python3, zig itself, \
+                     or on Debian and Ubuntu `apt-get install clang lld wasi-libc libclang-rt-dev-wasm32`; \
+                     or set WASI_SDK_PATH to a wasi-sdk",
+                )
+            })
+    }
+
+    fn command(&self, has_cpp: bool) -> Command {
+        let zig = if has_cpp { "c++" } else { "cc" };
+        let mut command = match self {
+            Self::Sdk(program)
+            | Self::Distribution(program)
+            | Self::Zig(program)
+            | Self::PythonZig(program) => Command::new(program),
+        };
+        match self {
+            Self::Sdk(_) => {
+                command.arg("--target=wasm32-wasi");
+            }
+            Self::Distribution(_) => {
+                command.args(["--target=wasm32-wasi", "--sysroot=/usr", "-isystem", WASI_INCLUDE]);
+                command.args(["-L", WASI_LIBC]);
+            }
+            Self::Zig(_) => {
+                command.args([zig, "--target=wasm32-wasi"]);
+            }
+            Self::PythonZig(_) => {
+                command.args(["-m", "ziglang", zig, "--target=wasm32-wasi"]);
+            }
+        }
+        if has_cpp && matches!(self, Self::Sdk(_) | Self::Distribution(_)) {
+            // As the C driver compiles each source by its name, and our own are C.
+            command.args(["-lc++", "-lc++abi"]);
+        }
+        command
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Sdk(program) | Self::Distribution(program) | Self::Zig(program) => {
+                program.display().to_string()
+            }
+            Self::PythonZig(python) => format!("{} -m ziglang", python.display()),
+        }
+    }
+}
+
+fn has_zig(python: &Path) -> bool {
+    let mut command = Command::new(python);
+    command.args(["-c", "import ziglang"]).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_wasi_sdk_that_is_named_is_used_or_missed() {
+        let sdk = folder(&[("bin/clang", "")]);
+        let named = |name: &str| (name == "WASI_SDK_PATH").then(|| sdk.path().to_owned());
+        assert_eq!(CCompiler::find(named), Ok(CCompiler::Sdk(sdk.path().join("bin/clang"))));
+        std::fs::remove_file(sdk.path().join("bin/clang")).unwrap();
+        let error = CCompiler::find(named).unwrap_err().to_string();
+        assert!(error.ends_with("set it to the folder of wasi-sdk, or unset it"), "{error}");
+    }
+
+    /// Every source file beside the ones that are carried would be missed in a release.
+    #[test]
+    fn all_of_ours_is_carried() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c");
+        let mut names: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let mut carried: Vec<_> = OWN.iter().map(|(name, _)| (*name).to_owned()).collect();
+        names.sort();
+        carried.sort();
+        assert_eq!(names, carried);
+    }
+}
