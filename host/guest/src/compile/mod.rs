@@ -34,6 +34,7 @@ mod wit_text;
 
 use artifact::componentize;
 pub use artifact::{Artifact, identify};
+pub use build_folder::{built_guests, clear_built_guests, guests_folder};
 pub use cache::{Cache, Compiled};
 #[cfg(any(test, feature = "testing"))]
 pub use child::compile_here;
@@ -50,6 +51,7 @@ pub use imports::{ImportVerdict, NN_VERSION, judge_import};
 pub use takes::Takes;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{Kept, clear_compiled, compiled};
+pub(crate) use tidy::{below, clear_below};
 pub use toolchain::describe_toolchain;
 pub(crate) use toolchain::in_path;
 pub use wit_text::describe_function;

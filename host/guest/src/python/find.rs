@@ -1,7 +1,8 @@
 //! Where runtimes lie.
 
 use super::sources::file_name;
-use crate::compile::Cache;
+use crate::compile::{Cache, Kept, below, clear_below};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The folder of runtimes, below that for compiled code.
@@ -29,7 +30,29 @@ pub fn find(program: &Path, cache_dir: Option<&Path>) -> Result<PathBuf, NoRunti
 /// Where runtimes are installed; `None` where there is no folder for compiled code.
 pub(super) fn folder(cache_dir: Option<&Path>) -> Option<PathBuf> {
     let cache = cache_dir.map(Path::to_owned).or_else(Cache::default_folder)?;
-    Some(cache.join(RUNTIMES))
+    Some(installed_folder(&cache))
+}
+
+/// The runtimes that were installed. `cache_dir` is the folder for compiled code.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn installed(cache_dir: &Path) -> io::Result<Kept> {
+    below(&installed_folder(cache_dir))
+}
+
+/// Where runtimes are installed, below the folder for compiled code.
+#[must_use]
+pub fn installed_folder(cache_dir: &Path) -> PathBuf {
+    cache_dir.join(RUNTIMES)
+}
+
+/// Removes the runtimes that were installed, and returns what was removed. Jobs that run hold theirs open.
+///
+/// # Errors
+/// If the folder cannot be read, or a file of it cannot be removed.
+pub fn clear_installed(cache_dir: &Path) -> io::Result<Kept> {
+    clear_below(&installed_folder(cache_dir))
 }
 
 #[cfg(test)]
@@ -48,6 +71,11 @@ mod tests {
         std::fs::create_dir_all(installed.parent().unwrap()).unwrap();
         std::fs::write(&installed, "").unwrap();
         assert_eq!(find(&program, Some(&cache)).unwrap(), installed);
+        std::fs::write(cache.join("entry"), "").unwrap();
+        let there = Kept { files: 1, bytes: 0 };
+        assert_eq!(super::installed(&cache).unwrap(), there);
+        assert_eq!(clear_installed(&cache).unwrap(), there);
+        assert!(find(&program, Some(&cache)).is_err() && cache.join("entry").is_file());
         let beside = folder.join(file_name());
         std::fs::write(&beside, "").unwrap();
         assert_eq!(find(&program, Some(&cache)).unwrap(), beside);

@@ -6,6 +6,6 @@ mod find;
 mod install;
 mod sources;
 
-pub use find::{NoRuntime, find};
+pub use find::{NoRuntime, clear_installed, find, installed, installed_folder};
 pub use install::{InstallError, install};
 pub use sources::WIT;
