@@ -153,7 +153,7 @@ impl Script {
             .stopping(move || cancel.reason().is_some());
         let mut path = spec.entry_script.clone();
         if path.is_dir() {
-            path = build_guest_crate(&path, &compiler, say)?;
+            path = build_guest_crate(&path, options.cache_dir.as_deref(), &compiler, say)?;
             real.entry_script = resolve(&path)?;
         }
         let file = EntryFile::open_at_its_path(&real.entry_script, &compiler)?;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// Builds a guest crate's folder, or makes a component of a core module's file, and returns the
 /// component's path. A component's path comes back as it is. With `examples`, a component for each
-/// of the crate's examples of type `cdylib`. `compiler` is who looks into them. `say` gets the compiler's lines.
+/// of the crate's examples of type `cdylib`. `cache_dir` is the folder for compiled code, unless it
+/// is the default. `compiler` is who looks into them. `say` gets the compiler's lines.
 ///
 /// This runs the crate's own build scripts on this machine, without a sandbox.
 ///
@@ -13,13 +14,13 @@ use std::path::{Path, PathBuf};
 /// What is wrong with the path, the crate, the module or the toolchain, or that the component is no
 /// entry script. An example that is none is only told.
 pub(super) fn build(
-    path: &Path,
-    examples: bool,
+    (path, examples): (&Path, bool),
+    cache_dir: Option<&Path>,
     compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>, CompileError> {
     if examples {
-        let components = compile::build_guest_examples(path, compiler, say)?;
+        let components = compile::build_guest_examples(path, cache_dir, compiler, say)?;
         for error in components.iter().filter_map(|component| check(component, compiler).err()) {
             say(&format!("note: {error}"));
         }
@@ -27,7 +28,7 @@ pub(super) fn build(
     }
     let is_crate = path.is_dir();
     let component = if is_crate {
-        compile::build_guest_crate(path, compiler, say)
+        compile::build_guest_crate(path, cache_dir, compiler, say)
     } else {
         compile::build_module(path, compiler)
     }?;
@@ -64,9 +65,10 @@ mod tests {
             path
         };
         let good = file("good.wasm", &testing::component("run-only", testing::RUN_EMPTY));
-        assert_eq!(build(&good, false, &Compiler::here(), &mut |_| {}).unwrap(), [good]);
+        assert_eq!(build((&good, false), None, &Compiler::here(), &mut |_| {}).unwrap(), [good]);
         let empty = file("empty.wasm", &wat::parse_str("(component)").unwrap());
-        let error = build(&empty, false, &Compiler::here(), &mut |_| {}).unwrap_err().to_string();
+        let error =
+            build((&empty, false), None, &Compiler::here(), &mut |_| {}).unwrap_err().to_string();
         assert!(error.contains("empty.wasm: the component exports nothing. An entry"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use super::policy::PolicyArgument;
 use super::terminal::{print, print_json};
 use crate::compile::{self, Cache};
 use crate::model::{ByteSize, counted};
-use crate::{node, store};
+use crate::{node, runtimes, store};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt;
@@ -45,11 +45,14 @@ struct PlaceArguments {
 enum Command {
     /// Removes what is kept; later jobs compile and fetch again.
     ///
-    /// What a running job uses stays, so that this is safe at any time.
+    /// What a running job or build uses stays, so that this is safe at any time.
+    #[command(
+        after_help = "Examples:\n  sandmill cache clear\n  sandmill cache clear objects guests"
+    )]
     Clear {
-        /// Only these; both unless given.
+        /// Only these; all but runtimes unless given.
         #[arg(value_enum)]
-        which: Option<Which>,
+        which: Vec<Which>,
         #[command(flatten)]
         places: PlaceArguments,
     },
@@ -61,9 +64,13 @@ enum Which {
     Compiled,
     /// Objects of stores.
     Objects,
+    /// What guest crates have in common, compiled by cargo.
+    Guests,
+    /// Runtimes of Python scripts: to be installed again.
+    Runtimes,
 }
 
-/// The two folders, and what the second may hold.
+/// The folder for compiled code, that for objects, and what the second may hold.
 struct Places {
     compiled: PathBuf,
     objects: PathBuf,
@@ -92,6 +99,8 @@ struct Contents {
     version: u32,
     compiled: Holds,
     objects: Holds,
+    guests: Holds,
+    runtimes: Holds,
 }
 
 /// What was removed. Null: it was not asked for.
@@ -102,6 +111,12 @@ struct Cleared {
     objects: Option<Amount>,
     /// Objects of running jobs.
     objects_in_use: Option<Amount>,
+    guests: Option<Amount>,
+    /// Whether a build used what guest crates have in common, so that it was kept.
+    guests_in_use: bool,
+    runtimes: Option<Amount>,
+    /// Runtimes that are there, where nothing was named.
+    runtimes_kept: Amount,
 }
 
 /// Prints what is there, or removes it and prints that.
@@ -112,7 +127,7 @@ pub(super) fn cache(arguments: &Arguments) -> Result<Exit, Problem> {
             (arguments.places.json, contents.text(), serde_json::to_string_pretty(&contents))
         }
         Some(Command::Clear { which, places }) => {
-            let cleared = Places::of(places)?.clear(*which)?;
+            let cleared = Places::of(places)?.clear(which)?;
             (places.json, cleared.text(), serde_json::to_string_pretty(&cleared))
         }
     };
@@ -141,28 +156,44 @@ impl Places {
     }
 
     fn contents(self) -> Result<Contents, Problem> {
-        let compiled = compile::compiled(&self.compiled).map(Amount::from);
-        let objects = store::held(&self.objects).map(Amount::from);
-        let compiled = readable(compiled, &self.compiled)?;
-        let objects = readable(objects, &self.objects)?;
+        let cache = &self.compiled;
+        let holds = |folder: PathBuf, found: io::Result<compile::Kept>| {
+            let amount = readable(found, &folder)?.into();
+            Ok(Holds { folder, amount, limit: None })
+        };
+        let objects = readable(store::held(&self.objects), &self.objects)?.into();
         Ok(Contents {
             version: VERSION,
-            compiled: Holds { folder: self.compiled, amount: compiled, limit: None },
+            compiled: holds(cache.clone(), compile::compiled(cache))?,
+            guests: holds(compile::guests_folder(cache), compile::built_guests(cache))?,
+            runtimes: holds(runtimes::installed_folder(cache), runtimes::installed(cache))?,
             objects: Holds { folder: self.objects, amount: objects, limit: Some(self.limit.0) },
         })
     }
 
-    fn clear(&self, which: Option<Which>) -> Result<Cleared, Problem> {
-        let is_meant = |one| which.is_none_or(|which| which == one);
+    fn clear(&self, which: &[Which]) -> Result<Cleared, Problem> {
+        let cache = &self.compiled;
+        // A runtime is not made by the next job that misses it: a person has to install it.
+        let is_meant = |one| which.contains(&one) || (which.is_empty() && one != Which::Runtimes);
         let mut cleared = Cleared { version: VERSION, ..Cleared::default() };
         if is_meant(Which::Compiled) {
-            let removed = compile::clear_compiled(&self.compiled);
-            cleared.compiled = Some(cleaned(removed, &self.compiled)?.into());
+            cleared.compiled = Some(cleaned(compile::clear_compiled(cache), cache)?.into());
         }
         if is_meant(Which::Objects) {
             let (removed, left) = cleaned(store::clear(&self.objects), &self.objects)?;
             cleared.objects = Some(removed.into());
             cleared.objects_in_use = Some(left.into());
+        }
+        if is_meant(Which::Guests) {
+            let (removed, in_use) = cleaned(compile::clear_built_guests(cache), cache)?;
+            cleared.guests = Some(removed.into());
+            cleared.guests_in_use = in_use;
+        }
+        if is_meant(Which::Runtimes) {
+            cleared.runtimes = Some(cleaned(runtimes::clear_installed(cache), cache)?.into());
+        }
+        if which.is_empty() {
+            cleared.runtimes_kept = readable(runtimes::installed(cache), cache)?.into();
         }
         Ok(cleared)
     }
@@ -190,18 +221,35 @@ impl Contents {
             );
             format!("{name:<14} {}, {limit}: {}\n", holds.amount, holds.folder.display())
         };
-        line("compiled code", &self.compiled) + &line("objects", &self.objects)
+        line("compiled code", &self.compiled)
+            + &line("guest crates", &self.guests)
+            + &line("runtimes", &self.runtimes)
+            + &line("objects", &self.objects)
     }
 }
 
 impl Cleared {
     fn text(&self) -> String {
         let mut text = String::new();
-        if let Some(amount) = self.compiled {
-            text += &format!("removed compiled code: {amount}\n");
+        let guests = self.guests.filter(|_| !self.guests_in_use);
+        for (name, amount) in [
+            ("compiled code", self.compiled),
+            ("what guest crates have in common", guests),
+            ("runtimes", self.runtimes),
+            ("objects", self.objects),
+        ] {
+            if let Some(amount) = amount {
+                text += &format!("removed {name}: {amount}\n");
+            }
         }
-        if let Some(amount) = self.objects {
-            text += &format!("removed objects: {amount}\n");
+        if self.guests_in_use {
+            text += "kept what guest crates have in common, as a build uses it\n";
+        }
+        if self.runtimes_kept.files > 0 {
+            let amount = self.runtimes_kept;
+            text += &format!(
+                "kept runtimes of Python: {amount}; to remove them: sandmill cache clear runtimes\n"
+            );
         }
         if let Some(amount) = self.objects_in_use.filter(|left| left.files > 0) {
             text += &format!("kept objects: {amount}, in use by running jobs or not removable\n");
@@ -244,15 +292,29 @@ mod tests {
             version: VERSION,
             compiled: holds("/cache", 30, 27_262_976, None),
             objects: holds("/cache/objects", 1, 512, Some(10 << 30)),
+            guests: holds("/cache/guests", 4_321, 300 << 20, None),
+            runtimes: holds("/cache/runtimes", 0, 0, None),
         };
         insta::assert_snapshot!(contents.text(), @"
         compiled code  30 files, 26 MB, without a limit: /cache
+        guest crates   4,321 files, 300 MB, without a limit: /cache/guests
+        runtimes       0 files, 0 bytes, without a limit: /cache/runtimes
         objects        1 file, 512 bytes, at most 10 GB: /cache/objects
         ");
         let objects = Some(Amount { files: 2, bytes: 2048 });
-        let cleared = Cleared { objects, objects_in_use: objects, ..Cleared::default() };
+        let runtimes_kept = Amount { files: 1, bytes: 24 << 20 };
+        let cleared = Cleared {
+            objects,
+            objects_in_use: objects,
+            guests: objects,
+            guests_in_use: true,
+            runtimes_kept,
+            ..Cleared::default()
+        };
         insta::assert_snapshot!(cleared.text(), @"
         removed objects: 2 files, 2 KB
+        kept what guest crates have in common, as a build uses it
+        kept runtimes of Python: 1 file, 24 MB; to remove them: sandmill cache clear runtimes
         kept objects: 2 files, 2 KB, in use by running jobs or not removable
         ");
     }

@@ -140,7 +140,7 @@ pub(super) struct Verdict {
 /// as such is a verdict.
 pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Verdict> {
     let path = if check.path.is_dir() {
-        build_guest_crate(check.path, check.compiler, say)?
+        build_guest_crate(check.path, check.cache, check.compiler, say)?
     } else {
         check.path.to_owned()
     };

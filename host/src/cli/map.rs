@@ -7,14 +7,14 @@ use super::config::Config;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, this_program};
+use super::script::{Tried, instrumentation};
 use super::{WallArgument, say, signals, terminal};
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation, build_guest_crate};
-use crate::model::{GUEST_SOURCE, LoggingLevel, Mount, counted, printable};
+use crate::model::{LoggingLevel, PythonRuntime, counted, printable};
 use crate::node::mapping::{MapNews, Mapping, Taken};
-use crate::node::python::{Looker, PythonError, copy, variable};
+use crate::node::python::PythonError;
 use crate::node::trial::{Asked, Trial, TrialError, Wanted};
 use crate::opening::Scratch;
-use crate::runtimes;
 use crate::spec::is_python;
 use anyhow::Context as _;
 use std::fs::File;
@@ -45,6 +45,9 @@ pub(super) struct Arguments {
     /// Goes on while at most N rows failed by the entry script's own word; -1 for any number.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     error_threshold: i64,
+    /// The runtime of a Python script: auto is science, whose `run` gets a pandas DataFrame; light gives a sandmill.Table.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = runtime)]
+    runtime: PythonRuntime,
     #[command(flatten)]
     given: check::Given,
     #[command(flatten)]
@@ -56,6 +59,13 @@ pub(super) struct Arguments {
     wall: WallArgument,
     #[command(flatten)]
     policy: PolicyArgument,
+}
+
+fn runtime(text: &str) -> Result<PythonRuntime, String> {
+    let all = PythonRuntime::ALL;
+    let names = all.map(PythonRuntime::name).join(", ");
+    let found = all.into_iter().find(|runtime| runtime.name() == text);
+    found.ok_or_else(|| format!("expected one of {names}"))
 }
 
 /// Maps standard input to standard output.
@@ -76,7 +86,7 @@ pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Probl
     let scratch = Scratch::create("map")
         .context("no folder for the run can be made")
         .map_err(Problem::usage)?;
-    let (compiled, asked) = prepare(&check, arguments.rows, &scratch)?;
+    let (compiled, asked) = prepare(&check, arguments, &scratch)?;
     let started = Trial::map(program, &compiled, &asked).map_err(anyhow::Error::from);
     let (trial, data) = started.map_err(Problem::usage)?;
     let mapped = Mapper { trial, scratch: &scratch, limit: longest(&check) }.map(
@@ -96,61 +106,42 @@ pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Probl
 /// Compiles the entry script, and says what its process is to do.
 fn prepare(
     check: &Check<'_>,
-    rows: Option<NonZeroU64>,
+    arguments: &Arguments,
     scratch: &Scratch,
 ) -> Result<(Compiled, Asked), Problem> {
     let limits = check.policy.default_limits();
-    let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
-    let cache = Cache::open(check.cache, check.compiler).map_err(Problem::usage)?;
+    let with = instrumentation(&limits);
     let is_script = is_python(check.path) && !check.path.is_dir();
-    let path = match check.path {
-        _ if is_script => runtimes::find(check.program, check.cache).map_err(Problem::usage)?,
-        path if path.is_dir() => {
-            build_guest_crate(path, check.compiler, &mut say).map_err(Problem::usage)?
-        }
-        path => path.to_owned(),
+    let script = is_script.then(|| Tried::at(check.path)).transpose().map_err(Problem::usage)?;
+    let (compiled, library) = match &script {
+        Some(script) => match script.choose(check, &limits, (arguments.runtime, true), &mut say) {
+            Ok(chosen) => {
+                chosen.notices.iter().for_each(|note| say(&format!("note: {note}")));
+                (chosen.compiled, chosen.library)
+            }
+            Err(PythonError::Refused(why)) => return Err(Problem::each_line(&why)),
+            Err(error) => return Err(Problem::usage(error)),
+        },
+        None => (component(check, with)?, None),
     };
-    let compiled = cache.prepare(&path, with, &mut say).map_err(Problem::usage)?;
     let asked = asked(check, limits, with, scratch.path(), &mut say);
     let mut asked = asked.map_err(Problem::usage)?;
-    if is_script {
-        show_script(check, &compiled, scratch, &mut asked)?;
+    if let Some(script) = script {
+        let shown = script.show(library.as_deref(), LoggingLevel::Info, &mut asked);
+        shown.map_err(Problem::usage)?;
     }
-    asked.wanted = Wanted::Map(Mapping { rows });
+    asked.wanted = Wanted::Map(Mapping { rows: arguments.rows });
     Ok((compiled, asked))
 }
 
-/// Looks at what a Python script imports, and puts it where the runtime finds it.
-fn show_script(
-    check: &Check<'_>,
-    runtime: &Compiled,
-    scratch: &Scratch,
-    asked: &mut Asked,
-) -> Result<(), Problem> {
-    let script = check.path.canonicalize().with_context(|| check.path.display().to_string());
-    let script = script.map_err(Problem::usage)?;
-    let name = check.path.file_name().unwrap_or_default().to_string_lossy();
-    let guest = format!("{GUEST_SOURCE}/{name}");
-    let looker = Looker {
-        program: check.program,
-        runtime,
-        with: asked.with,
-        limits: &asked.limits,
-        os_sandbox: check.os_sandbox,
+fn component(check: &Check<'_>, with: Instrumentation) -> Result<Compiled, Problem> {
+    let cache = Cache::open(check.cache, check.compiler).map_err(Problem::usage)?;
+    let path = match check.path {
+        path if path.is_dir() => build_guest_crate(path, check.cache, check.compiler, &mut say)
+            .map_err(Problem::usage)?,
+        path => path.to_owned(),
     };
-    match looker.look(&script, &guest, None) {
-        Ok(notes) => notes.iter().for_each(|note| say(&format!("note: {note}"))),
-        Err(PythonError::Refused(why)) => return Err(Problem::each_line(&why)),
-        Err(error) => return Err(Problem::usage(error)),
-    }
-    let source = scratch.path().join("source");
-    copy(&script, &guest, &source).map_err(Problem::usage)?;
-    asked.mounts.push(Mount { host: source, guest: GUEST_SOURCE.to_owned(), writable: false });
-    asked.environment.push(variable(LoggingLevel::Info));
-    if let Some(program) = asked.arguments.first_mut() {
-        *program = guest;
-    }
-    Ok(())
+    cache.prepare(&path, with, &mut say).map_err(Problem::usage)
 }
 
 /// The process that maps, and how it is watched.

@@ -36,6 +36,7 @@ mod registry;
 mod resume;
 mod run;
 mod schema_block;
+mod script;
 mod sdk;
 mod signals;
 mod template;
@@ -113,6 +114,9 @@ enum Command {
         /// Builds the crate's examples of type cdylib instead, each a component.
         #[arg(long)]
         examples: bool,
+        /// Where compiled code is kept, as for `run`.
+        #[arg(long, value_name = "DIR")]
+        cache_dir: Option<PathBuf>,
         /// For programs.
         #[arg(long)]
         json: bool,
@@ -226,8 +230,8 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Explain(arguments) => history::explain(&arguments),
         Command::Dataset { command } => registry::dataset(&command),
         Command::Model { command } => registry::model(&command),
-        Command::Build { path, examples, json, wall, policy } => {
-            build_and_print(&path, (examples, json), &wall, &policy)
+        Command::Build { path, examples, cache_dir, json, wall, policy } => {
+            build_and_print((&path, examples), cache_dir.as_deref(), json, &wall, &policy)
         }
         Command::Python { command } => python::python(&command),
         Command::Check { component, trial, backends, cache_dir, wall, policy } => {
@@ -262,15 +266,18 @@ fn os_sandbox(text: &str) -> Result<OsSandbox, ArgumentError> {
 
 /// Prints the components' paths on standard output, one a line.
 fn build_and_print(
-    path: &Path,
-    (examples, as_json): (bool, bool),
+    (path, examples): (&Path, bool),
+    cache: Option<&Path>,
+    as_json: bool,
     wall: &WallArgument,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
+    let cache = config::Config::load(policy)?.cache_dir(cache);
     let policy = policy.load()?;
     policy.check_trial(path, [], []).map_err(refused)?;
     let compiler = Compiler::new(&run::this_program()?, policy.sandbox(wall.os_sandbox));
-    let components = build::build(path, examples, &compiler, &mut say).map_err(Problem::usage)?;
+    let components = build::build((path, examples), cache.as_deref(), &compiler, &mut say);
+    let components = components.map_err(Problem::usage)?;
     let mut listed = Vec::new();
     for component in &components {
         let file = EntryFile::open(component, &compiler).map_err(Problem::usage)?;

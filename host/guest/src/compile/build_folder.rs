@@ -1,7 +1,10 @@
 //! The folder in which cargo compiles guest crates.
 
 use super::cache::{Cache, make_folder};
+use super::tidy::{Kept, below, clear_below};
 use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The folder below that for compiled code.
@@ -11,10 +14,71 @@ const GUESTS: &str = "guests";
 const VARIABLES: [&str; 3] =
     ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"];
 
+/// How deep below the build folder cargo has the files that it locks: a target's folder, and a profile's below it.
+const DEPTH_OF_LOCKS: u32 = 2;
+/// What the names of those files begin with.
+const LOCK: &str = ".cargo-";
+
+/// What guest crates have in common, compiled for later builds. `cache_dir` is the folder for compiled code.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn built_guests(cache_dir: &Path) -> io::Result<Kept> {
+    below(&guests_folder(cache_dir))
+}
+
+/// Where guest crates compile what they have in common, below the folder for compiled code.
+#[must_use]
+pub fn guests_folder(cache_dir: &Path) -> PathBuf {
+    cache_dir.join(GUESTS)
+}
+
+/// Removes what guest crates have in common, unless a build uses it. Returns what was removed, and whether a build used it.
+///
+/// # Errors
+/// If the folder cannot be read, or a file of it cannot be removed.
+pub fn clear_built_guests(cache_dir: &Path) -> io::Result<(Kept, bool)> {
+    let folder = guests_folder(cache_dir);
+    // Held until all is removed, so that a build waits that begins meanwhile.
+    match locks(&folder, DEPTH_OF_LOCKS)? {
+        Some(_held) => Ok((clear_below(&folder)?, false)),
+        None => Ok((Kept::default(), true)),
+    }
+}
+
+/// Cargo's locks below a folder; `None` if another process holds one.
+fn locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
+    let mut held = Vec::new();
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(held)),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() && depth > 0 {
+            let Some(more) = locks(&entry.path(), depth - 1)? else { return Ok(None) };
+            held.extend(more);
+        } else if kind.is_file()
+            && entry.file_name().as_encoded_bytes().starts_with(LOCK.as_bytes())
+        {
+            let file = File::open(entry.path())?;
+            match file.try_lock() {
+                Ok(()) => held.push(file),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+    Ok(Some(held))
+}
+
 /// The folder that all guest crates of this user share; `None` where the user says where cargo is to build, or there is no
-/// folder for it. `crate_folder`: absolute, or below the current folder. `variable` reads the environment.
+/// folder for it. `crate_folder`: absolute, or below the current folder. `cache_dir`: the folder for compiled code, unless it
+/// is the default. `variable` reads the environment.
 pub(super) fn shared(
     crate_folder: &Path,
+    cache_dir: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Option<PathBuf> {
     if VARIABLES.iter().any(|name| variable(name).is_some()) {
@@ -27,10 +91,11 @@ pub(super) fn shared(
     if above.chain(home).any(|folder| names_a_folder(&folder)) {
         return None;
     }
-    let cache = Cache::default_folder()?;
+    let cache = cache_dir.map(Path::to_owned).or_else(Cache::default_folder)?;
+    let cache = std::path::absolute(cache).ok()?;
     // Cargo would make it for all to read, and then it could not hold compiled code.
     make_folder(&cache).ok()?;
-    Some(cache.join(GUESTS))
+    Some(guests_folder(&cache))
 }
 
 /// Whether cargo's configuration in this folder says where to build.
@@ -68,19 +133,43 @@ mod tests {
         let variable =
             |set: &'static str| move |name: &str| (name == set).then(|| OsString::from("/nowhere"));
         let guest = path.join("work/guest");
-        let Some(shared_folder) = shared(&guest, variable("HOME")) else {
+        let Some(shared_folder) = shared(&guest, None, variable("HOME")) else {
             panic!("the machine that tests run on has a folder for its cache");
         };
         assert!(shared_folder.ends_with(GUESTS));
-        assert_eq!(shared(&path.join("other"), variable("HOME")), Some(shared_folder));
+        assert_eq!(shared(&path.join("other"), None, variable("HOME")), Some(shared_folder));
+        let named = path.join("named");
+        assert_eq!(shared(&guest, Some(&named), variable("HOME")), Some(named.join(GUESTS)));
         for name in VARIABLES {
-            assert_eq!(shared(&guest, variable(name)), None, "{name}");
+            assert_eq!(shared(&guest, Some(&named), variable(name)), None, "{name}");
         }
         let config = path.join("work/.cargo/config.toml");
         std::fs::create_dir_all(config.parent().unwrap()).unwrap();
         std::fs::write(&config, "[build]\n# target-dir = \"x\"\njobs = 1\n").unwrap();
-        assert!(shared(&guest, variable("HOME")).is_some());
+        assert!(shared(&guest, None, variable("HOME")).is_some());
         std::fs::write(&config, "[build]\ntarget-dir = \"x\"\n").unwrap();
-        assert_eq!(shared(&guest, variable("HOME")), None);
+        assert_eq!(shared(&guest, None, variable("HOME")), None);
+    }
+
+    #[test]
+    fn a_build_keeps_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path();
+        assert_eq!(built_guests(cache).unwrap(), Kept::default());
+        assert_eq!(clear_built_guests(cache).unwrap(), (Kept::default(), false));
+        let profile = cache.join(GUESTS).join("wasm32-wasip2/release");
+        std::fs::create_dir_all(profile.join("deps")).unwrap();
+        let lock = profile.join(".cargo-lock");
+        std::fs::write(&lock, "").unwrap();
+        std::fs::write(profile.join("deps/a.rlib"), [0; 10]).unwrap();
+        std::fs::hard_link(profile.join("deps/a.rlib"), profile.join("a.rlib")).unwrap();
+        let there = Kept { files: 2, bytes: 10 };
+        assert_eq!(built_guests(cache).unwrap(), there);
+        let build = File::open(&lock).unwrap();
+        build.lock().unwrap();
+        assert_eq!(clear_built_guests(cache).unwrap(), (Kept::default(), true));
+        drop(build);
+        assert_eq!(clear_built_guests(cache).unwrap(), (there, false));
+        assert!(cache.is_dir() && !cache.join(GUESTS).exists());
     }
 }

@@ -14,13 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Builds a guest crate, or a folder of sources in C or C++, into a component file and returns its path, below the folder's
-/// target folder. `say` gets lines for people. What is up to date is not built again.
+/// target folder. What a crate has in common with others is compiled below `cache_dir`, the folder for compiled code (the
+/// default one, if it is none). `say` gets lines for people. What is up to date is not built again.
 ///
 /// # Errors
 /// If there are no sources, no toolchain for WebAssembly, the build fails (the text ends with what the
 /// compiler said), or it does not give exactly one library of type `cdylib`.
 pub fn build_guest_crate(
     folder: &Path,
+    cache_dir: Option<&Path>,
     compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, CompileError> {
@@ -28,7 +30,7 @@ pub fn build_guest_crate(
     if !sources.is_empty() && !folder.join("Cargo.toml").is_file() {
         return build_module(&c_folder::build(folder, &sources, say)?, compiler);
     }
-    let mut components = build(folder, false, compiler, say)?;
+    let mut components = build((folder, false), cache_dir, compiler, say)?;
     match (components.pop(), components.len()) {
         (Some(component), 0) => Ok(component),
         (Some(_), more) => Err(CompileError::new(format!(
@@ -48,10 +50,11 @@ pub fn build_guest_crate(
 /// As [`build_guest_crate`].
 pub fn build_guest_examples(
     folder: &Path,
+    cache_dir: Option<&Path>,
     compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>, CompileError> {
-    build(folder, true, compiler, say)
+    build((folder, true), cache_dir, compiler, say)
 }
 
 /// Makes a component of a core module's file, beside it: `x.wasm` becomes `x.component.wasm`. A
@@ -103,8 +106,8 @@ fn write_component(
 }
 
 fn build(
-    folder: &Path,
-    examples: bool,
+    (folder, examples): (&Path, bool),
+    cache_dir: Option<&Path>,
     compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>, CompileError> {
@@ -121,7 +124,9 @@ fn build(
     })?;
     let toolchain = Toolchain::find(folder)?;
     let mut command = toolchain.cargo_build(folder);
-    if let Some(shared) = build_folder::shared(folder, |name| std::env::var_os(name)) {
+    let shared = build_folder::shared(folder, cache_dir, |name| std::env::var_os(name));
+    let is_first = shared.as_ref().is_some_and(|shared| !shared.exists());
+    if let Some(shared) = shared {
         // What crates have in common is compiled once for a machine. What comes out stays in the crate's own folder.
         command.arg("--config").arg(format!("build.build-dir={:?}", shared.display().to_string()));
     }
@@ -139,7 +144,7 @@ fn build(
     let stdout = cargo.stdout.take();
     let kind = if examples { "example" } else { "cdylib" };
     let reader = std::thread::spawn(move || artifacts(stdout, &manifest, kind));
-    let errors = cargo.stderr.take().map_or_else(Vec::new, |stderr| tell(stderr, say));
+    let errors = cargo.stderr.take().map_or_else(Vec::new, |stderr| tell(stderr, is_first, say));
     let status = cargo.wait();
     let modules = reader.join().unwrap_or_default();
     if !status.is_ok_and(|status| status.success()) {
@@ -159,8 +164,9 @@ fn build(
 }
 
 /// Hands cargo's lines to `say` up to the first error, and returns that and what follows: it becomes
-/// the text of our error, and need not be read twice. Of its progress one line is left.
-fn tell(stderr: impl Read, say: &mut dyn FnMut(&str)) -> Vec<String> {
+/// the text of our error, and need not be read twice. Of its progress one line is left. `is_first`: nothing that guest crates
+/// have in common is compiled yet.
+fn tell(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<String> {
     let mut errors = Vec::new();
     let mut compiles = false;
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -171,9 +177,7 @@ fn tell(stderr: impl Read, say: &mut dyn FnMut(&str)) -> Vec<String> {
         match line.split_whitespace().next() {
             Some("Compiling") => {
                 if !std::mem::replace(&mut compiles, true) {
-                    say(
-                        "compiling the entry script; the first one on a machine takes a minute or more, later ones seconds",
-                    );
+                    say(if is_first { COMPILES_FIRST } else { COMPILES });
                 }
             }
             Some(word) if PROGRESS.contains(&word) => {}
@@ -182,6 +186,12 @@ fn tell(stderr: impl Read, say: &mut dyn FnMut(&str)) -> Vec<String> {
     }
     errors
 }
+
+/// What is said when cargo compiles something.
+const COMPILES: &str = "compiling the entry script";
+/// The same, where all libraries are compiled with it.
+const COMPILES_FIRST: &str = "compiling the entry script, and the libraries of entry scripts: the first time this takes a minute or more, \
+     later seconds";
 
 /// What lines of cargo's progress begin with.
 const PROGRESS: [&str; 7] =
@@ -284,7 +294,7 @@ mod tests {
         );
         write("src/lib.rs", "pub fn f() -> u8 { missing() }");
         let mut said = Vec::new();
-        let error = build_guest_crate(folder.path(), &Compiler::here(), &mut |line| {
+        let error = build_guest_crate(folder.path(), None, &Compiler::here(), &mut |line| {
             said.push(line.to_owned());
         })
         .expect_err("does not compile");
@@ -298,17 +308,18 @@ mod tests {
         let mut said = Vec::new();
         let lines =
             "  Locking 2 packages\n   Compiling a\n   Compiling b\nwarning: w\nerror: x\n --> y\n";
-        let errors = tell(lines.as_bytes(), &mut |line| said.push(line.to_owned()));
-        assert_eq!(errors, ["error: x", " --> y"]);
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert_eq!(said[1], "warning: w");
+        for first in [true, false] {
+            let errors = tell(lines.as_bytes(), first, &mut |line| said.push(line.to_owned()));
+            assert_eq!(errors, ["error: x", " --> y"]);
+        }
+        assert_eq!(said, [COMPILES_FIRST, "warning: w", COMPILES, "warning: w"]);
     }
 
     #[test]
     fn a_folder_without_a_crate_is_refused() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let error =
-            build_guest_crate(folder.path(), &Compiler::here(), &mut |_| {}).expect_err("no crate");
+        let error = build_guest_crate(folder.path(), None, &Compiler::here(), &mut |_| {})
+            .expect_err("no crate");
         assert!(error.to_string().contains("it has no Cargo.toml"), "{error}");
     }
 }

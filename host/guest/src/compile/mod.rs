@@ -37,6 +37,7 @@ mod wit_text;
 
 use artifact::componentize;
 pub use artifact::{Artifact, identify};
+pub use build_folder::{built_guests, clear_built_guests, guests_folder};
 pub use cache::{Cache, Compiled};
 #[cfg(any(test, feature = "testing"))]
 pub use child::compile_here;
@@ -54,6 +55,7 @@ pub use interpreter::{WIT, host_functions};
 pub use takes::Takes;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{Kept, clear_compiled, compiled};
+pub(crate) use tidy::{below, clear_below};
 pub use toolchain::describe_toolchain;
 pub(crate) use toolchain::in_path;
 pub use wit_text::describe_function;

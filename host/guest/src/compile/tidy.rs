@@ -6,8 +6,10 @@
 use super::cache::{TEMPORARY, is_left_over, open};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::ops::AddAssign;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Letters of the two digests in an entry's name: of the entry script, and of the engine's settings.
@@ -64,6 +66,42 @@ pub fn clear_compiled(folder: &Path) -> io::Result<Kept> {
         }
     }
     Ok(removed)
+}
+
+/// All files below a folder; of several names of one file one counts. A folder that does not exist holds none. Links are not
+/// followed.
+pub(crate) fn below(folder: &Path) -> io::Result<Kept> {
+    let mut kept = Kept::default();
+    let mut seen = HashSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = match std::fs::read_dir(&folder) {
+            // Another process may be removing it.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(found) = entry.metadata() else { continue };
+            if found.is_dir() {
+                folders.push(entry.path());
+            } else if found.nlink() < 2 || seen.insert((found.dev(), found.ino())) {
+                kept += Kept { files: 1, bytes: found.len() };
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Removes a folder with all that is in it, and returns how much that was.
+pub(crate) fn clear_below(folder: &Path) -> io::Result<Kept> {
+    let kept = below(folder)?;
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(io::Error::new(error.kind(), format!("{}: {error}", folder.display())))
+        }
+        _ => Ok(kept),
+    }
 }
 
 fn open_folder(folder: &Path) -> io::Result<Option<Dir>> {

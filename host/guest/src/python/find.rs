@@ -2,7 +2,8 @@
 
 use super::Runtime;
 use super::sources::digest;
-use crate::compile::Cache;
+use crate::compile::{Cache, Kept, below, clear_below};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The folder of runtimes, below that for compiled code.
@@ -61,7 +62,29 @@ pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed>
 /// Where runtimes are installed; `None` where there is no folder for compiled code.
 pub(super) fn folder(cache_dir: Option<&Path>) -> Option<PathBuf> {
     let cache = cache_dir.map(Path::to_owned).or_else(Cache::default_folder)?;
-    Some(cache.join(RUNTIMES))
+    Some(installed_folder(&cache))
+}
+
+/// The runtimes that were installed. `cache_dir` is the folder for compiled code.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn installed(cache_dir: &Path) -> io::Result<Kept> {
+    below(&installed_folder(cache_dir))
+}
+
+/// Where runtimes are installed, below the folder for compiled code.
+#[must_use]
+pub fn installed_folder(cache_dir: &Path) -> PathBuf {
+    cache_dir.join(RUNTIMES)
+}
+
+/// Removes the runtimes that were installed, and returns what was removed. Jobs that run hold theirs open.
+///
+/// # Errors
+/// If the folder cannot be read, or a file of it cannot be removed.
+pub fn clear_installed(cache_dir: &Path) -> io::Result<Kept> {
+    clear_below(&installed_folder(cache_dir))
 }
 
 #[cfg(test)]
@@ -98,5 +121,11 @@ mod tests {
                 assert_eq!(find(runtime).unwrap(), Installed { component, library });
             }
         }
+        std::fs::write(cache.join("entry"), "").unwrap();
+        let there = Kept { files: 2, bytes: 0 };
+        assert_eq!(super::installed(&cache).unwrap(), there);
+        assert_eq!(clear_installed(&cache).unwrap(), there);
+        std::fs::remove_file(folder.join(file_name(Runtime::Light))).unwrap();
+        assert!(find(Runtime::Light).is_err() && cache.join("entry").is_file());
     }
 }

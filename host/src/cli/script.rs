@@ -1,0 +1,74 @@
+//! A Python script that is tried: its runtime, and what it sees.
+
+use super::check::Check;
+use crate::compile::Instrumentation;
+use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, Limits, LoggingLevel, Mount, PythonRuntime};
+use crate::node::python::{Chooser, Chosen, PythonError, Script, copy, library, variable};
+use crate::node::trial::Asked;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+
+/// A script that is there.
+pub(super) struct Tried {
+    path: PathBuf,
+    guest: String,
+}
+
+impl Tried {
+    /// The script at a path.
+    pub(super) fn at(path: &Path) -> anyhow::Result<Self> {
+        let found = path.canonicalize().with_context(|| path.display().to_string())?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(Self { path: found, guest: format!("{GUEST_SOURCE}/{name}") })
+    }
+
+    /// The runtime that runs it. `say` gets lines about what takes time.
+    ///
+    /// # Errors
+    /// See [`Chooser::choose`].
+    pub(super) fn choose(
+        &self,
+        check: &Check<'_>,
+        limits: &Limits,
+        (runtime, gets_tables): (PythonRuntime, bool),
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Chosen, PythonError> {
+        let chooser = Chooser {
+            program: check.program,
+            cache_dir: check.cache,
+            compiler: check.compiler,
+            with: instrumentation(limits),
+            limits,
+            os_sandbox: check.os_sandbox,
+        };
+        let script = Script { path: &self.path, guest: &self.guest, source: None, gets_tables };
+        chooser.choose(script, runtime, say)
+    }
+
+    /// Shows the script, its runtime's library and a folder for temporary files, made in `asked.scratch`.
+    pub(super) fn show(
+        self,
+        library_folder: Option<&Path>,
+        level: LoggingLevel,
+        asked: &mut Asked,
+    ) -> anyhow::Result<()> {
+        let source = asked.scratch.join("source");
+        copy(&self.path, &self.guest, &source)?;
+        let temporary = asked.scratch.join("tmp");
+        std::fs::create_dir(&temporary).context("no folder for the run can be made")?;
+        let mount = |host, guest: &str, writable| Mount { host, guest: guest.to_owned(), writable };
+        asked.mounts.push(mount(source, GUEST_SOURCE, false));
+        asked.mounts.extend(library_folder.map(library));
+        asked.mounts.push(mount(temporary, GUEST_TEMPORARY, true));
+        asked.environment.push(variable(level, false));
+        if let Some(program) = asked.arguments.first_mut() {
+            *program = self.guest;
+        }
+        Ok(())
+    }
+}
+
+/// How the code of what is tried is compiled.
+pub(super) fn instrumentation(limits: &Limits) -> Instrumentation {
+    Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() }
+}
