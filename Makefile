@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test without bench gpu fuzz lint fmt setup python-env node-env python-guest python-light test-guests clean
+.PHONY: help demo quick test without bench gpu fuzz lint fmt setup python-env node-env python-guest python-light python-science test-science test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -69,6 +69,16 @@ $(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__py
 # The runtime of scripts in Python, in the cache that tests use. Does nothing where this version of it is installed.
 python-light: python-env
 	@SANDMILL_CACHE_DIR=$(CURDIR)/target/test-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install light
+
+# Both runtimes, in a cache of their own: compiling numpy, pandas and the others takes minutes and 2.2 GB of memory.
+python-science: python-light
+	@mkdir -p -m 700 target/science-cache
+	@SANDMILL_CACHE_DIR=$(CURDIR)/target/science-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install light --from target/test-cache/runtimes
+	@SANDMILL_CACHE_DIR=$(CURDIR)/target/science-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install science
+
+# What needs the science runtime; `make test` leaves it out where that is not installed.
+test-science: python-science
+	SANDMILL_SCIENCE=required cargo nextest run --locked --package sandmill-tests --test science
 
 bench: setup ## Measure against native code; needs python3.
 	cargo build --profile dist --locked --package sandmill

@@ -8,7 +8,7 @@ import struct
 
 import _host
 
-_COPY, _TAKE, _PUT, _PARAMETERS, _RETURN, _OTHERWISE, _FIRST = 0, 1, 2, 3, 4, 5, 16
+_COPY, _TAKE, _PUT, _PARAMETERS, _RETURN, _FIRST = 0, 1, 2, 3, 4, 16
 
 
 def _pack(*numbers):
@@ -46,11 +46,6 @@ def parameters():
 def give(address):
     """What the function that runs returns."""
     _host.call(_pack(_RETURN, address))
-
-
-def give_otherwise(address):
-    """What a function returns that ends without `give`."""
-    _host.call(_pack(_OTHERWISE, address))
 
 
 def text(address, length):

@@ -90,7 +90,7 @@ class Udfs(InFolder):
         self.table = pa.table({"id": [1, 2, 3]})
 
     def test_tables_come_back_as_they_were_given(self):
-        with sandmill.udf("twice.py") as twice:
+        with sandmill.udf("twice.py", runtime="light") as twice:
             self.assertEqual(twice(self.table).to_pydict(), {"id": [1, 2, 3], "twice": [2, 4, 6]})
             self.assertEqual(twice(self.table.to_pandas())["twice"].tolist(), [2, 4, 6])
             batches = list(twice.map_in_arrow(self.table.to_batches(max_chunksize=2)))
@@ -103,12 +103,12 @@ class Udfs(InFolder):
     def test_chunks_are_one_mini_batch(self):
         self.write(count_py="def run(table):\n    return [len(table)]\n")
         chunks = pa.concat_tables([self.table, self.table])
-        with sandmill.udf("count.py") as count:
+        with sandmill.udf("count.py", runtime="light") as count:
             self.assertEqual(count(chunks).to_pydict(), {"value": ["6"]})
 
     def test_one_process_serves_all_copies_until_it_is_closed(self):
         self.write(calls_py="calls = 0\ndef run(table):\n    global calls\n    calls += 1\n    return [calls]\n")
-        calls = sandmill.udf("calls.py")
+        calls = sandmill.udf("calls.py", runtime="light")
         counted = [function(self.table)["value"].to_pylist() for function in (calls, pickle.loads(pickle.dumps(calls)))]
         self.assertEqual(counted, [["1"], ["2"]])
         calls.close()
@@ -116,23 +116,23 @@ class Udfs(InFolder):
         calls.close()
 
     def test_a_script_that_fails_is_told_and_may_be_called_again(self):
-        bad = sandmill.udf("bad.py")
+        bad = sandmill.udf("bad.py", runtime="light")
         for _ in range(2):
             with self.assertRaisesRegex(sandmill.ScriptFailed, r"ValueError: no luck \(bad.py, line 2, in run\)"):
                 bad(self.table)
         self.write(bad_py="def run(table):\n    return ['x']\ndef shutdown():\n    1 / 0\n")
         with self.assertRaises(FileNotFoundError):
-            sandmill.udf("nowhere.py")
+            sandmill.udf("nowhere.py", runtime="light")
         with self.assertRaisesRegex(TypeError, 'batch_format="pyarrow"'):
             bad({"id": [1]})
 
     def test_a_call_that_takes_too_long_is_stopped(self):
         self.write(slow_py="def run(table):\n    while True: pass\n")
         with self.assertRaisesRegex(sandmill.ScriptFailed, "not done within 1 s"):
-            sandmill.udf("slow.py", timeout=1)(self.table)
+            sandmill.udf("slow.py", runtime="light", timeout=1)(self.table)
 
     def test_no_process_outlives_python(self):
-        script = "import sandmill, pyarrow, sys; print(sandmill.udf('twice.py')(pyarrow.table({'id': [1]})).num_rows)"
+        script = "import sandmill, pyarrow, sys; print(sandmill.udf('twice.py', runtime='light')(pyarrow.table({'id': [1]})).num_rows)"
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "package/src")}
         ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
         self.assertEqual((ran.stdout, ran.stderr, ran.returncode), ("1\n", "", 0))

@@ -181,7 +181,7 @@ fn ctrl_c_ends_it() {
 fn a_script_in_python_maps() {
     let script =
         "def run(table):\n    return table.with_columns(twice=[2 * id for id in table['id']])\n";
-    let line = "< in.arrows > out.arrows";
+    let line = "--runtime light < in.arrows > out.arrows";
     let ran = spawn(Job::empty().file("score.py", script), &stream(), "score.py", line).wait();
     ran.exits_with(0);
     let twice = output(&ran)

@@ -121,8 +121,8 @@ def run(mini_batch):
     error: `run` of score.py is missing; write `def run(mini_batch):`
     error: `run` of score.py is async; write `def run(mini_batch):` without async
     error: `run` of score.py is a class; write `def run(mini_batch):`
-    error: score.py, line 1: imports numpy, which the light runtime does not have: use lists, or sandmill.Table for tables (docs/entry-scripts.md)
-    error: score.py, line 2: imports sklearn, which the light runtime does not have: export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)
+    error: score.py, line 1: imports numpy, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
+    error: score.py, line 2: imports sklearn, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 3: imports ssl, which the light runtime does not have: it needs what a sandbox does not have, as sockets, processes and threads; do without it
     error: score.py, line 3: imports helper, which the light runtime does not have: if it is written in Python alone, put its folder beside the script
     error: score.py, line 8: imports some_package, which the light runtime does not have: if it is written in Python alone, put its folder beside the script
@@ -303,7 +303,7 @@ fn tables_are_columns_of_python_values() {
     assert_eq!(ran.output(), "Ann 1.5\nBob None\n");
     let ran = job(rows).run(&[]);
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"error: job.yaml:2: entry_script: the input is a table, which ParallelRunStep hands over as a pandas DataFrame; the light runtime has no pandas. For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light");
+    assert_snapshot!(ran.told(), @"error: the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the science runtime, which is not installed on this machine; install it once: sandmill python install science. For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light");
     let ran = job("def run(table):\n    return table['age']\n")
         .yaml("python: {runtime: light}\nrun_max_try: 1")
         .run(&[]);
@@ -330,9 +330,9 @@ fn scripts_are_checked_before_they_are_run() {
     let ran = three_files("import pandas\n").command(&["check", "score.py"]);
     ran.exits_with(42);
     assert_snapshot!(ran.redacted_stdout(), @"
-    score.py, for the light runtime
+    score.py
     `run` of score.py is missing; write `def run(mini_batch):`
-    score.py, line 1: imports pandas, which the light runtime does not have: use lists, or sandmill.Table for tables (docs/entry-scripts.md)
+    score.py, line 1: imports pandas, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     It cannot be run.
     ");
 }

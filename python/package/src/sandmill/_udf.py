@@ -204,6 +204,7 @@ class Udf:
 def udf(
     script: "str | os.PathLike[str]",
     *,
+    runtime: str = "auto",
     arguments: Sequence[str] = (),
     side_inputs: Optional[Mapping[str, Any]] = None,
     models: Optional[Mapping[str, Any]] = None,
@@ -215,6 +216,7 @@ def udf(
     """Makes a function of an entry script, for tables.
 
     `script`: a Python script, a component or a guest crate's folder, which each machine must have at this path.
+    `runtime`: of a Python script; "science", or "auto", gives `run` a pandas DataFrame, "light" a `sandmill.Table`.
     `arguments`: its command line. `side_inputs`: names of folders that it sees at /side_inputs/NAME. `models`: names of
     ONNX models. `environment`: its environment variables. `timeout`: the most seconds of a call. `error_threshold`:
     rows that may fail by the script's own word in the life of its process, -1 for any number. `options`: more options of
@@ -225,7 +227,7 @@ def udf(
     path = os.path.abspath(os.fspath(script))
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no entry script {path}")
-    given = [f"--timeout={int(timeout)}", f"--error-threshold={int(error_threshold)}"]
+    given = [f"--runtime={runtime}", f"--timeout={int(timeout)}", f"--error-threshold={int(error_threshold)}"]
     given += [f"--arg={argument}" for argument in arguments]
     given += [f"--side-input={name}={os.path.abspath(folder)}" for name, folder in (side_inputs or {}).items()]
     given += [f"--model={name}={os.path.abspath(model)}" for name, model in (models or {}).items()]
