@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test without bench gpu fuzz lint fmt setup python-env node-env python-guest python-light test-guests clean
+.PHONY: help demo quick test test-frameworks without wheel bench gpu fuzz lint fmt setup python-env node-env python-guest python-light test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -15,7 +15,7 @@ without := --locked --no-default-features --features sandmill-without/alone $(ad
 	sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without)
 
 help: ## List the commands.
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
 
 # As the tests build it: what the one has compiled, the other uses. The second package has the features of libraries.
 demo: setup ## Run two examples on real data and compare them with scikit-learn.
@@ -69,6 +69,12 @@ $(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__py
 # The runtime of scripts in Python, in the cache that tests use. Does nothing where this version of it is installed.
 python-light: python-env
 	@SANDMILL_CACHE_DIR=$(CURDIR)/target/test-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install light
+
+test-frameworks: ## Run entry scripts from Ray Data and Spark; fetches both, some 600 MB. After `make test`.
+	@scripts/frameworks.sh
+
+wheel: ## Make the package for pip, with the program for glibc 2.28 and later, in target/wheel.
+	@scripts/wheel.sh
 
 bench: setup ## Measure against native code; needs python3.
 	cargo build --profile dist --locked --package sandmill

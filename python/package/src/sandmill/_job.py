@@ -32,6 +32,10 @@ class JobFailed(SandmillError):
         self.job = job
         self.exit_code = exit_code
 
+    def __reduce__(self) -> "tuple[object, ...]":
+        # In another process there is the text alone: a job cannot be sent there.
+        return SandmillError, (str(self),)
+
 
 class Job:
     """A job that was started. Made by `run` and `start`."""
