@@ -46,7 +46,7 @@ class Job:
         self._quiet = quiet
         self._folder = Path(cwd) if cwd is not None else Path.cwd()
         environment = None if env is None else {**os.environ, **env}
-        self._process = subprocess.Popen(
+        self._process: Any = subprocess.Popen(
             command,
             cwd=cwd,
             env=environment,

@@ -27,7 +27,7 @@ class _Process:
 
         self.schema = schema
         self._said = tempfile.TemporaryFile()
-        self._child = subprocess.Popen(
+        self._child: Any = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
         )
         self._reader: Any = None
