@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test without bench gpu fuzz lint fmt setup python-env node-env python-guest python-light python-science test-science test-guests clean
+.PHONY: help demo quick test test-frameworks test-science without wheel bench gpu fuzz lint fmt setup python-env node-env python-guest python-light python-science test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -15,7 +15,7 @@ without := --locked --no-default-features --features sandmill-without/alone $(ad
 	sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without)
 
 help: ## List the commands.
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
 
 # As the tests build it: what the one has compiled, the other uses. The second package has the features of libraries.
 demo: setup ## Run two examples on real data and compare them with scikit-learn.
@@ -79,6 +79,12 @@ python-science: python-light
 # What needs the science runtime; `make test` leaves it out where that is not installed.
 test-science: python-science
 	SANDMILL_SCIENCE=required cargo nextest run --locked --package sandmill-tests --test science
+
+test-frameworks: ## Run entry scripts from Ray Data and Spark; fetches both, some 600 MB. After `make test`.
+	@scripts/frameworks.sh
+
+wheel: ## Make the package for pip, with the program for glibc 2.28 and later, in target/wheel.
+	@scripts/wheel.sh
 
 bench: setup ## Measure against native code; needs python3.
 	cargo build --profile dist --locked --package sandmill

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
-targets=(frames jobs tables rows columns results stores recovery)
+targets=(frames jobs tables rows columns results stores streams recovery)
 
 # What is fuzzed is safe code but for little, so a sanitizer would find nothing for its cost. Overflows and broken
 # assertions are panics here, and too much time or memory is a finding, too.

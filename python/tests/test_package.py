@@ -2,9 +2,11 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -76,6 +78,23 @@ class Jobs(InFolder):
         self.assertEqual((caught.exception.exit_code, caught.exception.job.state), (42, "failed"))
         self.assertTrue(caught.exception.job.job_dir.is_dir())
 
+    def test_ctrl_c_winds_the_job_down(self):
+        self.write(score_py="import time\ndef run(paths):\n    time.sleep(2)\n    return ['x' for _ in paths]\n")
+        script = "import sandmill\nsandmill.run('job.yaml', settings={'mini_batch_size': 1})\n"
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "package/src")}
+        running = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(running.kill)
+        said = ""
+        while "job job: 1 worker" not in said:
+            line = running.stderr.readline()
+            self.assertTrue(line, said)
+            said += line
+        running.send_signal(signal.SIGINT)
+        rest = running.communicate(timeout=60)[1]
+        self.assertIn("SIGTERM: running mini-batches are finished", rest)
+        self.assertIn("KeyboardInterrupt", rest)
+        self.assertEqual(sandmill.run("job.yaml", settings={"mini_batch_size": 1}, quiet=True).rows(), ["x", "x"])
+
     def test_a_program_that_is_not_there_is_told(self):
         environment = {"SANDMILL_BIN": "/nowhere/sandmill"}
         with unittest.mock.patch.dict(os.environ, environment):
@@ -130,6 +149,17 @@ class Udfs(InFolder):
         self.write(slow_py="def run(table):\n    while True: pass\n")
         with self.assertRaisesRegex(sandmill.ScriptFailed, "not done within 1 s"):
             sandmill.udf("slow.py", runtime="light", timeout=1)(self.table)
+
+    def test_one_that_was_interrupted_starts_anew(self):
+        self.write(slow_py="import time\ndef run(table):\n    time.sleep(table['id'][0])\n    return ['x']\n")
+        slow = sandmill.udf("slow.py")
+        slow(pa.table({"id": [0]}))
+        timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            slow(pa.table({"id": [50]}))
+        self.assertEqual(slow(pa.table({"id": [0]})).num_rows, 1)
+        slow.close()
 
     def test_no_process_outlives_python(self):
         script = "import sandmill, pyarrow, sys; print(sandmill.udf('twice.py', runtime='light')(pyarrow.table({'id': [1]})).num_rows)"

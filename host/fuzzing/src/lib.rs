@@ -11,6 +11,7 @@ mod results;
 mod rows;
 mod scratch;
 mod stores;
+mod streams;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -23,4 +24,5 @@ pub use results::results;
 pub use rows::rows;
 pub use sandmill_leader::fuzz_recovery as recovery;
 pub use stores::stores;
+pub use streams::streams;
 pub use tables::tables;

@@ -1,7 +1,7 @@
 //! The corpora, and some thousand inputs made of each, by ordinary tests: what fuzzing has found once
 //! is looked for again where there is no fuzzer. `SANDMILL_FUZZ=100000` makes as many.
 
-use super::{Mutator, columns, frames, jobs, recovery, results, rows, stores, tables};
+use super::{Mutator, columns, frames, jobs, recovery, results, rows, stores, streams, tables};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
@@ -67,6 +67,13 @@ fn columns_of_the_corpus_and_like_them() {
 #[test]
 fn words_of_stores_of_the_corpus_and_like_them() {
     replay("stores", stores, 20_000);
+}
+
+#[test]
+fn streams_of_the_corpus_and_like_them() {
+    // The decoder's own panics are caught where it is called.
+    std::panic::set_hook(Box::new(|_| ()));
+    replay("streams", streams, 3_000);
 }
 
 #[test]

@@ -116,7 +116,8 @@ fn version_and_help() {
                                 usual places]
           --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
                                 object a line, as in logs/sys/events.jsonl
-          --json                Prints what the job came to on standard output, as JSON
+          --json                Prints what the job came to on standard output, as JSON; with --events
+                                as one line, the last
           --on-end <PROGRAM>    Calls this program when the job has ended, without a shell and without
                                 arguments; SANDMILL_JOB, SANDMILL_STATE (completed, failed or cancelled)
                                 and SANDMILL_DIR say of which. It ends before this command does

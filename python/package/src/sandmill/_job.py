@@ -32,6 +32,10 @@ class JobFailed(SandmillError):
         self.job = job
         self.exit_code = exit_code
 
+    def __reduce__(self) -> "tuple[object, ...]":
+        # In another process there is the text alone: a job cannot be sent there.
+        return SandmillError, (str(self),)
+
 
 class Job:
     """A job that was started. Made by `run` and `start`."""
@@ -42,13 +46,15 @@ class Job:
         self._quiet = quiet
         self._folder = Path(cwd) if cwd is not None else Path.cwd()
         environment = None if env is None else {**os.environ, **env}
-        self._process = subprocess.Popen(
+        self._process: Any = subprocess.Popen(
             command,
             cwd=cwd,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # Ctrl-C reaches Python alone, which asks the job to end, once.
+            start_new_session=True,
         )
         self._listener = threading.Thread(target=self._listen, name="sandmill", daemon=True)
         self._listener.start()
@@ -203,7 +209,8 @@ def start(
     env: Optional[Mapping[str, str]] = None,
     quiet: bool = False,
 ) -> Job:
-    """Starts a job, and returns at once.
+    """Starts a job, and returns at once. The job goes on if this Python ends; `with sandmill.start(...)` cancels it at the
+    block's end.
 
     `job`: the job file. `job_dir`: the job's folder. `settings`: keys of the job file with other values, as with
     `--set`. `process_count`, `gpus`, `limit`, `overwrite`: the options of `sandmill run`; `reuse`: whether the result of
@@ -229,11 +236,23 @@ def start(
 def run(job: PathLike, **options: Any) -> Job:
     """Runs a job to its end. `options` are those of `start`.
 
+    Ctrl-C finishes the mini-batches that run, a second one stops at once; what is committed is kept, and the same call
+    goes on from there.
+
     Raises JobFailed where the job did not complete, and SandmillNotFound where the program is not installed.
     """
     started = start(job, **options)
     try:
         return started.wait()
     except KeyboardInterrupt:
-        started.cancel()
+        # What runs is finished; another Ctrl-C kills it.
+        for _ in range(2):
+            started.cancel()
+            try:
+                started.wait()
+                break
+            except JobFailed:
+                break
+            except KeyboardInterrupt:
+                continue
         raise

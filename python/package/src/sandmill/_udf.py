@@ -27,8 +27,13 @@ class _Process:
 
         self.schema = schema
         self._said = tempfile.TemporaryFile()
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
+        self._child: Any = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            # Ctrl-C reaches Python alone. The end of Python ends the stream, and that the process.
+            start_new_session=True,
         )
         self._reader: Any = None
         try:
@@ -71,6 +76,12 @@ class _Process:
             self._child.kill()
             self._child.wait()
 
+    def stop(self) -> None:
+        """Ends the process at once, if it has not ended."""
+        self._child.kill()
+        self._end()
+        self._said.close()
+
     def close(self) -> None:
         """Ends the stream, and the process after the script's `shutdown`. Raises ScriptFailed where that fails."""
         try:
@@ -109,7 +120,8 @@ class _Processes:
             try:
                 return found.map(batch)
             except BaseException:
-                self._all.pop(key, None)
+                # In the middle of a table no other can follow.
+                self._all.pop(key).stop()
                 raise
 
     def close(self, command: Optional[List[str]] = None) -> None:

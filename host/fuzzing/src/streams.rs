@@ -1,0 +1,28 @@
+//! Arrow IPC streams of `sandmill map`.
+
+use arrow::ipc::reader::StreamReader;
+use sandmill_data::dataset::Incoming;
+use std::io::Cursor;
+use std::num::NonZeroU64;
+
+/// The first byte says how many rows a mini-batch has at the most, the rest is the stream. What is taken is a table of as
+/// many rows as is said.
+pub fn streams(data: &[u8]) {
+    let [most, stream @ ..] = data else { return };
+    let most = NonZeroU64::new(u64::from(*most));
+    let mut incoming = Incoming::new(stream, most);
+    let mut first = 0;
+    while let Ok(Some(rows)) = incoming.next_rows() {
+        assert!(rows.count > 0 && most.is_none_or(|most| rows.count <= most.get()));
+        assert_eq!(rows.first, first);
+        first += rows.count;
+        let taken = StreamReader::try_new(Cursor::new(rows.table.to_vec()), None);
+        let taken = taken.and_then(Iterator::collect::<Result<Vec<_>, _>>).expect("a table");
+        let count: usize = taken.iter().map(arrow::array::RecordBatch::num_rows).sum();
+        assert_eq!(count as u64, rows.count);
+        // Some types claim any number of rows without holding a byte.
+        if first > 1 << 16 {
+            return;
+        }
+    }
+}

@@ -1,0 +1,39 @@
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+from . import models as models
+from ._binary import SandmillError as SandmillError
+from ._binary import SandmillNotFound as SandmillNotFound
+from ._binary import program as program
+from ._job import Job as Job
+from ._job import JobFailed as JobFailed
+from ._job import run as run
+from ._job import start as start
+from ._udf import ScriptFailed as ScriptFailed
+from ._udf import Udf as Udf
+from ._udf import udf as udf
+
+class Failed:
+    """In a list that `run` returns: the item at this place failed, for this reason."""
+
+    reason: str
+    def __init__(self, reason: object) -> None: ...
+
+class Table:
+    """A table without pandas: columns of Python values, all of one length, None for nulls."""
+
+    def __init__(self, columns: Mapping[str, Iterable[Any]]) -> None: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def columns(self) -> dict[str, list[Any]]: ...
+    def __getitem__(self, name: str) -> list[Any]: ...
+    def __contains__(self, name: str) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[dict[str, Any]]: ...
+    def tuples(self) -> Iterator[tuple[Any, ...]]: ...
+    def select(self, *names: str) -> Table: ...
+    def with_columns(self, **columns: Iterable[Any]) -> Table: ...
+
+def read(path: str | PathLike[str]) -> bytes: ...

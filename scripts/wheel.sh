@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Makes the package that `pip install` takes, in target/wheel: the program, linked by zig against glibc 2.28, so that it
+# runs on each Linux of 2018 and later, and the Python library. Writes SHA256SUMS beside it. PROFILE names a profile of
+# cargo; dist, the one that is given to others, takes many minutes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/lib.sh
+. scripts/lib.sh
+
+profile=${PROFILE:-dist}
+floor=2.28
+packages="maturin==1.16.0 ziglang==0.17.1"
+out=$PWD/target/wheel
+env=$out/env
+stage=$out/package
+
+if [ ! -e "$env/bin/maturin" ]; then
+    mkdir -p "$out"
+    say "installing $packages from PyPI into $env"
+    python3 -m venv --clear "$env" >"$out/pip.log" 2>&1 || fail "no virtual environment: $out/pip.log says why"
+    # shellcheck disable=SC2086 # a list of words
+    "$env/bin/python" -m pip install --quiet --disable-pip-version-check $packages >>"$out/pip.log" 2>&1 ||
+        fail "pip could not install $packages; $out/pip.log says more"
+fi
+
+# What the package shares with the runtime of entry scripts are links in the repository, and files in a wheel.
+rm -rf "$stage" "$out"/*.whl
+mkdir -p "$stage"
+cp -rL python/package/. "$stage"
+find "$stage" -name __pycache__ -prune -exec rm -r {} +
+cp LICENSE "$stage"
+sed -i "s|^manifest-path = .*|manifest-path = \"$PWD/host/Cargo.toml\"|" "$stage/pyproject.toml"
+
+(cd "$stage" && PATH=$env/bin:$PATH "$env/bin/maturin" build --profile "$profile" --zig --target x86_64-unknown-linux-gnu \
+    --compatibility "manylinux_${floor/./_}" --target-dir "$out/build" --out "$out")
+
+wheel=$(echo "$out"/*.whl)
+rm -rf "$out/unpacked"
+python3 -m zipfile -e "$wheel" "$out/unpacked"
+program=$(find "$out/unpacked" -path '*.data/scripts/sandmill')
+needed=$(objdump -T "$program" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+newest=$(printf '%s\n' "GLIBC_$floor" "$needed" | sort -V | tail -n 1)
+[ "$newest" = "GLIBC_$floor" ] || fail "the program needs $needed, and is to run with glibc $floor"
+(cd "$out" && sha256sum ./*.whl >SHA256SUMS)
+say "$wheel: glibc ${needed#GLIBC_} and later; $(stat -c %s "$wheel") bytes"
