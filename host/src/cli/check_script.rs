@@ -1,6 +1,7 @@
 //! `sandmill check score.py`: whether a Python script can be run, and what it returns.
 
-use super::check::{Check, Verdict, asked, explain, longest, run};
+use super::check::{Check, asked, explain, longest, run};
+use super::checked::{Checked, Kind};
 use crate::compile::{Cache, Instrumentation};
 use crate::model::{GUEST_SOURCE, LoggingLevel, Mount};
 use crate::node::python::{Looker, PythonError, copy, variable};
@@ -8,7 +9,6 @@ use crate::node::trial::Trial;
 use crate::opening::Scratch;
 use crate::runtimes;
 use anyhow::Context as _;
-use std::fmt::Write as _;
 
 /// Checks a Python script. `say` gets lines about what takes time.
 ///
@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 pub(super) fn check_script(
     check: &Check<'_>,
     say: &mut dyn FnMut(&str),
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<Checked> {
     let script = check.path.canonicalize().with_context(|| check.path.display().to_string())?;
     let name = check.path.file_name().unwrap_or_default().to_string_lossy();
     let guest = format!("{GUEST_SOURCE}/{name}");
@@ -25,7 +25,7 @@ pub(super) fn check_script(
     let limits = check.policy.default_limits();
     let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
     let compiled = Cache::open(check.cache, check.compiler)?.prepare(&runtime, with, say)?;
-    let mut text = format!("{}, for the light runtime\n", check.path.display());
+    let mut checked = Checked::new(Kind::PythonScript, check.path.to_owned());
     let looker = Looker {
         program: check.program,
         runtime: &compiled,
@@ -34,18 +34,15 @@ pub(super) fn check_script(
         os_sandbox: check.os_sandbox,
     };
     match looker.look(&script, &guest, None) {
-        Ok(notes) => notes.iter().for_each(|note| {
-            let _ = writeln!(text, "note: {note}");
-        }),
+        Ok(notes) => checked.notes.extend(notes.iter().map(ToString::to_string)),
         Err(PythonError::Refused(why)) => {
-            let _ = writeln!(text, "{why}\nIt cannot be run.");
-            return Ok(Verdict { text, good: false });
+            checked.problems.push(why.to_string());
+            return Ok(checked.judged());
         }
         Err(error) => return Err(error.into()),
     }
-    text.push_str("It can be run: all that it imports is there.\n");
     if !check.runs() {
-        return Ok(Verdict { text, good: true });
+        return Ok(checked.judged());
     }
     let scratch = Scratch::create("check").context("no folder for the run can be made")?;
     let mut asked = asked(check, limits, with, scratch.path(), say)?;
@@ -58,6 +55,6 @@ pub(super) fn check_script(
     }
     let mut trial = Trial::start(check.program, &compiled, &asked)?;
     trial.functions().map_err(|error| explain(&scratch, error))??;
-    let good = run(&mut trial, &scratch, longest(check), &mut text)?;
-    Ok(Verdict { text, good })
+    checked.run = Some(run(&mut trial, &scratch, longest(check))?);
+    Ok(checked.judged())
 }
