@@ -4,9 +4,9 @@
 //! This process looks into nothing: a child reads the component's names, one compiles it as for a job,
 //! and one loads it and, with `--run`, runs it behind the walls of a worker.
 
+use super::checked::{Checked, Kind, Ran, Written};
 use super::error::ArgumentError;
-use crate::compile::{Cache, Compiler, EntryFile, ImportVerdict, Instrumentation, Names};
-use crate::compile::{build_guest_crate, judge_import};
+use crate::compile::{Cache, Compiler, EntryFile, Instrumentation, build_guest_crate};
 use crate::inference::{Judged, NamedLibrary, Probe};
 use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
@@ -18,7 +18,6 @@ use crate::opening::Scratch;
 use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -125,89 +124,51 @@ impl Check<'_> {
     }
 }
 
-/// What came of it.
-pub(super) struct Verdict {
-    /// The text to print, on several lines.
-    pub(super) text: String,
-    /// Whether the contract is kept and, if it was run, nothing failed.
-    pub(super) good: bool,
-}
-
 /// Checks a component. `say` gets the lines of a build.
 ///
 /// # Errors
 /// If the file cannot be read, is no WebAssembly, or does not build; what is wrong with a component
 /// as such is a verdict.
-pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Verdict> {
+pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Checked> {
     let path = if check.path.is_dir() {
         build_guest_crate(check.path, check.cache, check.compiler, say)?
     } else {
         check.path.to_owned()
     };
     let outline = check.compiler.outline(&path)?;
-    let names = &outline.names;
-    let mut text = format!("{}, {} bytes\n", path.display(), outline.bytes);
-    let _ = writeln!(text, "sha256:{}", EntryFile::open(&path, check.compiler)?.digest());
-    if let Some(takes) = outline.takes {
-        let _ = writeln!(text, "Takes: {takes}");
-    }
-    describe(names, &mut text);
+    let mut checked = Checked::new(Kind::Component, path);
+    checked.bytes = Some(outline.bytes);
+    let digest = EntryFile::open(&checked.path, check.compiler)?.digest().to_string();
+    checked.sha256 = Some(digest);
+    checked.takes = outline.takes;
+    checked.describe(&outline.names);
     let cache = Cache::open(check.cache, check.compiler)?;
-    let refused = |reason: &str, mut text: String| {
-        // Why imports are refused has been said.
-        if refuses(names) {
-            text.push_str("It does not keep the contract: it imports what is refused.\n");
-        } else {
-            let _ = writeln!(text, "It does not keep the contract:\n{reason}");
+    let refused = |reason: String, mut checked: Checked| {
+        // The compiler refuses such imports as well; they are problems already.
+        if !checked.imports_what_is_refused() {
+            checked.problems.push(reason);
         }
-        Ok(Verdict { text, good: false })
+        Ok(checked.judged())
     };
     let limits = check.policy.default_limits();
     let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
-    let compiled = match cache.prepare(&path, with, say) {
+    let compiled = match cache.prepare(&checked.path, with, say) {
         Ok(compiled) => compiled,
-        Err(error) => return refused(&error.to_string(), text),
+        Err(error) => return refused(error.to_string(), checked),
     };
     let scratch = Scratch::create("check").context("no folder for the run can be made")?;
     let asked = asked(check, limits, with, scratch.path(), say)?;
     let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
     match trial.functions().map_err(|error| explain(&scratch, error))? {
         Ok(functions) => {
-            let _ = writeln!(text, "Functions: {}", printable(&functions.join(", ")));
+            checked.functions = functions.iter().map(|it| printable(it).into_owned()).collect();
         }
-        Err(reason) => return refused(&printable(&reason.to_string()), text),
+        Err(reason) => return refused(printable(&reason.to_string()).into_owned(), checked),
     }
-    text.push_str("It keeps the contract.\n");
-    let good =
-        check.trial.run.is_none() || { run(&mut trial, &scratch, longest(check), &mut text)? };
-    Ok(Verdict { text, good })
-}
-
-fn refuses(names: &Names) -> bool {
-    names.imports.iter().any(|import| matches!(judge_import(import), ImportVerdict::Refused(_)))
-}
-
-/// Exports, and imports grouped by what they give.
-fn describe(names: &Names, text: &mut String) {
-    text.push_str("Exports:\n");
-    for export in &names.exports {
-        let _ = writeln!(text, "  {export}");
+    if check.trial.run.is_some() {
+        checked.run = Some(run(&mut trial, &scratch, longest(check))?);
     }
-    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-    for import in &names.imports {
-        let what = match judge_import(import) {
-            ImportVerdict::Granted(what) => what.to_owned(),
-            ImportVerdict::Refused(why) => format!("REFUSED: {why}"),
-        };
-        match groups.iter_mut().find(|(group, _)| *group == what) {
-            Some((_, imports)) => imports.push(import),
-            None => groups.push((what, vec![import])),
-        }
-    }
-    text.push_str("Imports, and what they give it:\n");
-    for (what, imports) in groups {
-        let _ = writeln!(text, "  {what}\n    {}", imports.join("\n    "));
-    }
+    Ok(checked.judged())
 }
 
 /// How long the run may take.
@@ -255,38 +216,25 @@ pub(super) fn asked(
     Ok(asked)
 }
 
-/// What came of the run, and of what was written meanwhile; tells whether all went well.
+/// What came of the run, and what was written meanwhile.
 pub(super) fn run(
     trial: &mut TrialProcess,
     scratch: &Scratch,
     limit: Duration,
-    text: &mut String,
-) -> anyhow::Result<bool> {
-    let good = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
-        Some((told, good)) => {
-            text.push_str(&printable(&told));
-            good
-        }
+) -> anyhow::Result<Ran> {
+    let (told, good) = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
+        Some((told, good)) => (printable(&told).into_owned(), good),
         None => {
-            let _ =
-                writeln!(text, "stopped: not done within {} s (--timeout)", limit.as_secs_f64());
-            false
+            (format!("stopped: not done within {} s (--timeout)\n", limit.as_secs_f64()), false)
         }
     };
-    text.push_str(&printed(scratch));
-    Ok(good)
+    Ok(Ran { good, told, written: written(scratch) })
 }
 
 /// What was printed and logged meanwhile.
-pub(super) fn printed(scratch: &Scratch) -> String {
-    let mut text = String::new();
-    for name in ["stdout", "stderr", "log"] {
-        let written = shown(scratch, name);
-        if scratch.path().join(name).metadata().is_ok_and(|found| found.len() > 0) {
-            let _ = writeln!(text, "{name}:\n  {}", written.replace('\n', "\n  "));
-        }
-    }
-    text
+pub(super) fn written(scratch: &Scratch) -> Written {
+    let [stdout, stderr, log] = ["stdout", "stderr", "log"].map(|name| shown(scratch, name));
+    Written { stdout, stderr, log }
 }
 
 /// The folders that hold the files, read-only, and the folders that every entry script has; and the
@@ -424,44 +372,6 @@ fn shown(scratch: &Scratch, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(feature = "inference")]
-    #[test]
-    fn imports_are_grouped_in_words() {
-        use crate::compile::{read_names, testing};
-
-        let component = testing::component(
-            "run-only",
-            r#"(import "sandmill:entry/host@0.1.0" "read" (func (param i32 i32 i32)))
-            (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
-            RUN (i32.const 0))"#,
-        );
-        let mut names = read_names(&component).expect("reads");
-        names.imports.push("wasi:nn/graph@0.2.0-rc-2024-10-28".into());
-        names.imports.push("wasi:nn/graph@0.2.0-rc-2024-08-19".into());
-        let mut text = String::new();
-        describe(&names, &mut text);
-        insta::assert_snapshot!(text, @"
-        Exports:
-          sandmill:entry/entry-run@0.1.0
-        Imports, and what they give it:
-          its own names and folders, its log, whole input files
-            sandmill:entry/host@0.1.0
-          types only
-            sandmill:entry/types@0.1.0
-          ending itself
-            wasi:cli/exit@0.2.12
-          reading and writing what others give
-            wasi:io/error@0.2.12
-            wasi:io/streams@0.2.12
-          writing to its log files
-            wasi:cli/stderr@0.2.12
-          computing with the job's models
-            wasi:nn/graph@0.2.0-rc-2024-10-28
-          REFUSED: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
-            wasi:nn/graph@0.2.0-rc-2024-08-19
-        ");
-    }
 
     #[test]
     fn a_file_that_is_no_component_is_an_error() {

@@ -2,7 +2,7 @@
 //!
 //! This process only passes bytes on: a child behind the walls of a worker reads the one stream, and writes the other.
 
-use super::check::{self, Check, asked, explain, longest, printed};
+use super::check::{self, Check, asked, explain, longest, written};
 use super::config::Config;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
@@ -95,7 +95,7 @@ pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Probl
         arguments.error_threshold,
     );
     if is_verbose {
-        let written = printed(&scratch);
+        let written = written(&scratch).to_string();
         if !written.is_empty() {
             say(written.trim_end());
         }

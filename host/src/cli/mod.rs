@@ -9,6 +9,7 @@ mod cache;
 mod cancel;
 mod check;
 mod check_script;
+mod checked;
 mod child;
 mod clean;
 mod config;
@@ -138,6 +139,9 @@ enum Command {
         component: PathBuf,
         #[command(flatten)]
         trial: check::Trial,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         backends: run::BackendArguments,
         /// Where compiled entry scripts are kept, as for `run`.
@@ -234,9 +238,9 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
             build_and_print((&path, examples), cache_dir.as_deref(), json, &wall, &policy)
         }
         Command::Python { command } => python::python(&command),
-        Command::Check { component, trial, backends, cache_dir, wall, policy } => {
-            let backends = (&trial, &backends);
-            check_and_print(&component, backends, cache_dir.as_deref(), &wall, &policy)
+        Command::Check { component, trial, json, backends, cache_dir, wall, policy } => {
+            let how = (&trial, &backends, json);
+            check_and_print(&component, how, cache_dir.as_deref(), &wall, &policy)
         }
         Command::Map(arguments) => map::map(&arguments, logging.is_verbose()),
         Command::Doctor { json, datastores, backends, policy } => {
@@ -296,7 +300,7 @@ fn build_and_print(
 /// Prints the verdict on standard output.
 fn check_and_print(
     path: &Path,
-    (trial, backends): (&check::Trial, &run::BackendArguments),
+    (trial, backends, as_json): (&check::Trial, &run::BackendArguments, bool),
     cache: Option<&Path>,
     wall: &WallArgument,
     policy: &PolicyArgument,
@@ -318,13 +322,18 @@ fn check_and_print(
     let program = &program;
     let check =
         check::Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };
-    let verdict = match is_python(path) && !path.is_dir() {
+    let checked = match is_python(path) && !path.is_dir() {
         true => check_script::check_script(&check, &mut say),
         false => check::check(&check, &mut say),
     };
-    let verdict = verdict.map_err(Problem::usage)?;
-    print(&verdict.text)?;
-    Ok(if verdict.good { Exit::Completed } else { Exit::Failed })
+    let checked = checked.map_err(Problem::usage)?;
+    if as_json {
+        let text = serde_json::to_string_pretty(&checked).map_err(Problem::usage)?;
+        print_json(&(text + "\n"))?;
+    } else {
+        print(&checked.text())?;
+    }
+    Ok(if checked.is_good() { Exit::Completed } else { Exit::Failed })
 }
 
 /// What the policy does not allow.

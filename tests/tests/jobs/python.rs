@@ -335,6 +335,11 @@ fn scripts_are_checked_before_they_are_run() {
     score.py, line 1: imports pandas, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     It cannot be run.
     ");
+    let ran = ran.into_job().command(&["check", "score.py", "--json"]);
+    ran.exits_with(42);
+    let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&told["kind"], &told["good"]), (&"python_script".into(), &false.into()));
+    assert!(told["problems"][0].as_str().unwrap().contains("imports pandas"), "{told}");
 }
 
 /// A job never fetches anything: it says what to type.

@@ -1,0 +1,312 @@
+//! What `sandmill check` found, for people and for programs.
+
+use crate::compile::{ImportVerdict, Names, Takes, judge_import};
+use serde::Serialize;
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
+/// What was found. The names are those of the JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    version: u32,
+    kind: Kind,
+    /// Of the component or the script.
+    pub(super) path: PathBuf,
+    /// Of the component.
+    pub(super) bytes: Option<u64>,
+    /// Of the component, in hex.
+    pub(super) sha256: Option<String>,
+    /// Of the script: the runtime that runs it; null if none can.
+    pub(super) runtime: Option<String>,
+    /// The kind of input that it takes; null if it does not say.
+    pub(super) takes: Option<Takes>,
+    /// In file order.
+    exports: Vec<String>,
+    /// In file order.
+    imports: Vec<Import>,
+    /// Those that the host can call; empty if it does not keep the contract.
+    pub(super) functions: Vec<String>,
+    /// What is worth a look, and refuses nothing.
+    pub(super) notes: Vec<String>,
+    /// Why it is no entry script.
+    pub(super) problems: Vec<String>,
+    /// What came of the run; null if it was not run.
+    pub(super) run: Option<Ran>,
+    /// Whether there is no problem and, if it was run, nothing failed.
+    good: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Component,
+    PythonScript,
+}
+
+#[derive(Debug, Serialize)]
+struct Import {
+    name: String,
+    /// What it gives; null if it is refused.
+    gives: Option<&'static str>,
+    /// Why it is refused; null if it is not.
+    refused: Option<String>,
+}
+
+/// What came of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Ran {
+    /// Whether nothing failed.
+    pub(super) good: bool,
+    /// What was returned, or what failed, in words.
+    pub(super) told: String,
+    #[serde(flatten)]
+    pub(super) written: Written,
+}
+
+/// What was printed and logged.
+#[derive(Debug, Serialize)]
+pub(super) struct Written {
+    /// The start of what was written to standard output.
+    pub(super) stdout: String,
+    /// The same of standard error.
+    pub(super) stderr: String,
+    /// The same of its log.
+    pub(super) log: String,
+}
+
+impl Checked {
+    pub(super) fn new(kind: Kind, path: PathBuf) -> Self {
+        Self {
+            version: VERSION,
+            kind,
+            path,
+            bytes: None,
+            sha256: None,
+            runtime: None,
+            takes: None,
+            exports: Vec::new(),
+            imports: Vec::new(),
+            functions: Vec::new(),
+            notes: Vec::new(),
+            problems: Vec::new(),
+            run: None,
+            good: true,
+        }
+    }
+
+    /// Notes what a component exports and imports. A refused import is a problem.
+    pub(super) fn describe(&mut self, names: &Names) {
+        self.exports.clone_from(&names.exports);
+        for name in &names.imports {
+            let (gives, refused) = match judge_import(name) {
+                ImportVerdict::Granted(what) => (Some(what), None),
+                ImportVerdict::Refused(why) => (None, Some(why)),
+            };
+            self.problems.extend(refused.as_ref().map(|why| format!("it imports {name}: {why}")));
+            self.imports.push(Import { name: name.clone(), gives, refused });
+        }
+    }
+
+    /// Whether an import is refused.
+    pub(super) fn imports_what_is_refused(&self) -> bool {
+        self.imports.iter().any(|import| import.refused.is_some())
+    }
+
+    /// The finished verdict.
+    pub(super) fn judged(mut self) -> Self {
+        self.good = self.problems.is_empty() && self.run.as_ref().is_none_or(|run| run.good);
+        self
+    }
+
+    /// Whether there is no problem and, if it was run, nothing failed.
+    pub(super) fn is_good(&self) -> bool {
+        self.good
+    }
+
+    /// For people, on several lines.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let path = self.path.display();
+        if self.kind == Kind::PythonScript {
+            let runtime = self.runtime.as_ref().map(|name| format!(", for the {name} runtime"));
+            let _ = writeln!(text, "{path}{}", runtime.unwrap_or_default());
+            self.notes.iter().for_each(|note| {
+                let _ = writeln!(text, "note: {note}");
+            });
+            self.problems.iter().for_each(|why| {
+                let _ = writeln!(text, "{why}");
+            });
+            text.push_str(match self.problems.is_empty() {
+                true => "It can be run: all that it imports is there.\n",
+                false => "It cannot be run.\n",
+            });
+        } else {
+            if let Some(bytes) = self.bytes {
+                let _ = writeln!(text, "{path}, {bytes} bytes");
+            }
+            if let Some(digest) = &self.sha256 {
+                let _ = writeln!(text, "sha256:{digest}");
+            }
+            if let Some(takes) = self.takes {
+                let _ = writeln!(text, "Takes: {takes}");
+            }
+            self.names(&mut text);
+            if !self.functions.is_empty() {
+                let _ = writeln!(text, "Functions: {}", self.functions.join(", "));
+            }
+            self.verdict(&mut text);
+        }
+        if let Some(run) = &self.run {
+            let _ = write!(text, "{}{}", run.told, run.written);
+        }
+        text
+    }
+
+    fn verdict(&self, text: &mut String) {
+        if self.problems.is_empty() {
+            text.push_str("It keeps the contract.\n");
+        } else if self.imports_what_is_refused() {
+            // Why imports are refused has been said.
+            text.push_str("It does not keep the contract: it imports what is refused.\n");
+        } else {
+            let _ = writeln!(text, "It does not keep the contract:\n{}", self.problems.join("\n"));
+        }
+    }
+
+    /// Exports, and imports grouped by what they give.
+    fn names(&self, text: &mut String) {
+        text.push_str("Exports:\n");
+        for export in &self.exports {
+            let _ = writeln!(text, "  {export}");
+        }
+        let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+        for Import { name, gives, refused } in &self.imports {
+            let refused = refused.as_deref().unwrap_or_default();
+            let what = gives.map_or_else(|| format!("REFUSED: {refused}"), str::to_owned);
+            match groups.iter_mut().find(|(group, _)| *group == what) {
+                Some((_, imports)) => imports.push(name),
+                None => groups.push((what, vec![name])),
+            }
+        }
+        text.push_str("Imports, and what they give it:\n");
+        for (what, imports) in groups {
+            let _ = writeln!(text, "  {what}\n    {}", imports.join("\n    "));
+        }
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stdout, stderr, log } = self;
+        for (name, written) in [("stdout", stdout), ("stderr", stderr), ("log", log)] {
+            if !written.is_empty() {
+                writeln!(f, "{name}:\n  {}", written.replace('\n', "\n  "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{read_names, testing};
+
+    fn checked() -> Checked {
+        let component = testing::component(
+            "run-only",
+            r#"(import "sandmill:entry/host@0.1.0" "read" (func (param i32 i32 i32)))
+            (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
+            RUN (i32.const 0))"#,
+        );
+        let mut names = read_names(&component).expect("reads");
+        names.imports.push("wasi:nn/graph@0.2.0-rc-2024-10-28".into());
+        names.imports.push("wasi:nn/graph@0.2.0-rc-2024-08-19".into());
+        let mut checked = Checked::new(Kind::Component, "x.wasm".into());
+        checked.describe(&names);
+        checked.judged()
+    }
+
+    #[cfg(feature = "inference")]
+    #[test]
+    fn imports_are_grouped_in_words() {
+        insta::assert_snapshot!(checked().text(), @"
+        Exports:
+          sandmill:entry/entry-run@0.1.0
+        Imports, and what they give it:
+          its own names and folders, its log, whole input files
+            sandmill:entry/host@0.1.0
+          types only
+            sandmill:entry/types@0.1.0
+          ending itself
+            wasi:cli/exit@0.2.12
+          reading and writing what others give
+            wasi:io/error@0.2.12
+            wasi:io/streams@0.2.12
+          writing to its log files
+            wasi:cli/stderr@0.2.12
+          computing with the job's models
+            wasi:nn/graph@0.2.0-rc-2024-10-28
+          REFUSED: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
+            wasi:nn/graph@0.2.0-rc-2024-08-19
+        It does not keep the contract: it imports what is refused.
+        ");
+    }
+
+    #[test]
+    fn programs_read_the_same() {
+        let mut checked = checked();
+        checked.imports.truncate(2);
+        checked.problems.truncate(1);
+        checked.run = Some(Ran {
+            good: false,
+            told: "run failed: no\n".to_owned(),
+            written: Written {
+                stdout: String::new(),
+                stderr: "two\nlines".to_owned(),
+                log: String::new(),
+            },
+        });
+        insta::assert_snapshot!(serde_json::to_string_pretty(&checked).unwrap(), @r#"
+        {
+          "version": 1,
+          "kind": "component",
+          "path": "x.wasm",
+          "bytes": null,
+          "sha256": null,
+          "takes": null,
+          "exports": [
+            "sandmill:entry/entry-run@0.1.0"
+          ],
+          "imports": [
+            {
+              "name": "sandmill:entry/host@0.1.0",
+              "gives": "its own names and folders, its log, whole input files",
+              "refused": null
+            },
+            {
+              "name": "sandmill:entry/types@0.1.0",
+              "gives": "types only",
+              "refused": null
+            }
+          ],
+          "functions": [],
+          "notes": [],
+          "problems": [
+            "it imports wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder"
+          ],
+          "run": {
+            "good": false,
+            "told": "run failed: no\n",
+            "stdout": "",
+            "stderr": "two\nlines",
+            "log": ""
+          },
+          "good": false
+        }
+        "#);
+    }
+}
