@@ -164,7 +164,7 @@ def write(frame):
     body, nodes, buffers, fields = [], [], [], []
     at = 0
     for number, name in enumerate(frame.columns):
-        kind, type_, valid, parts = _column(frame.iloc[:, number])
+        kind, type_, valid, parts = column(frame.iloc[:, number])
         fields.append(_arrow.field(str(name), kind, type_))
         missing = 0 if valid is None else int(len(frame) - valid.sum())
         nodes.append((len(frame), missing))
@@ -177,11 +177,11 @@ def write(frame):
     return _arrow.stream(len(frame), fields, nodes, buffers, b"".join(body))
 
 
-def _column(series):
+def column(series):
     """The number of a column's Arrow type, its fields, which values are there, and the buffers after the one of nulls."""
     dtype = series.dtype
     if isinstance(dtype, pandas.CategoricalDtype):
-        return _column(series.astype(dtype.categories.dtype))
+        return column(series.astype(dtype.categories.dtype))
     if isinstance(dtype, pandas.StringDtype):
         return _texts(series)
     is_there = series.notna().to_numpy()

@@ -15,8 +15,10 @@ import abi
 import azureml.core
 import azureml_user.parallel_run
 import frames
+import mlflow
 import numpy
 import pandas
+import parquet
 from sandmill import _arrow, _door, _entry, _results, models
 
 _TYPES = ["fp16", "fp32", "fp64", "bf16", "u8", "i32", "i64"]
@@ -246,6 +248,8 @@ class _Answer:
             abi.give(_kept.failure(f"{kind.__name__}: {error}"))
         return True
 
+
+parquet.install()
 
 # The host runs its texts in a namespace of the interpreter's own.
 builtins._init, builtins._run, builtins._stop = _init, _run, _stop

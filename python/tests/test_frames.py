@@ -1,6 +1,7 @@
 """The DataFrames of the science runtime, held equal to pyarrow's. Run by `make test`."""
 
 import datetime
+import io
 import sys
 import unittest
 from pathlib import Path
@@ -8,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from test_arrow import READ, stream
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "science"))
 
 import frames  # noqa: E402
+import parquet  # noqa: E402
 
 
 def back(data):
@@ -113,6 +116,48 @@ class Writing(unittest.TestCase):
     def test_text_that_is_no_unicode_is_refused(self):
         with self.assertRaisesRegex(ValueError, "column 'a' has a text that is not valid Unicode"):
             frames.write(pd.DataFrame({"a": pd.Series(["\ud800"], dtype="O")}))
+
+
+class Parquet(unittest.TestCase):
+    def test_what_is_written_is_read_by_pyarrow(self):
+        for name, values in WRITTEN.items():
+            if name == "duration":
+                # Parquet has none: they are whole numbers.
+                continue
+            for rows in (2, 0):
+                frame = pd.DataFrame({"first": np.arange(rows), name: values[:rows]})
+                for compression in ("snappy", "gzip"):
+                    with self.subTest(name, rows=rows, compression=compression):
+                        read = parquet_of(frame, compression=compression)
+                        expected = back(frames.write(frame))
+                        self.assertEqual(read.to_pydict(), expected.to_pydict())
+                        self.assertEqual(read.schema.names, expected.schema.names)
+
+    def test_types_are_kept(self):
+        # Parquet knows no durations, no seconds, and of zones UTC alone.
+        names = WRITTEN.keys() - {"duration", "seconds", "zoned"}
+        frame = pd.DataFrame({name: WRITTEN[name] for name in WRITTEN if name in names})
+        self.assertEqual(parquet_of(frame).schema, back(frames.write(frame)).schema)
+
+    def test_many_rows_and_columns(self):
+        values = np.arange(1000.0)
+        values[::7] = np.nan
+        frame = pd.DataFrame({f"c{number}": values * number for number in range(40)})
+        frame["text"] = pd.Series([None if number % 3 else "x" * number for number in range(1000)], dtype="str")
+        pd.testing.assert_frame_equal(parquet_of(frame).to_pandas(), frame)
+
+    def test_an_index_that_is_no_range_becomes_a_column(self):
+        frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="key"))
+        self.assertEqual(parquet_of(frame).to_pydict(), {"key": ["x", "y"], "a": [1, 2]})
+        self.assertEqual(parquet_of(frame, index=False).to_pydict(), {"a": [1, 2]})
+
+    def test_what_is_not_there_is_refused_in_words(self):
+        with self.assertRaisesRegex(ValueError, "compression 'zstd' is not there"):
+            parquet.write(pd.DataFrame({"a": [1]}), compression="zstd")
+
+
+def parquet_of(frame, **options):
+    return pq.read_table(io.BytesIO(parquet.write(frame, **options)))
 
 
 class Rows(unittest.TestCase):

@@ -277,6 +277,7 @@ mod tests {
           "path": "x.wasm",
           "bytes": null,
           "sha256": null,
+          "runtime": null,
           "takes": null,
           "exports": [
             "sandmill:entry/entry-run@0.1.0"

@@ -63,6 +63,7 @@ const SCIENCE: &[(&str, &str)] = files!("python/science":
     "mlflow/__init__.py",
     "mlflow/pyfunc.py",
     "mlflow/sklearn.py",
+    "parquet.py",
     "science.py",
 );
 
