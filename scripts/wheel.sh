@@ -31,6 +31,8 @@ find "$stage" -name __pycache__ -prune -exec rm -r {} +
 cp LICENSE "$stage"
 sed -i "s|^manifest-path = .*|manifest-path = \"$PWD/host/Cargo.toml\"|" "$stage/pyproject.toml"
 
+# Relocations in the packed form are for glibc 2.36 and later.
+export SANDMILL_PORTABLE=1
 (cd "$stage" && PATH=$env/bin:$PATH "$env/bin/maturin" build --profile "$profile" --zig --target x86_64-unknown-linux-gnu \
     --compatibility "manylinux_${floor/./_}" --target-dir "$out/build" --out "$out")
 

@@ -38,9 +38,12 @@ pub enum MapNews {
     Ready,
     /// `run` is called.
     Began(Taken),
-    /// `run` returned this much; its items that failed, with the reason, and the place of each in the mini-batch, from 1.
-    Returned(Vec<(u64, String)>),
-    /// All mini-batches are done, and the output is whole.
+    /// `run` returned; so many items failed by its own word, the first of them with the place in the mini-batch, from 1,
+    /// and the reason.
+    Returned(u64, Vec<(u64, String)>),
+    /// All mini-batches are done; `shutdown` is called.
+    ShuttingDown,
+    /// The output is whole.
     Ended,
     /// The input cannot be read: what follows "standard input".
     BadInput(String),
@@ -76,12 +79,13 @@ pub(super) fn map(
             .and_then(|loaded| sink.finish(loaded))
             .and_then(|tally| outgoing.take(&rows, tally.header.as_ref()).map(|()| tally));
         match tally {
-            Ok(tally) => say(MapNews::Returned(failed(&tally)))?,
+            Ok(tally) => say(failed(&tally))?,
             Err(failure) => return say(MapNews::Failed(failure)),
         }
         outgoing.flush()?;
         id += 1;
     }
+    say(MapNews::ShuttingDown)?;
     if let (_, Err(failure)) = instance.shutdown() {
         return say(MapNews::Failed(failure));
     }
@@ -101,7 +105,10 @@ fn call<'a>(
     result.map(|()| Loaded::new(data, DATASET, taken.count))
 }
 
-fn failed(tally: &Tally) -> Vec<(u64, String)> {
-    let items = tally.failed_items.iter();
-    items.map(|item| (item.row.unwrap_or(1), item.reason.clone())).collect()
+fn failed(tally: &Tally) -> MapNews {
+    let named = tally.failed_items.iter().map(|item| (item.row.unwrap_or(1), item.reason.clone()));
+    let named: Vec<_> = named.collect();
+    // Rows that are missing without a word are none that failed: a script may filter.
+    let count = if named.is_empty() { 0 } else { tally.items.failed };
+    MapNews::Returned(count, named)
 }

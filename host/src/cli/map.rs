@@ -243,6 +243,7 @@ impl Mapper<'_> {
     /// Hears what becomes of the mini-batches.
     fn follow(&mut self, threshold: i64) -> Result<(), Problem> {
         let mut running = None;
+        let mut what = "init";
         let mut limit = Some(self.limit);
         let mut failed = 0;
         let mut has_begun = false;
@@ -251,7 +252,6 @@ impl Mapper<'_> {
             let place = running.map(|taken| format!("{}: ", place(taken))).unwrap_or_default();
             match news.map_err(|error| self.died(&place, error))? {
                 None => {
-                    let what = if running.is_some() { "run" } else { "init" };
                     let seconds = self.limit.as_secs_f64();
                     return Err(failure(&format!(
                         "{place}stopped: {what} was not done within {seconds} s (--timeout)"
@@ -259,17 +259,23 @@ impl Mapper<'_> {
                 }
                 Some(MapNews::Ready) => limit = None,
                 Some(MapNews::Began(taken)) => {
+                    what = "run";
                     has_begun = true;
                     running = Some(taken);
                     limit = Some(self.limit);
                 }
-                Some(MapNews::Returned(items)) => {
+                Some(MapNews::Returned(count, named)) => {
                     limit = None;
-                    failed += told(&items, running);
+                    failed += count;
+                    say_failed(count, &named, running);
                     running = None;
                     if u64::try_from(threshold).is_ok_and(|most| failed > most) {
                         return Err(too_many(failed, threshold));
                     }
+                }
+                Some(MapNews::ShuttingDown) => {
+                    what = "shutdown";
+                    limit = Some(self.limit);
                 }
                 Some(MapNews::Ended) => return Ok(()),
                 Some(MapNews::BadInput(why)) => {
@@ -309,13 +315,16 @@ fn failure(text: &str) -> Problem {
     Problem::failed(anyhow::anyhow!(printable(text).into_owned()))
 }
 
-/// Says which items of a mini-batch failed; how many.
-fn told(items: &[(u64, String)], taken: Option<Taken>) -> u64 {
+/// Says which items of a mini-batch failed.
+fn say_failed(count: u64, named: &[(u64, String)], taken: Option<Taken>) {
     let first = taken.map_or(0, |taken| taken.first);
-    for (row, reason) in items {
+    for (row, reason) in named {
         say(&format!("row {} failed: {reason}", first + row));
     }
-    items.len() as u64
+    let more = count.saturating_sub(named.len() as u64);
+    if more > 0 {
+        say(&format!("{} more of the same mini-batch failed", counted(more, "row")));
+    }
 }
 
 fn too_many(failed: u64, threshold: i64) -> Problem {

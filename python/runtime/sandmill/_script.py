@@ -160,7 +160,7 @@ def _short(path, folder):
 
 
 def _own_frames_removed(error):
-    shown = traceback.TracebackException.from_exception(error, compact=True)
+    shown = traceback.TracebackException.from_exception(error)
     _strip(shown, set())
     return "".join(shown.format()).rstrip()
 

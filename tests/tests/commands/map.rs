@@ -81,6 +81,14 @@ fn items_that_failed_end_it_unless_tolerated() {
     let ran = mapped(&stream(), "echo_table", "--arg --fail --arg n4 --error-threshold 1");
     ran.exits_with(0).says("row 5 failed");
     assert_eq!(output(&ran).iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [3, 1]);
+    let mut many = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
+    many.write(&batch(0, 3000)).unwrap();
+    let ran = mapped(
+        &many.into_inner().unwrap(),
+        "echo_table",
+        "--arg --fail --arg n --error-threshold 2999",
+    );
+    ran.exits_with(42).says("3,000 rows failed, and 2999 may");
 }
 
 #[test]
@@ -131,6 +139,24 @@ fn a_panic_or_endless_loop_is_told_with_its_rows() {
       this guest panics, as asked
       note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
     error: mini-batch 0 (rows 1 to 3 of the input): stopped: run was not done within 1 s (--timeout)
+    ");
+}
+
+/// What a job tells of them ends a map: the reader would wait for the end of the stream.
+#[test]
+fn init_and_shutdown_have_the_time_of_a_call() {
+    let mut empty = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
+    empty.finish().unwrap();
+    let empty = empty.into_inner().unwrap();
+    let told = ["", "--arg --in-shutdown"].map(|when| {
+        let ran =
+            mapped(&empty, "hostile_init", &format!("--arg --do --arg loop {when} --timeout 1"));
+        ran.exits_with(42);
+        ran.told()
+    });
+    assert_snapshot!(told.join("\n"), @"
+    error: stopped: init was not done within 1 s (--timeout)
+    error: stopped: shutdown was not done within 1 s (--timeout)
     ");
 }
 

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 from typing import Any, Iterator, List
 
+from . import _needs
 from ._binary import SandmillError
 
 _TABLES = {b"PAR1": "parquet", b"ARRO": "arrow", b"\xff\xff\xff\xff": "stream"}
@@ -36,7 +37,7 @@ def text_rows(output: Path) -> Iterator[str]:
 
 def as_arrow(output: Path, **options: Any) -> Any:
     """A `pyarrow.Table` of the output file, or of the files of an output folder."""
-    import pyarrow
+    pyarrow = _needs.pyarrow()
 
     tables = [_table(path, options) for path in _files(output)]
     if not tables:
@@ -45,14 +46,14 @@ def as_arrow(output: Path, **options: Any) -> Any:
 
 
 def _table(path: Path, options: dict) -> Any:
-    import pyarrow
+    pyarrow = _needs.pyarrow()
 
     kind = _TABLES.get(_start(path))
     suffixes = path.suffixes
     if kind == "parquet":
-        import pyarrow.parquet
+        from pyarrow import parquet as reader
 
-        return pyarrow.parquet.read_table(path)
+        return reader.read_table(path)
     if kind == "arrow":
         with pyarrow.memory_map(str(path)) as source:
             return pyarrow.ipc.open_file(source).read_all()
@@ -60,11 +61,11 @@ def _table(path: Path, options: dict) -> Any:
         with pyarrow.memory_map(str(path)) as source:
             return pyarrow.ipc.open_stream(source).read_all()
     if ".csv" in suffixes:
-        import pyarrow.csv
+        from pyarrow import csv as reader
 
-        return pyarrow.csv.read_csv(path, **options)
+        return reader.read_csv(path, **options)
     if ".jsonl" in suffixes or ".json" in suffixes:
-        import pyarrow.json
+        from pyarrow import json as reader
 
-        return pyarrow.json.read_json(path, **options)
+        return reader.read_json(path, **options)
     return pyarrow.table({"value": pyarrow.array(list(text_rows(path)), pyarrow.string())})

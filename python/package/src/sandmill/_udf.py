@@ -9,6 +9,7 @@ import tempfile
 import threading
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from . import _needs
 from ._binary import SandmillError, program
 
 # A process that was asked to end has this many seconds to do so.
@@ -23,7 +24,7 @@ class _Process:
     """A running `sandmill map`. Record batches go in one by one, and come back one by one."""
 
     def __init__(self, command: List[str], schema: Any) -> None:
-        import pyarrow
+        pyarrow = _needs.pyarrow()
 
         self.schema = schema
         self._said = tempfile.TemporaryFile()
@@ -42,7 +43,7 @@ class _Process:
             self._fail()
 
     def map(self, batch: Any) -> Any:
-        import pyarrow
+        pyarrow = _needs.pyarrow()
 
         try:
             self._writer.write_batch(batch)
@@ -160,7 +161,7 @@ class Udf:
 
         For Ray: `dataset.map_batches(udf, batch_format="pyarrow")`. Raises ScriptFailed.
         """
-        import pyarrow
+        pyarrow = _needs.pyarrow()
 
         if isinstance(table, pyarrow.RecordBatch):
             return self._batch(table)
@@ -174,14 +175,14 @@ class Udf:
         )
 
     def _batch(self, batch: Any) -> Any:
-        import pyarrow
+        pyarrow = _needs.pyarrow()
 
         if batch.num_rows == 0:
             return pyarrow.RecordBatch.from_pydict({})
         return _processes.map(self._command(), batch)
 
     def _table(self, table: Any) -> Any:
-        import pyarrow
+        pyarrow = _needs.pyarrow()
 
         # What comes in chunks is one mini-batch all the same.
         batches = [batch for batch in table.combine_chunks().to_batches() if batch.num_rows > 0]

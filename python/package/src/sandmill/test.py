@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, List, Optional, Sequence
 
+from . import _needs
 from ._shared import _door, _results, _script
 from ._shared._table import Table
 
@@ -88,7 +89,7 @@ def _read(path: str) -> Any:
 def _mini_batch(files: List[str], is_table: bool, kind: str) -> Any:
     if not is_table:
         return files or None
-    import pyarrow
+    pyarrow = _needs.pyarrow()
 
     table = pyarrow.concat_tables([_read(path) for path in files], promote_options="default")
     if kind == "pandas":
@@ -160,9 +161,9 @@ def main(given: Optional[Sequence[str]] = None) -> int:
 
     try:
         rows = try_script(arguments.script, arguments.files, table=arguments.table, kind=arguments.kind, arguments=arguments.arg)
-    except (SandmillError, OSError) as error:
+    except (SandmillError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, OSError) else 42
+        return 42 if isinstance(error, SandmillError) else 2
     for row in rows:
         print(row)
     return 0
