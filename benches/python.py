@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Measures entry scripts in Python against the same scripts in ordinary CPython, and prints the ratios.
+
+The native side is a pool of two processes that are forked once pandas is imported, with the columns' types given; of three
+sizes of chunks the best counts. Both sides take turns in random order; figures are medians. Rows are compared. Data and jobs lie in
+target/bench/python. `make python-science` installs the runtimes, and makes the Python that the native side runs in.
+
+    benches/python.py                     all, with the program of target/dist
+    benches/python.py --program PATH --rounds 3 frames
+    parts: light, frames, files
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "target/bench/python"
+PYTHON = ROOT / "target/venv/bin/python"
+CACHE = ROOT / "target/science-cache"
+ROWS, FILES, LIGHT_ROWS = 2_000_000, 20_000, 400_000
+CHUNKS = (20_000, 50_000, 200_000)
+
+FRAMES = """import numpy as np
+WEIGHTS = np.array([0.5, -1.25, 2.0, 0.125])
+
+def run(frame):
+    z = frame[["a", "b", "c", "d"]].to_numpy() @ WEIGHTS - 0.75
+    return frame[["id"]].assign(score=1 / (1 + np.exp(-z)))
+"""
+
+COUNT = """import os
+
+def run(mini_batch):
+    rows = []
+    for path in mini_batch:
+        counts = {}
+        with open(path, encoding="utf-8") as file:
+            for word in file.read().split():
+                counts[word] = counts.get(word, 0) + 1
+        rows.append(f"{os.path.basename(path)} {len(counts)} {max(counts.values())}")
+    return rows
+"""
+
+LIGHT = """def run(table):
+    return [f"{id} {a + b:.3f}" for id, a, b in zip(table["id"], table["a"], table["b"])]
+"""
+
+# Run by the native side: SCRIPT KIND DATA CHUNK OUTPUT.
+POOL = """import importlib.util, multiprocessing, os, sys
+script, kind, data, chunk, output = sys.argv[1:]
+if kind == "frames":
+    import pandas as pd
+    TYPES = {"id": "int64", "a": "float64", "b": "float64", "c": "float64", "d": "float64"}
+spec = importlib.util.spec_from_file_location("score", script)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+
+def frame(part):
+    return module.run(part).to_csv(sep=" ", header=False, index=False)
+
+def files(paths):
+    return "".join(row + "\\n" for row in module.run(paths))
+
+if kind == "frames":
+    work, parts = frame, pd.read_csv(data, dtype=TYPES, chunksize=int(chunk))
+else:
+    names = sorted(os.listdir(data))
+    size = max(1, int(chunk) // 100)
+    work = files
+    parts = ([os.path.join(data, name) for name in names[at : at + size]] for at in range(0, len(names), size))
+with multiprocessing.get_context("fork").Pool(2) as pool, open(output, "w") as out:
+    for text in pool.imap(work, parts):
+        out.write(text)
+"""
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("parts", nargs="*", default=["light", "frames", "files"])
+    options.add_argument("--program", type=Path, default=ROOT / "target/dist/sandmill")
+    options.add_argument("--rounds", type=int, default=5)
+    options = options.parse_args()
+    WORK.mkdir(parents=True, exist_ok=True)
+    (WORK / "pool.py").write_text(POOL)
+    for part in options.parts:
+        {"light": light, "frames": frames, "files": files}[part](options)
+
+
+def light(options):
+    """Rows a second of one worker, overhead of a mini-batch, and the time to a ready worker."""
+    data = table("light.csv", LIGHT_ROWS)
+    job = job_file("light", LIGHT, f"inputs: {{t: {{path: {data}, format: csv}}}}\nmini_batch_size: 10000 rows\n"
+                   "process_count_per_node: 1\npython: {runtime: light}\n")  # fmt: skip
+    taken = [sandmill(options, job) for _ in range(options.rounds)]
+    events = happened("light")
+    ready = [event["start_seconds"] + event["init_seconds"] for event in events if event["event"] == "worker_ready"]
+    seconds = statistics.median(taken)
+    print(f"light: {LIGHT_ROWS / seconds:,.0f} rows/s, start to exit {seconds:.2f} s; worker ready {1000 * max(ready):.0f} ms")
+
+
+def frames(options):
+    """A logistic regression over a table: DataFrames in and out."""
+    data = table("frames.csv", ROWS)
+    # As many bytes a mini-batch as the best chunk of the pool has.
+    job = job_file("frames", FRAMES, f"inputs: {{t: {{path: {data}, format: csv}}}}\nmini_batch_size: 50000 rows\n"
+                   "process_count_per_node: 2\n")  # fmt: skip
+    compare(options, "frames", job, "frames", data, near=True)
+    events = happened("frames")
+    ready = [event["start_seconds"] + event["init_seconds"] for event in events if event["event"] == "worker_ready"]
+    print(f"frames: worker ready {1000 * max(ready):.0f} ms")
+
+
+def files(options):
+    """Words of files, counted in Python alone."""
+    folder = WORK / "files"
+    if not folder.is_dir():
+        words = [f"word{number}" for number in range(500)]
+        chosen = random.Random(1)
+        folder.mkdir()
+        for number in range(FILES):
+            (folder / f"{number:05}.txt").write_text(" ".join(chosen.choices(words, k=200)))
+    job = job_file("files", COUNT, f"inputs: {{t: {folder}}}\nmini_batch_size: 200\nprocess_count_per_node: 2\n")
+    compare(options, "files", job, "files", folder)
+
+
+def compare(options, name, job, kind, data, near=False):
+    script, native_output = WORK / name / "score.py", WORK / f"{name}.native"
+    pool = [PYTHON, WORK / "pool.py", script, kind, data]
+    sides = {"sandmill": lambda: sandmill(options, job)}
+    for chunk in CHUNKS:
+        sides[f"native {chunk}"] = lambda chunk=chunk: timed([*pool, str(chunk), native_output])
+    taken = {side: [] for side in sides}
+    for _ in range(options.rounds):
+        for side in random.sample(list(sides), len(sides)):
+            taken[side].append(sides[side]())
+    medians = {side: statistics.median(seconds) for side, seconds in taken.items()}
+    best = min((seconds, side) for side, seconds in medians.items() if side != "sandmill")
+    print(f"{name}: sandmill {medians['sandmill']:.2f} s, {best[1]} {best[0]:.2f} s, ratio {medians['sandmill'] / best[0]:.2f}")
+    rows = [sorted(path.read_text().splitlines()) for path in (native_output, output(name))]
+    if near:
+        rows = [[[float(field) for field in row.split()] for row in side] for side in rows]
+        worst = max(abs(a - b) for one, other in zip(*rows, strict=True) for a, b in zip(one, other, strict=True))
+        assert worst < 1e-9, f"{name}: rows differ by {worst}"
+    else:
+        assert rows[0] == rows[1], f"{name}: the rows differ"
+
+
+def table(name, rows):
+    path = WORK / name
+    if not path.is_file():
+        chosen = random.Random(2)
+        with open(path, "w") as file:
+            file.write("id,a,b,c,d\n")
+            for number in range(rows):
+                file.write(f"{number}," + ",".join(f"{chosen.uniform(-3, 3):.6f}" for _ in range(4)) + "\n")
+    return path
+
+
+def job_file(name, script, lines):
+    folder = WORK / name
+    folder.mkdir(exist_ok=True)
+    (folder / "score.py").write_text(script)
+    (folder / "job.yaml").write_text(f"entry_script: score.py\n{lines}")
+    return folder / "job.yaml"
+
+
+def output(name):
+    return WORK / name / "jobs/job/output/parallel_run_step.txt"
+
+
+def happened(name):
+    lines = (WORK / name / "jobs/job/logs/sys/events.jsonl").read_text().splitlines()
+    return [json.loads(line)["kind"] for line in lines]
+
+
+def sandmill(options, job):
+    shutil.rmtree(job.parent / "jobs", ignore_errors=True)
+    return timed([options.program, "run", job, "-q"], cwd=job.parent)
+
+
+def timed(command, cwd=WORK):
+    environment = {**os.environ, "SANDMILL_CACHE_DIR": str(CACHE)}
+    begun = time.monotonic()
+    ran = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    seconds = time.monotonic() - begun
+    if ran.returncode != 0:
+        sys.exit(f"{command}: {ran.stderr}")
+    return seconds
+
+
+if __name__ == "__main__":
+    main()
