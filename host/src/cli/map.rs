@@ -18,7 +18,7 @@ use crate::opening::Scratch;
 use crate::spec::is_python;
 use anyhow::Context as _;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
@@ -157,6 +157,8 @@ struct Mapper<'a> {
 struct Ending {
     /// Ctrl-C, or what is like it.
     signal: OnceLock<&'static str>,
+    /// Standard input cannot be read.
+    input: OnceLock<io::Error>,
     /// Standard output cannot be written.
     output: OnceLock<io::Error>,
 }
@@ -185,6 +187,9 @@ impl Mapper<'_> {
         if let Some(signal) = ending.signal.get() {
             say(&format!("{signal}: stopped; the output has no end-of-stream mark"));
             return Ok(Exit::Cancelled);
+        }
+        if let Some(error) = ending.input.get() {
+            return Err(Problem::failed(anyhow::anyhow!("standard input cannot be read: {error}")));
         }
         if let Some(error) = ending.output.get() {
             return Err(unwritten(error));
@@ -221,18 +226,22 @@ impl Mapper<'_> {
         ending: &Arc<Ending>,
     ) -> io::Result<Receiver<()>> {
         let mut into = data.try_clone()?;
+        let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         Builder::new().name("input".to_owned()).spawn(move || {
             // Where the child is gone, its end says why.
-            let _ = io::copy(&mut from, &mut into);
+            if let Err(Stuck::Read(error)) = pass(&mut from, &mut into) {
+                let _ = endings.input.set(error);
+                stopper.stop();
+            }
             let _ = into.shutdown(Shutdown::Write);
         })?;
         let (sender, written) = mpsc::channel();
-        let stopper = self.trial.stopper();
-        let ending = Arc::clone(ending);
+        let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         let mut out_of = data;
         Builder::new().name("output".to_owned()).spawn(move || {
-            if let Err(error) = write_all_of(&mut out_of, &mut to) {
-                let _ = ending.output.set(error);
+            // How the child ended is told elsewhere.
+            if let Err(Stuck::Write(error)) = pass(&mut out_of, &mut to) {
+                let _ = endings.output.set(error);
                 stopper.stop();
             }
             let _ = sender.send(());
@@ -299,14 +308,21 @@ impl Mapper<'_> {
     }
 }
 
-/// Passes on what the child writes, until it ends; how it ended is told elsewhere. An error is that of the writer.
-fn write_all_of(from: &mut UnixStream, to: &mut File) -> io::Result<()> {
+/// Which side does not go on.
+enum Stuck {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+/// Passes bytes on until the end.
+fn pass(from: &mut impl Read, to: &mut impl Write) -> Result<(), Stuck> {
     let mut buffer = vec![0; PIECE];
     loop {
         match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => to.write_all(&buffer[..read]).map_err(Stuck::Write)?,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => return Ok(()),
-            Ok(read) => to.write_all(&buffer[..read])?,
+            Err(error) => return Err(Stuck::Read(error)),
         }
     }
 }

@@ -161,10 +161,14 @@ fn init_and_shutdown_have_the_time_of_a_call() {
 }
 
 #[test]
-fn a_terminal_is_refused() {
+fn inputs_and_outputs_that_cannot_be_used() {
     let script = guest("echo_table").display().to_string();
     let ran = spawn(Job::empty(), b"", &script, "< /dev/null | cat").wait();
     ran.says("standard input is empty");
+    let ran = spawn(Job::empty(), b"", &script, "< . > out.arrows").wait();
+    ran.exits_with(42).says("standard input cannot be read: Is a directory");
+    let ran = spawn(Job::empty(), &stream(), &script, "< in.arrows > /dev/full").wait();
+    ran.exits_with(42).says("cannot be written to standard output: No space left");
     let line = format!("{} map {script} 2>&1", sandmill().display());
     let ran = Job::empty().spawn_program(Path::new("script"), &["-qec", &line, "/dev/null"]).wait();
     ran.exits_with(2);
