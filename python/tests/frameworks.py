@@ -34,10 +34,10 @@ class Frameworks(unittest.TestCase):
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
         self.addCleanup(ray.shutdown)
         data = ray.data.range(ROWS, override_num_blocks=4)
-        twice = data.map_batches(sandmill.udf(self.folder / "twice.py"), batch_format="pyarrow", batch_size=100)
+        twice = data.map_batches(sandmill.udf(self.folder / "twice.py", runtime="light"), batch_format="pyarrow", batch_size=100)
         rows = sorted((row["id"], row["twice"]) for row in twice.take_all())
         self.assertEqual(rows, [(id, 2 * id) for id in range(ROWS)])
-        bad = data.map_batches(sandmill.udf(self.folder / "bad.py"), batch_format="pyarrow")
+        bad = data.map_batches(sandmill.udf(self.folder / "bad.py", runtime="light"), batch_format="pyarrow")
         with self.assertRaisesRegex(Exception, "no luck"):
             bad.take_all()
 
@@ -48,10 +48,10 @@ class Frameworks(unittest.TestCase):
         spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
         self.addCleanup(spark.stop)
         frame = spark.range(ROWS)
-        twice = sandmill.udf(self.folder / "twice.py")
+        twice = sandmill.udf(self.folder / "twice.py", runtime="light")
         rows = sorted(tuple(row) for row in frame.mapInArrow(twice.map_in_arrow, "id long, twice long").collect())
         self.assertEqual(rows, [(id, 2 * id) for id in range(ROWS)])
-        bad = sandmill.udf(self.folder / "bad.py")
+        bad = sandmill.udf(self.folder / "bad.py", runtime="light")
         with self.assertRaisesRegex(Exception, "no luck"):
             frame.mapInArrow(bad.map_in_arrow, "id long").collect()
 

@@ -152,7 +152,7 @@ class Udfs(InFolder):
 
     def test_one_that_was_interrupted_starts_anew(self):
         self.write(slow_py="import time\ndef run(table):\n    time.sleep(table['id'][0])\n    return ['x']\n")
-        slow = sandmill.udf("slow.py")
+        slow = sandmill.udf("slow.py", runtime="light")
         slow(pa.table({"id": [0]}))
         timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
         timer.start()
