@@ -18,7 +18,9 @@ use crate::cancel::{Cancel, Request};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::files::remove_tree;
-use crate::model::{ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState};
+use crate::model::{
+    ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, add_bytes,
+};
 use crate::protocol::{NodePolicy, Told};
 use jiff::Timestamp;
 use std::collections::VecDeque;
@@ -80,6 +82,8 @@ struct Driver<'a, R> {
     start: Instant,
     /// CPU seconds in all attempts.
     processor_seconds: f64,
+    /// Bytes that workers read in all attempts.
+    bytes_read: Option<u64>,
     sequence: u64,
     spans: Spans,
     on_event: &'a mut dyn FnMut(&Event),
@@ -130,6 +134,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             wall: WallState::default(),
             start,
             processor_seconds: 0.0,
+            bytes_read: None,
             sequence: 0,
             spans: Spans::new(),
             on_event,
@@ -341,6 +346,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.spans.see(&kind);
         if let EventKind::AttemptFinished { report, .. } = &kind {
             self.processor_seconds += report.process_seconds;
+            add_bytes(&mut self.bytes_read, report.bytes_read);
         }
         self.control.iter().for_each(|control| control.see(&kind));
         let event = Event {
@@ -375,6 +381,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
         result.processor_seconds = self.processor_seconds;
+        result.bytes_read = self.bytes_read;
         result.peak_memory = peak_of_children();
         // Who finds the job ended finds no socket of it.
         self.control = None;

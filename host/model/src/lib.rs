@@ -82,7 +82,7 @@ pub use registered::{
 };
 pub use report::{
     AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, Header, ItemCounts, JobResult,
-    JobStatus, Segment, UnknownKeys,
+    JobStatus, Segment, UnknownKeys, add_bytes,
 };
 pub use restored::{MiniBatchSet, Restored};
 pub use sample::{ParseSampleError, Sample};

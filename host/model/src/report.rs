@@ -232,6 +232,9 @@ pub struct AttemptReport {
     /// CPU seconds of the whole worker process in that time, user and system; with what it took to tell of the attempt
     /// before, if it was picked up right after that.
     pub process_seconds: f64,
+    /// Bytes that the worker process read meanwhile, from files and sockets; `None` where the kernel does not count them.
+    #[serde(default)]
+    pub bytes_read: Option<u64>,
     /// The call of `run` alone.
     pub run: CallStats,
     /// Inference in that call. Null in events where there was none: it would be a fifth of them.
@@ -266,9 +269,18 @@ impl AttemptReport {
             has_files: false,
             elapsed_seconds: 0.0,
             process_seconds: 0.0,
+            bytes_read: None,
             run: CallStats::default(),
             inference: InferenceStats::default(),
         }
+    }
+}
+
+/// Adds bytes that one attempt read to those of others; what is not known adds nothing.
+pub fn add_bytes(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        // A worker may say any number.
+        *sum = Some(sum.unwrap_or_default().saturating_add(more));
     }
 }
 
@@ -330,6 +342,9 @@ pub struct JobResult {
     /// CPU seconds of workers in all attempts of this run, user and system.
     #[serde(default)]
     pub processor_seconds: f64,
+    /// Bytes that workers read in all attempts of this run that they told of; `None` where the kernel does not count them.
+    #[serde(default)]
+    pub bytes_read: Option<u64>,
     /// The most memory that one process which was started for this run held, in bytes; of a program that runs several
     /// jobs, one of them all.
     #[serde(default)]

@@ -77,6 +77,7 @@ impl JobResult {
             rows: 1,
             seconds: 1.0,
             processor_seconds: 0.5,
+            bytes_read: None,
             peak_memory: None,
             inference: InferenceStats::default(),
             os_sandbox: WallState::default(),

@@ -4,6 +4,7 @@
 use crate::event::{Event, EventKind};
 use crate::model::{
     AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobDir, JobResult, MiniBatchId,
+    add_bytes,
 };
 use crate::opening::regular;
 use jiff::Timestamp;
@@ -50,6 +51,8 @@ pub struct History {
     pub rows: u64,
     /// CPU seconds of workers in all attempts of the last run.
     pub processor_seconds: f64,
+    /// Bytes that workers read in them; `None` where the kernel does not count them.
+    pub bytes_read: Option<u64>,
     /// Since when it waits for other jobs to leave room; `None` where it has workers.
     pub waits_since: Option<Timestamp>,
     /// Attempts that ended.
@@ -301,6 +304,7 @@ impl History {
     fn take_attempt(&mut self, attempt: Attempt, report: AttemptReport, will_retry: bool) {
         self.attempts += 1;
         self.processor_seconds += attempt.cpu;
+        add_bytes(&mut self.bytes_read, report.bytes_read);
         self.run_seconds.push(report.run.seconds as f32);
         self.note_slow(&attempt);
         self.waiting.remove(&report.id);

@@ -31,6 +31,7 @@ pub(super) fn succeeded(id: u64, attempt: u32, failed_items: Vec<FailedItem>) ->
         is_short: failed > 0,
         elapsed_seconds: 0.25,
         process_seconds: 0.2,
+        bytes_read: None,
         run: CallStats { seconds: 0.125, fuel: None },
         ..AttemptReport::sample()
     };
@@ -45,6 +46,7 @@ pub(super) fn failed(id: u64, attempt: u32, failure: Failure, will_retry: bool) 
         outcome: Err(failure),
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
+        bytes_read: None,
         run: CallStats { seconds: 0.5, fuel: Some(1000) },
         ..AttemptReport::sample()
     };

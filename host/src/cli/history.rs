@@ -236,6 +236,7 @@ fn status_json(found: &Found, now: Now) -> String {
         "items": history.items,
         "rows": history.rows,
         "processor_seconds": history.processor_seconds,
+        "bytes_read": history.bytes_read,
         "workers": workers,
         "output": found.places.output,
         "result": history.result.as_ref().or(state.result.as_ref()).filter(|_| !now.is_live()),

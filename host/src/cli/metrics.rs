@@ -40,7 +40,7 @@ fn unix_seconds(time: Timestamp) -> f64 {
     time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
 
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 7] = [
     Family {
         name: "sandmill_job_mini_batches",
         help: "Mini-batches of a job that are known, that succeeded, and that failed for good.",
@@ -72,6 +72,13 @@ const FAMILIES: [Family; 6] = [
         name: "sandmill_job_processor_seconds",
         help: "CPU seconds of the workers in all attempts of the last run of a job.",
         values: |job| vec![(None, job.history.processor_seconds)],
+    },
+    Family {
+        name: "sandmill_job_read_bytes",
+        help: "Bytes that the workers read in all attempts of the last run of a job.",
+        values: |job| {
+            job.history.bytes_read.map(|bytes| (None, to_f64(bytes))).into_iter().collect()
+        },
     },
     Family {
         name: "sandmill_job_started_timestamp_seconds",

@@ -18,6 +18,7 @@ fn report() -> AttemptReport {
     AttemptReport {
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
+        bytes_read: None,
         run: CallStats { seconds: 0.1, fuel: Some(u64::MAX) },
         ..AttemptReport::sample()
     }

@@ -32,6 +32,7 @@ fn success() -> AttemptReport {
         outcome: Ok(Segment { length: 4, ..Segment::sample() }),
         elapsed_seconds: 0.1,
         process_seconds: 0.1,
+        bytes_read: None,
         ..AttemptReport::sample()
     }
 }

@@ -1,8 +1,59 @@
-//! How long this process has computed.
+//! What this process has used.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+/// What a process has used since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Used {
+    /// CPU seconds, user and system.
+    pub cpu: f64,
+    /// Bytes that it asked the kernel to read, from files and what else is read like files; `None` where the kernel does not
+    /// count them.
+    pub bytes_read: Option<u64>,
+}
+
+impl Used {
+    /// What was used between `before` and this.
+    pub(super) fn since(self, before: Self) -> Self {
+        let bytes = self.bytes_read.zip(before.bytes_read);
+        Self {
+            cpu: (self.cpu - before.cpu).max(0.0),
+            bytes_read: bytes.map(|(now, before)| now.saturating_sub(before)),
+        }
+    }
+}
+
+/// Reads what this process has used. It is made before the process gives up to open what the kernel tells.
+#[derive(Debug)]
+pub struct Meter {
+    counters: Option<File>,
+}
+
+impl Meter {
+    /// For the process that calls it, as long as it lives.
+    pub fn open() -> Self {
+        Self { counters: File::open("/proc/self/io").ok() }
+    }
+
+    /// What the process has used so far. It takes some microseconds.
+    pub fn used(&self) -> Used {
+        let mut text = [0; 512];
+        let read = self.counters.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let bytes_read = read.and_then(|length| bytes_read(text.get(..length)?));
+        Used { cpu: cpu_seconds(), bytes_read }
+    }
+}
+
+/// The first line is `rchar: NUMBER`.
+fn bytes_read(text: &[u8]) -> Option<u64> {
+    let line = str::from_utf8(text).ok()?.lines().find_map(|line| line.strip_prefix("rchar:"));
+    line?.trim().parse().ok()
+}
 
 /// CPU seconds of this process so far, user and system.
 #[expect(clippy::cast_precision_loss, reason = "seconds of some years are exact")]
-pub(super) fn cpu_seconds() -> f64 {
+fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that lives for the call.
     let answer = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
@@ -21,5 +72,19 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(cpu_seconds() - before < 60.0);
+    }
+
+    #[test]
+    fn what_is_read_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let meter = Meter::open();
+        let before = meter.used();
+        std::fs::read(&path).unwrap();
+        // Other tests of this process may read as well.
+        assert!(meter.used().since(before).bytes_read.unwrap() >= 1 << 20);
+        assert_eq!(Meter { counters: None }.used().bytes_read, None);
+        assert_eq!(bytes_read(b"wchar: 1\nrchar: x\n"), None);
     }
 }

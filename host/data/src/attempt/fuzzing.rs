@@ -63,8 +63,9 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         result,
         stamp: 0,
     };
-    let clock = Clock::start(None);
-    let report = report(&assignment, &clock, clock.stop(), finished);
+    let meter = super::cpu::Meter::open();
+    let clock = Clock::start(None, &meter);
+    let report = report(&assignment, &clock, clock.stop(&meter), finished);
     let mut frame = Vec::new();
     encode(&FromWorker::Finished(Box::new(report)), &mut frame).expect("it fits into a frame");
     read_frame::<FromWorker>(&mut frame.as_slice(), &mut Vec::new()).expect("the leader takes it");

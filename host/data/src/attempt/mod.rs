@@ -18,6 +18,7 @@ mod sink;
 mod stage;
 mod tally;
 
+pub use cpu::{Meter, Used};
 #[cfg(any(test, feature = "testing"))]
 pub use fuzzing::judge as fuzz_judge;
 pub use load::Loader;

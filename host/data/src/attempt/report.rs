@@ -1,6 +1,6 @@
 //! What the leader is told of an attempt, bounded: much of it comes from the guest.
 
-use super::cpu::cpu_seconds;
+use super::cpu::{Meter, Used};
 use super::tally::Tally;
 use crate::model::{
     AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment, is_full,
@@ -21,18 +21,18 @@ const MAX_DETAIL: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Clock {
     wall: Instant,
-    cpu: f64,
+    before: Used,
 }
 
 impl Clock {
-    /// `cpu`: the process' seconds of CPU, where they are known already. Asking the kernel takes a microsecond.
-    pub fn start(cpu: Option<f64>) -> Self {
-        Self { wall: Instant::now(), cpu: cpu.unwrap_or_else(cpu_seconds) }
+    /// `before`: what the process has used so far, where that is known already.
+    pub fn start(before: Option<Used>, meter: &Meter) -> Self {
+        Self { wall: Instant::now(), before: before.unwrap_or_else(|| meter.used()) }
     }
 
-    /// Seconds since the start, and the process' seconds of CPU so far.
-    pub fn stop(&self) -> (f64, f64) {
-        (self.wall.elapsed().as_secs_f64(), cpu_seconds())
+    /// Seconds since the start, and what the process has used so far.
+    pub fn stop(&self, meter: &Meter) -> (f64, Used) {
+        (self.wall.elapsed().as_secs_f64(), meter.used())
     }
 }
 
@@ -53,10 +53,11 @@ pub struct Finished {
 pub fn report(
     assignment: &Assignment,
     clock: &Clock,
-    stopped: (f64, f64),
+    stopped: (f64, Used),
     finished: Finished,
 ) -> AttemptReport {
-    let (elapsed_seconds, cpu) = stopped;
+    let (elapsed_seconds, now) = stopped;
+    let used = now.since(clock.before);
     let mini_batch = &assignment.mini_batch;
     let of = |items, outcome| {
         AttemptReport::new(mini_batch.id, assignment.attempt, finished.stamp, items, outcome)
@@ -84,7 +85,8 @@ pub fn report(
     };
     AttemptReport {
         elapsed_seconds,
-        process_seconds: (cpu - clock.cpu).max(0.0),
+        process_seconds: used.cpu,
+        bytes_read: used.bytes_read,
         run: finished.run,
         inference: finished.inference,
         ..report
@@ -155,9 +157,11 @@ mod tests {
             result: Err(failure),
             stamp: 9,
         };
-        let clock = Clock::start(Some(0.5));
-        let report = report(&assignment(), &clock, (0.25, 0.75), finished);
+        let used = |cpu, bytes| Used { cpu, bytes_read: Some(bytes) };
+        let clock = Clock::start(Some(used(0.5, 100)), &Meter::open());
+        let report = report(&assignment(), &clock, (0.25, used(0.75, 1100)), finished);
         assert_eq!((report.elapsed_seconds, report.process_seconds), (0.25, 0.25));
+        assert_eq!(report.bytes_read, Some(1000));
         assert_eq!((report.id, report.attempt, report.stamp), (MiniBatchId(3), 2, 9));
         assert_eq!(report.inference.calls, 3);
         assert_eq!(report.items, ItemCounts { total: 2, succeeded: 0, failed: 2 });
@@ -188,8 +192,8 @@ mod tests {
             result: Ok((tally, Segment::sample(), false)),
             stamp: 0,
         };
-        let clock = Clock::start(None);
-        let report = report(&assignment(), &clock, clock.stop(), finished);
+        let clock = Clock::start(None, &Meter::open());
+        let report = report(&assignment(), &clock, clock.stop(&Meter::open()), finished);
         encode(&FromWorker::Finished(Box::new(report)), &mut Vec::new()).unwrap();
     }
 }

@@ -10,7 +10,9 @@ use crate::model::{
 use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
 use crate::sandbox::Context;
-use sandmill_data::attempt::{Clock, Finished, Loader, Sink, Tally, not_stored, report};
+use sandmill_data::attempt::{
+    Clock, Finished, Loader, Meter, Sink, Tally, Used, not_stored, report,
+};
 use std::io;
 
 /// What a worker does after an attempt.
@@ -37,8 +39,9 @@ pub(super) struct Bench {
     pub(super) heads: bool,
     pub(super) folder: OutputFolder,
     pub(super) temporary: Temporary,
-    /// The process' seconds of CPU at the end of the last attempt, if it has waited for nothing since.
-    pub(super) cpu: Option<f64>,
+    pub(super) meter: Meter,
+    /// What the process had used at the end of the last attempt, if it has waited for nothing since.
+    pub(super) used: Option<Used>,
 }
 
 impl Bench {
@@ -51,7 +54,7 @@ impl Bench {
         guest: &mut Guest,
         link: &mut Link,
     ) -> io::Result<Next> {
-        let clock = Clock::start(self.cpu.take());
+        let clock = Clock::start(self.used.take(), &self.meter);
         let mini_batch = &assignment.mini_batch;
         if self.loader.takes_time(mini_batch) {
             link.flush()?;
@@ -86,8 +89,8 @@ impl Bench {
             Err(failure) if assignment.awaits_word(failure) => Next::AwaitWord,
             _ => Next::GoOn,
         };
-        let stopped = clock.stop();
-        self.cpu = Some(stopped.1);
+        let stopped = clock.stop(&self.meter);
+        self.used = Some(stopped.1);
         let report =
             report(assignment, &clock, stopped, Finished { run, inference, result, stamp });
         link.queue(&FromWorker::Finished(Box::new(report)))?;

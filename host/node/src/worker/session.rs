@@ -14,7 +14,7 @@ use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
 use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_stack};
-use sandmill_data::attempt::{Loader, bounded, host_fault, not_stored};
+use sandmill_data::attempt::{Loader, Meter, bounded, host_fault, not_stored};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -143,7 +143,7 @@ impl Session {
         match self.link.poll()? {
             Incoming::None => {
                 // Whatever this process does meanwhile is no mini-batch's.
-                self.bench.cpu = None;
+                self.bench.used = None;
                 self.link.wait()
             }
             incoming => Ok(incoming),
@@ -152,7 +152,7 @@ impl Session {
 
     /// Waits for what the leader says to a failed attempt. False: the leader is gone.
     fn await_word(&mut self) -> io::Result<bool> {
-        self.bench.cpu = None;
+        self.bench.used = None;
         loop {
             match self.link.wait()? {
                 Incoming::Message(ToWorker::GoOn) => return Ok(true),
@@ -174,7 +174,7 @@ impl Session {
     /// Makes an instance, calls `init` and tells the leader how that went. False if it failed.
     fn start_guest(&mut self) -> io::Result<bool> {
         self.link.flush()?;
-        self.bench.cpu = None;
+        self.bench.used = None;
         let Bench { folder, temporary, .. } = &mut self.bench;
         let started = folder
             .reset()
@@ -243,7 +243,9 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
         .with_row_limit(setup.limits.row);
     let strict = setup.settings.strict_cardinality;
     let heads = setup.output_format.layout == OutputLayout::Parts;
-    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder, temporary, cpu: None })
+    let meter = Meter::open();
+    let used = None;
+    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder, temporary, meter, used })
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {

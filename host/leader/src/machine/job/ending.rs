@@ -140,6 +140,7 @@ impl JobMachine {
             rows: self.rows,
             seconds: self.now.as_secs_f64(),
             processor_seconds: 0.0,
+            bytes_read: None,
             peak_memory: None,
             inference: self.inference,
             os_sandbox: Default::default(),
