@@ -113,7 +113,7 @@ fn what_is_not_there_is_refused_by_name() {
     error: [DIR]/entry.wasm: the entry script imports what is not granted:
       wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (near to it is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
       wasi:cli/run@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
-      wasi:clocks/monotonic-clock@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2
+      wasi:clocks/monotonic-clock@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2
       wasi:http/outgoing-handler@0.2.0: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
       wasi:keyvalue/store@0.2.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
       wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder

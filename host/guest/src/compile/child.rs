@@ -3,6 +3,7 @@
 
 use super::description::describe;
 use super::hash::digest;
+use super::imports::FOR_TOOLS_OF_ASYNC;
 use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, MEMORY_BYTES, SCRIPT_BYTES, Task};
 use super::{
     CompileError, Instrumentation, Outline, Takes, check_names, compiling_engine, componentize,
@@ -141,7 +142,9 @@ fn translate(
         .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
     let takes = Takes::read(&component);
     let component = Component::from_binary(&engine, &component).map_err(|error| {
-        CompileError::new(format!("it is no valid component, or cannot be compiled: {error:#}"))
+        let error = format!("{error:#}");
+        let remedy = remedy(&error);
+        CompileError(format!("it is no valid component, or cannot be compiled: {error}{remedy}"))
     })?;
     find_entry(&engine, &component)?;
     check(&engine, &component)?;
@@ -150,6 +153,15 @@ fn translate(
         .map_err(|error| CompileError::new(format!("the code cannot be serialized: {error:#}")))?;
     code.push(Takes::to_byte(takes));
     Ok(code)
+}
+
+/// What to do about a component that asks for what WASI 0.3 brought.
+fn remedy(error: &str) -> String {
+    if error.contains("component model async") {
+        format!("\nIt was built for WASI 0.3, and this Sandmill runs WASI 0.2{FOR_TOOLS_OF_ASYNC}")
+    } else {
+        String::new()
+    }
 }
 
 /// Compiles in this process, for tests of what runs components.
@@ -209,6 +221,26 @@ mod tests {
         let middle = damaged.len() / 2;
         damaged[middle..].fill(0xff);
         translate(damaged, NONE, |_, _| Ok(())).expect_err("damaged");
+    }
+
+    #[test]
+    fn components_of_wasi_0_3_are_told_how_to_be_built() {
+        let text = |import: &str| {
+            let bytes = wat::parse_str(import).expect("valid");
+            translate(bytes, NONE, |_, _| Ok(())).expect_err("of WASI 0.3").to_string()
+        };
+        let import = text(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#);
+        assert!(import.contains("--backend-qjs-disable-async"), "{import}");
+        // What jco's QuickJS asks for unless it is told not to.
+        let component = testing::component("run-only", testing::RUN_EMPTY);
+        let mut with_async = component;
+        with_async.extend([8, 2, 1, 5]);
+        let built_in = text_of(&with_async);
+        assert!(built_in.contains("--backend-qjs-disable-async"), "{built_in}");
+    }
+
+    fn text_of(component: &[u8]) -> String {
+        translate(component.to_vec(), NONE, |_, _| Ok(())).expect_err("asks for async").to_string()
     }
 
     #[test]

@@ -6,6 +6,10 @@ use crate::model::{Feature, nearest};
 /// The version of `wasi:nn` that is granted. It is a draft: no two of its versions are alike.
 pub const NN_VERSION: &str = "0.2.0-rc-2024-10-28";
 
+/// How tools that know WASI 0.3 make components of WASI 0.2.
+pub(super) const FOR_TOOLS_OF_ASYNC: &str = ". With jco's QuickJS: --backend-qjs-disable-async; with \
+    componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2";
+
 /// What becomes of one import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportVerdict {
@@ -27,9 +31,11 @@ pub fn judge_import(import: &str) -> ImportVerdict {
         Some(("sandmill:entry", interface)) => judge_contract(interface, version),
         Some((package, interface)) if is_granted_wasi(package) => {
             if version != "0.2" && !version.starts_with("0.2.") {
+                let for_tools =
+                    if version.starts_with("0.3") { FOR_TOOLS_OF_ASYNC } else { "" };
                 return Refused(format!(
                     "it is WASI {version}, and this Sandmill grants WASI 0.2: build for \
-                     wasm32-wasip2, or with a toolchain of WASI 0.2"
+                     wasm32-wasip2, or with a toolchain of WASI 0.2{for_tools}"
                 ));
             }
             wasi_words(package, interface).map_or_else(
@@ -237,7 +243,7 @@ mod tests {
         insta::assert_snapshot!(check_names(&names).expect_err("refused"), @"
         the entry script imports what is not granted:
           sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill keeps version 0.1: build with an SDK of that version
-          wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2
+          wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2
           wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (near to it is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
           wasi:clocks/timezone@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
           wasi:http/outgoing-handler@0.2.4: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
