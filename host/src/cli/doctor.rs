@@ -95,7 +95,7 @@ pub(super) fn doctor(
     let config = Config::load(policy)?;
     let mut findings = Findings::now(policy, &config);
     findings.backends = self::backends(backends, policy, &config)?;
-    findings.around = Some(Around::now(policy, datastores));
+    findings.around = Some(Around::now(policy, datastores, config.cache_dir(None).as_deref()));
     findings.is_verbose = is_verbose;
     let text = if json {
         serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"

@@ -5,6 +5,7 @@ use super::policy::PolicyArgument;
 use crate::compile::describe_toolchain;
 use crate::model::{RegisteredKind, counted};
 use crate::registry::{Registry, RegistryError, default_file};
+use crate::runtimes::{Runtime, find};
 use crate::turns;
 use crate::wall::Layer;
 use serde::Serialize;
@@ -28,6 +29,8 @@ pub(super) struct Checked {
 pub(super) struct Around {
     /// What builds entry scripts from a crate's folder.
     toolchain: Checked,
+    /// What runs Python scripts.
+    python: [Checked; 2],
     /// Names of datasets and models.
     registry: Checked,
     /// The file of datastores.
@@ -37,9 +40,14 @@ pub(super) struct Around {
 }
 
 impl Around {
-    pub(super) fn now(policy: &PolicyArgument, datastores: &DatastoresArgument) -> Self {
+    pub(super) fn now(
+        policy: &PolicyArgument,
+        datastores: &DatastoresArgument,
+        cache_dir: Option<&Path>,
+    ) -> Self {
         Self {
             toolchain: toolchain(),
+            python: [Runtime::Light, Runtime::Science].map(|runtime| python(runtime, cache_dir)),
             registry: registry(default_file().as_deref()),
             datastores: stores(datastores),
             places: places(policy),
@@ -48,10 +56,22 @@ impl Around {
 
     pub(super) fn tell(&self, text: &mut String) {
         self.toolchain.tell(text, "-");
+        self.python.iter().for_each(|runtime| runtime.tell(text, "-"));
         for wrong in [&self.registry, &self.datastores, &self.places] {
             wrong.tell(text, "WRONG");
         }
     }
+}
+
+/// A runtime, by its file's name: another version of its sources is another name.
+fn python(runtime: Runtime, cache_dir: Option<&Path>) -> Checked {
+    let (name, remedy) = match runtime {
+        Runtime::Light => ("Python scripts, light", "sandmill python install light"),
+        Runtime::Science => ("Python scripts, science", "sandmill python install science"),
+    };
+    let program = std::env::current_exe().unwrap_or_default();
+    let found = find(runtime, &program, cache_dir).map_err(|_| "not installed");
+    Checked::new(name, found.map(|it| format!("{name}: {}", it.component.display())), remedy)
 }
 
 fn toolchain() -> Checked {
