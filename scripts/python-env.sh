@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Brings what the tests take from PyPI into a virtual environment below target/: componentize-py, which
 # makes the Python entry script that they run, ONNX Runtime, a backend for models, pyarrow, pandas, scikit-learn,
-# Pillow and openpyxl, which results are compared with, and moto, a server that speaks S3. Does nothing where all is there.
+# Pillow and openpyxl, which results are compared with, ziglang, which compiles entry scripts in C, and moto, a server that
+# speaks S3. Does nothing where all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 . scripts/lib.sh
 
-packages="componentize-py==0.25.1 onnxruntime==1.31.1 pyarrow==26.0.1 pandas==3.1.1 scikit-learn==1.9.1 pillow==13.0.0 openpyxl==3.1.5 moto[server]==5.2.5"
+packages="componentize-py==0.25.1 onnxruntime==1.31.1 pyarrow==26.0.1 pandas==3.1.1 scikit-learn==1.9.1 pillow==13.0.0 openpyxl==3.1.5 ziglang==0.17.1 moto[server]==5.2.5"
 env=target/venv
 stamp=$env/${packages// /+}
 # A virtual environment breaks when the Python that it was made with goes away.
