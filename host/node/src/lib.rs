@@ -53,6 +53,7 @@ mod single_file;
 mod staging;
 mod start;
 pub mod trial;
+mod trial_results;
 pub mod turns;
 pub mod worker;
 

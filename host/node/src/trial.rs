@@ -2,18 +2,19 @@
 //! process that asks loads nothing.
 
 use super::mapping::{self, MapNews, Mapping};
+use super::trial_results::{First, Returned};
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
-    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model,
-    Mount, NODE_ID,
+    Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model, Mount,
+    NODE_ID,
 };
-use crate::model::{OsSandbox, counted, printable};
+use crate::model::{OsSandbox, printable};
 use crate::protocol::{encode, packets, read_frame, receive_packet, send_packet};
 use crate::sandbox::{
     Context, Grants, Instance, LogFile, LogFolder, MiniBatchData, guest_thread_stack,
 };
-use crate::sandbox::{Program, ResultSink, Seed};
+use crate::sandbox::{Program, Seed};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -30,10 +31,6 @@ use std::time::Duration;
 /// The hidden subcommand that must end in [`serve`].
 pub const TRIAL_COMMAND: &str = "try-component";
 
-/// Rows that are shown.
-const SHOWN: usize = 20;
-/// Bytes of a row, or of a reason, that are shown.
-const SHOWN_BYTES: usize = 1000;
 /// The longest that loading may take.
 const LOADING: Duration = Duration::from_secs(60);
 /// Bytes that the process may hold beside its guest's memory and results.
@@ -477,87 +474,12 @@ fn report(what: &str, result: &Result<(), Failure>, text: &mut String) -> bool {
     result.is_ok()
 }
 
-/// The start of what `run` returned.
-#[derive(Default)]
-struct Returned {
-    lines: String,
-    rows: usize,
-    failed: usize,
-    table: Option<usize>,
-}
-
-impl Returned {
-    fn describe(&self, text: &mut String) {
-        if let Some(bytes) = self.table {
-            let _ = writeln!(text, "returned a table (Arrow IPC) of {bytes} bytes");
-            return;
-        }
-        let rows = counted(self.rows as u64, "row");
-        let failed = counted(self.failed as u64, "failed item");
-        let _ = writeln!(text, "returned {rows} and {failed}");
-        text.push_str(&self.lines);
-        let more = (self.rows + self.failed).saturating_sub(SHOWN);
-        if more > 0 {
-            let _ = writeln!(text, "  and {more} more");
-        }
-    }
-
-    fn line(&mut self, line: &str) {
-        if self.rows + self.failed < SHOWN {
-            let shown = &line[..line.floor_char_boundary(SHOWN_BYTES)];
-            let cut = if shown.len() < line.len() { " (cut)" } else { "" };
-            let _ = writeln!(self.lines, "  {}{cut}", shown.escape_debug());
-        }
-    }
-}
-
-impl ResultSink for Returned {
-    fn row(&mut self, row: &str) {
-        self.line(row);
-        self.rows += 1;
-    }
-
-    fn failed(&mut self, index: usize, reason: &str) {
-        self.line(&format!("item {index} failed: {reason}"));
-        self.failed += 1;
-    }
-
-    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
-        self.table = Some(ipc.len());
-        Ok(())
-    }
-}
-
-/// The first row that `run` returned, or the path of the file with its table, if that is wanted.
-struct First<'a> {
-    row: Option<String>,
-    table: Option<&'a Path>,
-}
-
-impl ResultSink for First<'_> {
-    fn row(&mut self, row: &str) {
-        self.row.get_or_insert_with(|| row.to_owned());
-    }
-
-    fn failed(&mut self, _: usize, _: &str) {}
-
-    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
-        let Some(path) = self.table else { return Ok(()) };
-        std::fs::write(path, ipc).map_err(|error| {
-            Failure::new(
-                FailureKind::HostFault,
-                format!("{} cannot be written: {error}", path.display()),
-            )
-        })?;
-        self.row = Some(path.display().to_string());
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::trial_results::SHOWN_BYTES;
     use super::*;
     use crate::compile::{Instrumentation, compile_here, testing};
+    use crate::model::FailureKind;
 
     #[test]
     fn a_run_shows_what_came_back() {

@@ -219,7 +219,8 @@ fn files_stay_short() {
 
 /// Files of `host` that write to standard output or standard error, and why they may. All that people
 /// read goes through the first, which escapes what a terminal would obey.
-const PRINTING: [(&str, &str); 13] = [
+const PRINTING: [(&str, &str); 14] = [
+    ("guest/build.rs", "speaks to cargo"),
     ("src/cli/terminal.rs", "the exit"),
     ("src/cli/palette.rs", "asks whether they are terminals, and how wide"),
     ("report/src/progress.rs", "the bar, which shows numbers alone"),

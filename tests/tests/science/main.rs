@@ -2,8 +2,8 @@
 //! are skipped, unless `SANDMILL_SCIENCE=required`.
 
 mod equal;
-mod hostile;
 mod rules;
+mod wrong_scripts;
 
 use sandmill::runtimes::{Runtime, find};
 use sandmill_tests::{Job, python, root};

@@ -50,7 +50,7 @@ fn bad_scripts_fail_alone_and_in_words() {
         "        x = bytearray(1 << 30)",
         "        x = [np.ones(1 << 20) for _ in range(1000)]",
         "        sys.stdout.close(); os.close(2)",
-        "        import _host; _host.call(b'\\x00\\x00\\x00\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x7f')",
+        "        import _host; _host.call(b'\\x00\\x00\\x00\\x00\\xff\\xff\\xff\\xff\\x64\\x00\\x00\\x00')",
         "        import _host; _host.call(b'\\x04\\x00\\x00\\x00\\x07\\x00\\x00\\x00')",
         "        import science; science._init = science._kept = None; science.abi.give = None",
         "        import builtins; del builtins._run",
@@ -68,7 +68,7 @@ fn bad_scripts_fail_alone_and_in_words() {
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): MemoryError (score.py, line 5, in run)
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): MemoryError: Unable to allocate 8.00 MiB for an array with shape (1048576,) and data type float64 (score.py, line 5, in run)
     a.txt b.txt c.txt  | nothing
-    b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): the entry script ran out of memory in run: limits.memory allows 400 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): the entry script trapped in run: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
     a.txt b.txt c.txt  | nothing
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)
     a.txt c.txt  | nothing
