@@ -120,7 +120,7 @@ def frames(options):
 
 def files(options):
     """Words of files, counted in Python alone."""
-    folder = WORK / "files"
+    folder = WORK / "words"
     if not folder.is_dir():
         words = [f"word{number}" for number in range(500)]
         chosen = random.Random(1)
