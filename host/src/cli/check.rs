@@ -388,7 +388,7 @@ mod tests {
             policy: &OperatorPolicy::default(),
             onnxruntime: None,
         };
-        let error = check(&asked, &mut |_| {}).err().expect("Python source");
+        let error = check(&asked, &mut |_| {}).expect_err("Python source");
         assert!(format!("{error:#}").contains("it is Python source"), "{error:#}");
     }
 }

@@ -27,7 +27,7 @@ fn is_installed() -> bool {
 }
 
 fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
+    path.display().to_string()
 }
 
 /// A job over the files of `in`, for one worker. The script sees what lies in `source`.
@@ -57,13 +57,17 @@ fn native(folder: &Path, kind: &str, paths: &[&str], rows: Option<&str>) -> Stri
         .args(paths.iter().map(|path| folder.join(path)))
         .args(rows)
         .output()
-        .unwrap();
+        .expect("`make python-env` makes a Python");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8(ran.stdout).unwrap()
+    String::from_utf8(ran.stdout).expect("UTF-8")
 }
 
 /// Runs Python in the job's folder, to make files.
 fn make(job: &Job, program: &str) {
-    let ran = Command::new(python()).args(["-c", program]).current_dir(job.dir()).output().unwrap();
+    let ran = Command::new(python())
+        .args(["-c", program])
+        .current_dir(job.dir())
+        .output()
+        .expect("`make python-env` makes a Python");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
