@@ -4,7 +4,7 @@
 //!
 //! - [`opening`]: opening and making what other people name;
 //! - [`Found`], [`Root`] and [`content_stamp`]: what tells a file from what it was before;
-//! - [`c_sources`]: what the folder of an entry script in C holds;
+//! - [`c_sources()`]: what the folder of an entry script in C holds;
 //! - [`lock_holders`]: who has a lock on a file;
 //! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;
 //! - [`PartFile`]: a worker appends rows to it; [`Appender`] copies committed segments of part files into the output
