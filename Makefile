@@ -77,8 +77,10 @@ python-science: python-light
 	@SANDMILL_CACHE_DIR=$(CURDIR)/target/science-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install science
 
 # What needs the science runtime; `make test` leaves it out where that is not installed.
-test-science: python-science
-	SANDMILL_SCIENCE=required cargo nextest run --locked --package sandmill-tests --test science
+test-science:
+	cargo build --locked --workspace --all-targets
+	@$(MAKE) --no-print-directory python-science
+	SANDMILL_SCIENCE=required cargo test --locked --workspace --test science -- --test-threads 1
 
 test-frameworks: ## Run entry scripts from Ray Data and Spark; fetches both, some 600 MB. After `make test`.
 	@scripts/frameworks.sh
