@@ -6,7 +6,6 @@ imported later.
 
 import contextlib
 import importlib
-import logging
 import os
 import pkgutil
 import sys
@@ -70,14 +69,6 @@ with warnings.catch_warnings():
 _TYPES = {kind.name.lower(): kind for kind in TensorType}
 
 
-def _level(number):
-    if number >= logging.ERROR:
-        return LogLevel.ERROR
-    if number >= logging.WARNING:
-        return LogLevel.WARNING
-    return LogLevel.INFO if number >= logging.INFO else LogLevel.DEBUG
-
-
 class _Door(_door.Door):
     agent_name = staticmethod(host.agent_name)
     node_id = staticmethod(host.node_id)
@@ -86,7 +77,7 @@ class _Door(_door.Door):
     source_dir = staticmethod(host.source_dir)
 
     def log(self, level, text):
-        host.log(_level(level), _results.valid(text))
+        host.log(LogLevel(_door.level_of(level)), _results.valid(text))
 
     def read(self, path):
         try:

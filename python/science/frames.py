@@ -1,15 +1,14 @@
 """Arrow IPC streams to pandas DataFrames, and back: numbers as whole buffers, the rest as Python values."""
 
-import struct
-from itertools import pairwise
-
 import numpy
 import pandas
 from sandmill import _arrow
-from sandmill._flat import table, tables, text
+from sandmill._flat import text
 
 _UNITS = ["s", "ms", "us", "ns"]
 _FLOATS = ["f2", "f4", "f8"]
+# The arrays that `_arrow.column` writes first, by the number of the Arrow type.
+_FORMS = {2: "i8", 3: "f8", 4: "i4", 5: "i4", 6: "u1", 8: "i4", 10: "i8"}
 
 
 def plain(result):
@@ -178,7 +177,10 @@ def write(frame):
 
 
 def column(series):
-    """The number of a column's Arrow type, its fields, which values are there, and the buffers after the one of nulls."""
+    """The number of a column's Arrow type, its fields, which values are there, and the buffers after the one of nulls.
+
+    Numbers and offsets are arrays.
+    """
     dtype = series.dtype
     if isinstance(dtype, pandas.CategoricalDtype):
         return column(series.astype(dtype.categories.dtype))
@@ -253,4 +255,4 @@ def _values(series, is_there):
     except TypeError:
         texts = pandas.Series([None if value is None else str(value) for value in values], dtype="str", name=series.name)
         return _texts(texts)
-    return kind, type_, is_there, parts
+    return kind, type_, is_there, [numpy.frombuffer(parts[0], _FORMS[kind]), *parts[1:]]

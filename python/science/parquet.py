@@ -74,31 +74,28 @@ def _column(series):
     there = slice(None) if valid is None else valid
     if kind == 2:
         bits, is_signed = type_[0][1], type_[1][1]
-        values = parts[0] if isinstance(parts[0], numpy.ndarray) else numpy.frombuffer(parts[0], "i8")
         logical = {8: 15, 16: 16, 32: 17, 64: 18}[bits] if is_signed else {8: 11, 16: 12, 32: 13, 64: 14}[bits]
         wide = bits == 64
         form = ("i" if is_signed else "u") + ("8" if wide else "4")
-        return _INT64 if wide else _INT32, [(6, 5, logical)], valid, values.astype(form)[there].tobytes()
+        return _INT64 if wide else _INT32, [(6, 5, logical)], valid, parts[0].astype(form)[there].tobytes()
     if kind == 3:
-        values = parts[0] if isinstance(parts[0], numpy.ndarray) else numpy.frombuffer(parts[0], "f8")
-        return (_FLOAT if values.itemsize == 4 else _DOUBLE), [], valid, values[there].tobytes()
+        return (_FLOAT if parts[0].itemsize == 4 else _DOUBLE), [], valid, parts[0][there].tobytes()
     if kind == 6:
-        bits = numpy.unpackbits(numpy.frombuffer(parts[0], "u1"), count=len(series), bitorder="little")
+        bits = numpy.unpackbits(parts[0], count=len(series), bitorder="little")
         return _BOOLEAN, [], valid, numpy.packbits(bits[there], bitorder="little").tobytes()
     if kind == 8:
-        return _INT32, [(6, 5, 6)], valid, numpy.frombuffer(parts[0], "i4")[there].tobytes()
+        return _INT32, [(6, 5, 6)], valid, parts[0][there].tobytes()
     if kind == 10:
         return _moments(type_, valid, there, parts)
     if kind == 18:
         return _INT64, [(6, 5, 18)], valid, parts[0][there].tobytes()
     is_text = kind in (5, 20)
-    return _BYTE_ARRAY, [(6, 5, 0), (10, 12, _struct((1, 12, b"\0")))] if is_text else [], valid, _slices(kind, parts, valid)
+    return _BYTE_ARRAY, [(6, 5, 0), (10, 12, _struct((1, 12, b"\0")))] if is_text else [], valid, _slices(parts, valid)
 
 
 def _moments(type_, valid, there, parts):
-    ticks = parts[0] if isinstance(parts[0], numpy.ndarray) else numpy.frombuffer(parts[0], "i8")
     unit = type_[0][1]
-    values = ticks[there]
+    values = parts[0][there]
     if unit == 0:
         # Parquet has no seconds.
         values, unit = values * 1000, 1
@@ -106,11 +103,8 @@ def _moments(type_, valid, there, parts):
     return _INT64, [(10, 12, _struct((8, 12, kind)))], valid, values.tobytes()
 
 
-def _slices(kind, parts, valid):
-    offsets = parts[0]
-    if not isinstance(offsets, numpy.ndarray):
-        offsets = numpy.frombuffer(offsets, "i4")
-    data, offsets = bytes(parts[1]), offsets.tolist()
+def _slices(parts, valid):
+    offsets, data = parts[0].tolist(), bytes(parts[1])
     there = range(len(offsets) - 1) if valid is None else numpy.flatnonzero(valid).tolist()
     values = (data[offsets[at] : offsets[at + 1]] for at in there)
     return b"".join(part for value in values for part in (struct.pack("<I", len(value)), value))

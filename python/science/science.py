@@ -6,7 +6,6 @@ begins with it. The host then runs the texts `_init()`, `_run()` and `_stop()`.
 
 import builtins
 import importlib.machinery
-import logging
 import os
 import struct
 import sys
@@ -36,10 +35,6 @@ _kept = abi.Kept()
 _entry_script = _entry.Entry()
 
 
-def _level(number):
-    return 0 if number >= logging.ERROR else 1 if number >= logging.WARNING else 2 if number >= logging.INFO else 3
-
-
 class _Door(_door.Door):
     def agent_name(self):
         return _host.text("host agent-name")
@@ -58,7 +53,7 @@ class _Door(_door.Door):
         return abi.text(*words) if is_there else None
 
     def log(self, level, text):
-        _host.given("host log", _level(level), _results.valid(text), 0)
+        _host.given("host log", _door.level_of(level), _results.valid(text), 0)
 
     def read(self, path):
         failed, *data = struct.unpack("<BxxxII", _host.given("host read", os.fspath(path), 12))
@@ -171,7 +166,7 @@ def _found(module, places):
 
 
 def _init():
-    with _Answer() as answer:
+    with _Answer():
         # What the interpreter began with is not this worker's.
         os.environ.clear()
         os.environ.update(_environment())
@@ -181,7 +176,7 @@ def _init():
         # The host's own word to this runtime; no concern of the script's.
         settings = os.environ.pop("SANDMILL_PYTHON", "{}")
         _entry_script.init(sys.argv[0], settings, _is_here)
-        answer.give(_kept.put(bytes(16)))
+        abi.give(_kept.put(bytes(16)))
 
 
 def _environment():
@@ -190,7 +185,7 @@ def _environment():
 
 
 def _run():
-    with _Answer() as answer:
+    with _Answer():
         (number, kind, data, length, dataset, dataset_length, attempt, keys, keys_length) = abi.peek(
             abi.parameters(), "QIIIIIIII"
         )
@@ -204,13 +199,13 @@ def _run():
             read = lambda: frames.read(table)
         else:
             read = lambda: None
-        answer.give(_entry_script.run(read, context, _results_of))
+        abi.give(_entry_script.run(read, context, _results_of))
 
 
 def _stop():
-    with _Answer() as answer:
+    with _Answer():
         _entry_script.shutdown()
-        answer.give(_kept.put(bytes(16)))
+        abi.give(_kept.put(bytes(16)))
 
 
 def _results_of(result):
@@ -232,14 +227,10 @@ def _results_of(result):
 
 
 class _Answer:
-    """What a function of the contract returns: what is given, else what was raised."""
+    """A function of the contract: it returns what was given to `abi.give`, else what was raised."""
 
     def __enter__(self):
         _kept.free()
-        return self
-
-    def give(self, address):
-        abi.give(address)
 
     def __exit__(self, kind, error, _):
         if isinstance(error, _entry.Refused):

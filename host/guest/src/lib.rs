@@ -16,6 +16,16 @@
 //! 2. `compile`, `inference`
 //! 3. `sandbox`, `python`
 
+/// Files of this repository that the program carries: a folder, and paths below it. Gives these with the files' texts.
+macro_rules! carried {
+    ($root:literal: $($name:literal),* $(,)?) => {
+        &[$((
+            $name,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../", $root, "/", $name)),
+        )),*]
+    };
+}
+
 pub mod compile;
 pub mod features;
 pub mod inference;

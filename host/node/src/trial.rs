@@ -65,6 +65,29 @@ pub struct Asked {
     pub wanted: Wanted,
 }
 
+impl Asked {
+    /// Without folders, arguments, models and limits of its own. `with`: how the code was compiled.
+    pub fn plain(
+        scratch: &Path,
+        os_sandbox: OsSandbox,
+        with: Instrumentation,
+        wanted: Wanted,
+    ) -> Self {
+        Self {
+            os_sandbox,
+            limits: Limits::default(),
+            scratch: scratch.to_owned(),
+            mounts: Vec::new(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            models: Vec::new(),
+            inference: InferenceSettings::default(),
+            with,
+            wanted,
+        }
+    }
+}
+
 /// What is wanted of an entry script.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Wanted {
@@ -498,15 +521,8 @@ mod tests {
         let program = Program::load(&code, with, limits.stack).expect("loads");
         let asked = Asked {
             limits,
-            os_sandbox: OsSandbox::Off,
-            scratch: folder.path().to_owned(),
-            mounts: Vec::new(),
             arguments: vec!["entry-script".into()],
-            environment: Vec::new(),
-            models: Vec::new(),
-            inference: InferenceSettings::default(),
-            with,
-            wanted: Wanted::Load,
+            ..Asked::plain(folder.path(), OsSandbox::Off, with, Wanted::Load)
         };
         let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];
         let models = crate::sandbox::no_models();

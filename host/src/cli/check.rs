@@ -6,7 +6,13 @@
 
 use super::checked::{Checked, Kind, Ran, Written};
 use super::error::ArgumentError;
-use crate::compile::{Cache, Compiler, EntryFile, Instrumentation, build_guest_crate};
+use super::exit::Problem;
+use super::refused;
+use super::run::BackendArguments;
+use super::tools::Tools;
+use crate::compile::{
+    Cache, CompileError, Compiler, EntryFile, Instrumentation, build_guest_crate,
+};
 use crate::inference::{Judged, NamedLibrary, Probe};
 use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
@@ -117,7 +123,34 @@ pub(super) struct Check<'a> {
     pub(super) onnxruntime: Option<NamedLibrary>,
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    /// # Errors
+    /// What the policy does not allow.
+    pub(super) fn of(
+        path: &'a Path,
+        trial: &'a Trial,
+        tools: &'a Tools,
+        backends: &BackendArguments,
+    ) -> Result<Self, Problem> {
+        let Tools { config, policy, program, os_sandbox, compiler, cache } = tools;
+        policy.check_trial(path, trial.files(), trial.folders()).map_err(refused)?;
+        let onnxruntime = backends.onnxruntime(policy.file(), config);
+        let (cache, os_sandbox) = (cache.as_deref(), *os_sandbox);
+        Ok(Self { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime })
+    }
+
+    /// The component: what is built of a folder, else the file that is named.
+    ///
+    /// # Errors
+    /// If it does not build.
+    pub(super) fn component(&self, say: &mut dyn FnMut(&str)) -> Result<PathBuf, CompileError> {
+        if self.path.is_dir() {
+            build_guest_crate(self.path, self.cache, self.compiler, say)
+        } else {
+            Ok(self.path.to_owned())
+        }
+    }
+
     /// Whether it is run, too.
     pub(super) fn runs(&self) -> bool {
         self.trial.run.is_some()
@@ -130,11 +163,7 @@ impl Check<'_> {
 /// If the file cannot be read, is no WebAssembly, or does not build; what is wrong with a component
 /// as such is a verdict.
 pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Checked> {
-    let path = if check.path.is_dir() {
-        build_guest_crate(check.path, check.cache, check.compiler, say)?
-    } else {
-        check.path.to_owned()
-    };
+    let path = check.component(say)?;
     let outline = check.compiler.outline(&path)?;
     let mut checked = Checked::new(Kind::Component, path);
     checked.bytes = Some(outline.bytes);
@@ -151,7 +180,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         Ok(checked.judged())
     };
     let limits = check.policy.default_limits();
-    let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
+    let with = instrumentation(&limits);
     let compiled = match cache.prepare(&checked.path, with, say) {
         Ok(compiled) => compiled,
         Err(error) => return refused(error.to_string(), checked),
@@ -169,6 +198,11 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         checked.run = Some(run(&mut trial, &scratch, longest(check))?);
     }
     Ok(checked.judged())
+}
+
+/// How the code of what is tried is compiled.
+pub(super) fn instrumentation(limits: &Limits) -> Instrumentation {
+    Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() }
 }
 
 /// How long the run may take.
@@ -192,16 +226,11 @@ pub(super) fn asked(
         anyhow::bail!(NotBuilt::new(format!("--model gives {name}"), Feature::Inference));
     }
     let mut asked = Asked {
-        os_sandbox: check.os_sandbox,
         limits,
-        scratch: scratch.to_owned(),
-        mounts: Vec::new(),
         arguments: arguments(trial),
         environment: trial.given.environment.clone(),
-        models: Vec::new(),
         inference: inference(check, say)?,
-        with,
-        wanted: Wanted::Load,
+        ..Asked::plain(scratch, check.os_sandbox, with, Wanted::Load)
     };
     if let Some(files) = &trial.run {
         let (mounts, items) = mounts(files, scratch)?;

@@ -1,8 +1,8 @@
 //! `sandmill check score.py`: whether a Python script can be run, and what it returns.
 
-use super::check::{Check, asked, explain, longest, run};
+use super::check::{Check, asked, explain, instrumentation, longest, run};
 use super::checked::{Checked, Kind};
-use super::script::{Tried, instrumentation};
+use super::script::Tried;
 use crate::model::{LoggingLevel, PythonRuntime};
 use crate::node::python::PythonError;
 use crate::node::trial::Trial;

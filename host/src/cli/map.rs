@@ -2,14 +2,13 @@
 //!
 //! This process only passes bytes on: a child behind the walls of a worker reads the one stream, and writes the other.
 
-use super::check::{self, Check, asked, explain, longest, written};
-use super::config::Config;
+use super::check::{self, Check, asked, explain, instrumentation, longest, written};
 use super::exit::{Exit, Problem};
-use super::policy::PolicyArgument;
-use super::run::{BackendArguments, this_program};
-use super::script::{Tried, instrumentation};
-use super::{WallArgument, say, signals, terminal};
-use crate::compile::{Cache, Compiled, Compiler, Instrumentation, build_guest_crate};
+use super::run::BackendArguments;
+use super::script::Tried;
+use super::tools::ToolArguments;
+use super::{say, signals, terminal};
+use crate::compile::{Cache, Compiled, Instrumentation};
 use crate::model::{LoggingLevel, PythonRuntime, counted, printable};
 use crate::node::mapping::{MapNews, Mapping, Taken};
 use crate::node::python::PythonError;
@@ -52,13 +51,8 @@ pub(super) struct Arguments {
     given: check::Given,
     #[command(flatten)]
     backends: BackendArguments,
-    /// Where compiled entry scripts are kept, as for `run`.
-    #[arg(long, value_name = "DIR")]
-    cache_dir: Option<PathBuf>,
     #[command(flatten)]
-    wall: WallArgument,
-    #[command(flatten)]
-    policy: PolicyArgument,
+    tools: ToolArguments,
 }
 
 fn runtime(text: &str) -> Result<PythonRuntime, String> {
@@ -71,23 +65,14 @@ fn runtime(text: &str) -> Result<PythonRuntime, String> {
 /// Maps standard input to standard output.
 pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Problem> {
     let (from, to) = terminal::streams().map_err(Problem::usage)?;
-    let path = &arguments.entry_script;
-    let config = Config::load(&arguments.policy)?;
-    let policy = &arguments.policy.load()?;
-    let trial = &check::Trial::of(arguments.given.clone());
-    policy.check_trial(path, [], trial.folders()).map_err(super::refused)?;
-    let program = &this_program()?;
-    let os_sandbox = policy.sandbox(arguments.wall.os_sandbox);
-    let compiler = &Compiler::new(program, os_sandbox);
-    let onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
-    let cache = config.cache_dir(arguments.cache_dir.as_deref());
-    let cache = cache.as_deref();
-    let check = Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };
+    let tools = arguments.tools.ready()?;
+    let trial = check::Trial::of(arguments.given.clone());
+    let check = Check::of(&arguments.entry_script, &trial, &tools, &arguments.backends)?;
     let scratch = Scratch::create("map")
         .context("no folder for the run can be made")
         .map_err(Problem::usage)?;
     let (compiled, asked) = prepare(&check, arguments, &scratch)?;
-    let started = Trial::map(program, &compiled, &asked).map_err(anyhow::Error::from);
+    let started = Trial::map(check.program, &compiled, &asked).map_err(anyhow::Error::from);
     let (trial, data) = started.map_err(Problem::usage)?;
     let mapped = Mapper { trial, scratch: &scratch, limit: longest(&check) }.map(
         data,
@@ -136,11 +121,7 @@ fn prepare(
 
 fn component(check: &Check<'_>, with: Instrumentation) -> Result<Compiled, Problem> {
     let cache = Cache::open(check.cache, check.compiler).map_err(Problem::usage)?;
-    let path = match check.path {
-        path if path.is_dir() => build_guest_crate(path, check.cache, check.compiler, &mut say)
-            .map_err(Problem::usage)?,
-        path => path.to_owned(),
-    };
+    let path = check.component(&mut say).map_err(Problem::usage)?;
     cache.prepare(&path, with, &mut say).map_err(Problem::usage)
 }
 
@@ -239,7 +220,7 @@ impl Mapper<'_> {
         let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         let mut out_of = data;
         Builder::new().name("output".to_owned()).spawn(move || {
-            // How the child ended is told elsewhere.
+            // `follow` says how the child ended.
             if let Err(Stuck::Write(error)) = pass(&mut out_of, &mut to) {
                 let _ = endings.output.set(error);
                 stopper.stop();

@@ -43,6 +43,7 @@ mod signals;
 mod template;
 mod terminal;
 mod told;
+mod tools;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};
@@ -57,6 +58,7 @@ use policy::PolicyArgument;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use terminal::{print, print_json, print_paths, say};
+use tools::{ToolArguments, Tools};
 
 /// Runs untrusted WebAssembly entry scripts over large inputs, in parallel.
 #[derive(Debug, Parser)]
@@ -115,16 +117,11 @@ enum Command {
         /// Builds the crate's examples of type cdylib instead, each a component.
         #[arg(long)]
         examples: bool,
-        /// Where compiled code is kept, as for `run`.
-        #[arg(long, value_name = "DIR")]
-        cache_dir: Option<PathBuf>,
         /// For programs.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        wall: WallArgument,
-        #[command(flatten)]
-        policy: PolicyArgument,
+        tools: ToolArguments,
     },
     /// Installs the runtime of entry scripts in Python.
     Python {
@@ -144,13 +141,8 @@ enum Command {
         json: bool,
         #[command(flatten)]
         backends: run::BackendArguments,
-        /// Where compiled entry scripts are kept, as for `run`.
-        #[arg(long, value_name = "DIR")]
-        cache_dir: Option<PathBuf>,
         #[command(flatten)]
-        wall: WallArgument,
-        #[command(flatten)]
-        policy: PolicyArgument,
+        tools: ToolArguments,
     },
     /// Runs an entry script on an Arrow IPC stream: standard input to standard output.
     ///
@@ -234,13 +226,12 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Explain(arguments) => history::explain(&arguments),
         Command::Dataset { command } => registry::dataset(&command),
         Command::Model { command } => registry::model(&command),
-        Command::Build { path, examples, cache_dir, json, wall, policy } => {
-            build_and_print((&path, examples), cache_dir.as_deref(), json, &wall, &policy)
+        Command::Build { path, examples, json, tools } => {
+            build_and_print((&path, examples), json, &tools)
         }
         Command::Python { command } => python::python(&command),
-        Command::Check { component, trial, json, backends, cache_dir, wall, policy } => {
-            let how = (&trial, &backends, json);
-            check_and_print(&component, how, cache_dir.as_deref(), &wall, &policy)
+        Command::Check { component, trial, json, backends, tools } => {
+            check_and_print(&component, (&trial, &backends, json), &tools)
         }
         Command::Map(arguments) => map::map(&arguments, logging.is_verbose()),
         Command::Doctor { json, datastores, backends, policy } => {
@@ -271,15 +262,11 @@ fn os_sandbox(text: &str) -> Result<OsSandbox, ArgumentError> {
 /// Prints the components' paths on standard output, one a line.
 fn build_and_print(
     (path, examples): (&Path, bool),
-    cache: Option<&Path>,
     as_json: bool,
-    wall: &WallArgument,
-    policy: &PolicyArgument,
+    tools: &ToolArguments,
 ) -> Result<Exit, Problem> {
-    let cache = config::Config::load(policy)?.cache_dir(cache);
-    let policy = policy.load()?;
+    let Tools { policy, compiler, cache, .. } = tools.ready()?;
     policy.check_trial(path, [], []).map_err(refused)?;
-    let compiler = Compiler::new(&run::this_program()?, policy.sandbox(wall.os_sandbox));
     let components = build::build((path, examples), cache.as_deref(), &compiler, &mut say);
     let components = components.map_err(Problem::usage)?;
     let mut listed = Vec::new();
@@ -301,27 +288,15 @@ fn build_and_print(
 fn check_and_print(
     path: &Path,
     (trial, backends, as_json): (&check::Trial, &run::BackendArguments, bool),
-    cache: Option<&Path>,
-    wall: &WallArgument,
-    policy: &PolicyArgument,
+    tools: &ToolArguments,
 ) -> Result<Exit, Problem> {
     if let Some(option) = trial.needless() {
         return Err(Problem::usage(anyhow::anyhow!(
             "{option} is for a run: add --run, with files or alone"
         )));
     }
-    let config = config::Config::load(policy)?;
-    let policy = &policy.load()?;
-    policy.check_trial(path, trial.files(), trial.folders()).map_err(refused)?;
-    let program = run::this_program()?;
-    let os_sandbox = policy.sandbox(wall.os_sandbox);
-    let compiler = &Compiler::new(&program, os_sandbox);
-    let onnxruntime = backends.onnxruntime(policy.file(), &config);
-    let cache = config.cache_dir(cache);
-    let cache = cache.as_deref();
-    let program = &program;
-    let check =
-        check::Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };
+    let tools = tools.ready()?;
+    let check = check::Check::of(path, trial, &tools, backends)?;
     let checked = match is_python(path) && !path.is_dir() {
         true => check_script::check_script(&check, &mut say),
         false => check::check(&check, &mut say),

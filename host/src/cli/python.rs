@@ -1,9 +1,9 @@
 //! `sandmill python`: the runtime of entry scripts in Python.
 
-use super::config::Config;
 use super::exit::{Exit, Problem};
-use super::{PolicyArgument, WallArgument, print_paths, run, say};
-use crate::compile::{Compiler, Instrumentation};
+use super::tools::{ToolArguments, Tools};
+use super::{print_paths, say};
+use crate::compile::Instrumentation;
 use crate::node::python::prepare;
 use crate::runtimes;
 use std::path::PathBuf;
@@ -38,13 +38,8 @@ pub(super) struct Install {
     /// Compiles it for jobs that are `deterministic`.
     #[arg(long)]
     deterministic: bool,
-    /// Where compiled entry scripts are kept, as for `run`.
-    #[arg(long, value_name = "DIR")]
-    cache_dir: Option<PathBuf>,
     #[command(flatten)]
-    wall: WallArgument,
-    #[command(flatten)]
-    policy: PolicyArgument,
+    tools: ToolArguments,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -60,12 +55,9 @@ pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
         Runtime::Light => runtimes::Runtime::Light,
         Runtime::Science => runtimes::Runtime::Science,
     };
-    let policy = install.policy.load()?;
-    let cache = Config::load(&install.policy)?.cache_dir(install.cache_dir.as_deref());
-    let sandbox = policy.sandbox(install.wall.os_sandbox);
-    let program = run::this_program()?;
+    let Tools { program, os_sandbox, compiler, cache, .. } = install.tools.ready()?;
     let installer = runtimes::Installer {
-        compiler: &Compiler::new(&program, sandbox),
+        compiler: &compiler,
         cache_dir: cache.as_deref(),
         from: install.from.as_deref(),
         into: install.into.as_deref(),
@@ -75,7 +67,7 @@ pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
             deterministic: install.deterministic,
         },
         prepare: &|preparing| {
-            prepare(&program, sandbox, preparing).map_err(|error| error.to_string())
+            prepare(&program, os_sandbox, preparing).map_err(|error| error.to_string())
         },
     };
     let installed = installer.install(runtime, &mut say).map_err(Problem::usage)?;

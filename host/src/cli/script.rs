@@ -1,7 +1,6 @@
 //! A Python script that is tried: its runtime, and what it sees.
 
-use super::check::Check;
-use crate::compile::Instrumentation;
+use super::check::{Check, instrumentation};
 use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, Limits, LoggingLevel, Mount, PythonRuntime};
 use crate::node::python::{Chooser, Chosen, PythonError, Script, copy, library, variable};
 use crate::node::trial::Asked;
@@ -66,9 +65,4 @@ impl Tried {
         }
         Ok(())
     }
-}
-
-/// How the code of what is tried is compiled.
-pub(super) fn instrumentation(limits: &Limits) -> Instrumentation {
-    Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() }
 }

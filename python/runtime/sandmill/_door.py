@@ -1,5 +1,7 @@
 """What the runtime asks of its host. The runtime puts its own door here before the script is loaded."""
 
+import logging
+
 
 class Door:
     """The host, as a runtime reaches it: the interface `host` of the contract."""
@@ -36,6 +38,15 @@ class Door:
 
 
 door = Door()
+
+
+def level_of(number):
+    """The place of a level of the module `logging` among the host's: error, warning, info, debug."""
+    if number >= logging.ERROR:
+        return 0
+    if number >= logging.WARNING:
+        return 1
+    return 2 if number >= logging.INFO else 3
 
 
 def read(path):

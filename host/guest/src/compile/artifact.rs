@@ -113,16 +113,20 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
              metadata with `wasm-tools component embed wit/ --world entry-script`",
         ));
     }
-    let encode = || {
-        ComponentEncoder::default()
-            .validate(true)
-            .module(&bytes)?
-            .adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?
-            .encode()
-    };
-    encode().map_err(|error| {
+    encode(&bytes, None).map_err(|error| {
         CompileError::new(format!("the core module cannot be made into a component: {error:#}"))
     })
+}
+
+/// The component of a core module. `glue`: a module between this and the contract, by the name that it is imported by.
+pub(super) fn encode(module: &[u8], glue: Option<(&str, &[u8])>) -> anyhow::Result<Vec<u8>> {
+    let mut encoder = ComponentEncoder::default().validate(true).module(module)?;
+    if let Some((name, glue)) = glue {
+        encoder = encoder.adapter(name, glue)?;
+    }
+    encoder
+        .adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?
+        .encode()
 }
 
 fn has_metadata(module: &[u8]) -> Result<bool, CompileError> {

@@ -16,11 +16,6 @@ const FLAGS: &str = "compile_flags.txt";
 const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
 const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
 
-macro_rules! own {
-    ($($name:literal),*) => {
-        [$(($name, include_bytes!(concat!("../../../../c/", $name)).as_slice())),*]
-    };
-}
 macro_rules! made {
     ($($name:literal),*) => {
         [$(($name, include_bytes!(concat!(env!("OUT_DIR"), "/", $name)).as_slice())),*]
@@ -28,8 +23,13 @@ macro_rules! made {
 }
 
 /// Headers, and what is compiled.
-const OWN: [(&str, &[u8]); 5] =
-    own!["sandmill.h", "sandmill_internal.h", "sandmill.c", "sandmill_table.c", "sandmill_write.c"];
+const OWN: &[(&str, &str)] = carried!("c":
+    "sandmill.h",
+    "sandmill_internal.h",
+    "sandmill.c",
+    "sandmill_table.c",
+    "sandmill_write.c",
+);
 /// What wit-bindgen made of the contract.
 const MADE: [(&str, &[u8]); 3] =
     made!["entry_script.h", "entry_script.c", "entry_script_component_type.o"];
@@ -64,7 +64,7 @@ pub(super) fn build(
         let source = std::path::absolute(source).unwrap_or_else(|_| source.clone());
         relative(&source)
     }));
-    let ours = OWN.iter().chain(&MADE).map(|(name, _)| *name).filter(|name| !name.ends_with(".h"));
+    let ours = beside_sources().map(|(name, _)| name).filter(|name| !name.ends_with(".h"));
     command.args(ours.map(|name| bindings.join(name)));
     // Names of functions stay, for what is said of a trap.
     command.args(has_cpp.then_some("-fno-exceptions")).args(["-Wl,--strip-debug", "-o"]).arg(&part);
@@ -80,12 +80,17 @@ pub(super) fn build(
     renamed.map(|()| module)
 }
 
+/// What is put beside the user's sources.
+fn beside_sources() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    OWN.iter().map(|(name, text)| (*name, text.as_bytes())).chain(MADE)
+}
+
 /// What is as it was keeps its time: a program that watches files sees no change.
 fn write(bindings: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(bindings)?;
-    for (name, bytes) in OWN.iter().chain(&MADE) {
+    for (name, bytes) in beside_sources() {
         let path = bindings.join(name);
-        if std::fs::read(&path).is_ok_and(|there| there == *bytes) {
+        if std::fs::read(&path).is_ok_and(|there| there == bytes) {
             continue;
         }
         let part = bindings.join(format!("{name}.{}.part", std::process::id()));

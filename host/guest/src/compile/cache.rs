@@ -138,15 +138,15 @@ impl Cache {
         with: Instrumentation,
         say: &mut dyn FnMut(&str),
     ) -> Result<Compiled, CompileError> {
+        if let Some(there) = self.prepared(&script, with)? {
+            return Ok(there);
+        }
         let path = script.path().display().to_string();
         let rewound = script.rewound();
         let (source, digest) = rewound.map_err(|error| {
             CompileError::new(format!("the entry script {path} cannot be read: {error}"))
         })?;
-        let name = format!("{digest}-{}", engine_key(with)?);
-        if let Some(file) = self.lookup(&name) {
-            return Ok(Compiled { takes: takes(&file), file, digest, cached: true });
-        }
+        let name = entry_name(&digest, with)?;
         say(&format!("compiling {path} (once; the result is kept)"));
         let temporary = Temporary::create(&self.dir).map_err(|error| self.write_error(&error))?;
         self.compiler
@@ -159,15 +159,14 @@ impl Cache {
     /// Compiled code that is there already.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the machine's processor is not supported.
     pub fn prepared(
         &self,
         script: &EntryFile,
         with: Instrumentation,
     ) -> Result<Option<Compiled>, CompileError> {
         let digest = script.digest().to_owned();
-        let name = format!("{digest}-{}", engine_key(with)?);
-        let file = self.lookup(&name);
+        let file = self.lookup(&entry_name(&digest, with)?);
         Ok(file.map(|file| Compiled { takes: takes(&file), file, digest, cached: true }))
     }
 
@@ -202,6 +201,11 @@ impl Cache {
             }
         }
     }
+}
+
+/// The name of the compiled code of an entry script.
+fn entry_name(digest: &str, with: Instrumentation) -> Result<String, CompileError> {
+    Ok(format!("{digest}-{}", engine_key(with)?))
 }
 
 /// Opens a file of the cache for reading, and no link; a fifo does not hold anybody up.

@@ -231,7 +231,7 @@ mod tests {
         };
         let import = text(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#);
         assert!(import.contains("--backend-qjs-disable-async"), "{import}");
-        // What jco's QuickJS asks for unless it is told not to.
+        // jco's QuickJS asks for it by default.
         let component = testing::component("run-only", testing::RUN_EMPTY);
         let mut with_async = component;
         with_async.extend([8, 2, 1, 5]);

@@ -29,6 +29,29 @@ pub struct Instrumentation {
     pub deterministic: bool,
 }
 
+impl Instrumentation {
+    /// The words of what is done, as they stand on command lines.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let all =
+            [(self.fuel, "fuel"), (self.profile, "profile"), (self.deterministic, "deterministic")];
+        all.into_iter().filter(|(is_done, _)| *is_done).map(|(_, word)| word)
+    }
+
+    /// What such words say; `None` if one is none of them.
+    pub(super) fn of_words<'a>(words: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut with = Self::default();
+        for word in words {
+            match word {
+                "fuel" => with.fuel = true,
+                "profile" => with.profile = true,
+                "deterministic" => with.deterministic = true,
+                _ => return None,
+            }
+        }
+        Some(with)
+    }
+}
+
 /// An engine for compiling, loading and running. Engines that differ in instrumentation do not load
 /// each other's code.
 ///

@@ -24,9 +24,6 @@ const OUTLINE: &str = "outline";
 const DESCRIBE: &str = "describe";
 const PREPARE: &str = "prepare";
 const SNAPSHOT: &str = "snapshot";
-const FUEL: &str = "fuel";
-const PROFILE: &str = "profile";
-const DETERMINISTIC: &str = "deterministic";
 
 /// What to do with an entry script.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,13 +52,9 @@ impl Task {
     pub(super) fn words(&self, mode: OsSandbox) -> Vec<String> {
         let words = match self {
             Self::Compile { digest, with } => {
-                let more = [
-                    (with.fuel, FUEL),
-                    (with.profile, PROFILE),
-                    (with.deterministic, DETERMINISTIC),
-                ];
-                let more = more.iter().filter(|(wanted, _)| *wanted).map(|(_, word)| *word);
-                [mode.name(), COMPILE, digest].into_iter().chain(more).collect()
+                let mut words = vec![mode.name(), COMPILE, digest];
+                with.words().for_each(|word| words.push(word));
+                words
             }
             Self::Componentize => vec![mode.name(), COMPONENTIZE],
             Self::Outline => vec![mode.name(), OUTLINE],
@@ -80,15 +73,7 @@ impl Task {
         let (what, words) = words.split_first()?;
         let task = match (what.as_str(), words) {
             (COMPILE, [digest, more @ ..]) => {
-                let mut with = Instrumentation::default();
-                for word in more {
-                    match word.as_str() {
-                        FUEL => with.fuel = true,
-                        PROFILE => with.profile = true,
-                        DETERMINISTIC => with.deterministic = true,
-                        _ => return None,
-                    }
-                }
+                let with = Instrumentation::of_words(more.iter().map(String::as_str))?;
                 Self::Compile { digest: digest.clone(), with }
             }
             (COMPONENTIZE, []) => Self::Componentize,

@@ -29,14 +29,8 @@ pub(super) fn requirements(runtime: Runtime) -> &'static str {
     }
 }
 
-macro_rules! files {
-    ($root:literal: $($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../", $root, "/", $name)))),*]
-    };
-}
-
 /// What scripts of both runtimes import, and what loads them.
-const SHARED: &[(&str, &str)] = files!("python/runtime":
+const SHARED: &[(&str, &str)] = carried!("python/runtime":
     "light.py",
     "azureml/__init__.py",
     "azureml/core/__init__.py",
@@ -57,7 +51,7 @@ const SHARED: &[(&str, &str)] = files!("python/runtime":
 );
 
 /// What the science runtime has beside it.
-const SCIENCE: &[(&str, &str)] = files!("python/science":
+const SCIENCE: &[(&str, &str)] = carried!("python/science":
     "abi.py",
     "frames.py",
     "mlflow/__init__.py",

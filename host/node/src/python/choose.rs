@@ -80,17 +80,18 @@ impl Chooser<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
         let science = self.find(Runtime::Science);
-        let light = match (self.find(Runtime::Light), science.is_ok()) {
-            (Ok(light), _) => light,
-            (Err(_), true) => return self.judged(script, science?, say),
-            (Err(error), false) => return Err(error),
+        let light = match self.find(Runtime::Light) {
+            Ok(light) => light,
+            Err(error) => return self.judged(script, science.map_err(|_| error)?, say),
         };
-        let looked = self.look(script, light, say)?;
-        let lacking = elsewhere(&looked.scan);
+        let (chosen, scan) = self.look(script, light, say)?;
         match science {
-            Ok(science) if looked.scan.lacks() => self.judged(script, science, say),
-            Err(_) if !lacking.is_empty() => Err(PythonError::NeedsScience(lacking.join("\n"))),
-            _ => looked.judged(script),
+            Ok(science) if scan.lacks() => self.judged(script, science, say),
+            Ok(_) => judged(chosen, &scan, script),
+            Err(_) => match elsewhere(&scan).as_slice() {
+                [] => judged(chosen, &scan, script),
+                lines => Err(PythonError::NeedsScience(lines.join("\n"))),
+            },
         }
     }
 
@@ -100,19 +101,21 @@ impl Chooser<'_> {
         found: (Runtime, Installed),
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
-        self.look(script, found, say)?.judged(script)
+        let (chosen, scan) = self.look(script, found, say)?;
+        judged(chosen, &scan, script)
     }
 
     fn find(&self, runtime: Runtime) -> Result<(Runtime, Installed), PythonError> {
         Ok((runtime, find(runtime, self.program, self.cache_dir)?))
     }
 
+    /// A runtime, without notices yet, and what it found in the script.
     fn look(
         &self,
         script: Script<'_>,
         (runtime, installed): (Runtime, Installed),
         say: &mut dyn FnMut(&str),
-    ) -> Result<Looked, PythonError> {
+    ) -> Result<(Chosen, Scan), PythonError> {
         let Installed { component, library } = installed;
         let cache = Cache::open(self.cache_dir, self.compiler)?;
         let file = EntryFile::open(&component, self.compiler)?;
@@ -132,23 +135,12 @@ impl Chooser<'_> {
             os_sandbox: self.os_sandbox,
         };
         let scan = looker.look(script.path, script.guest, script.source)?;
-        Ok(Looked { runtime, component, compiled, library, scan })
+        let notices = Vec::new();
+        Ok((Chosen { runtime, component, compiled, library, notices }, scan))
     }
 }
 
-/// A runtime, and what it found in the script.
-struct Looked {
-    runtime: Runtime,
-    component: PathBuf,
-    compiled: Compiled,
-    library: Option<PathBuf>,
-    scan: Scan,
-}
-
-impl Looked {
-    fn judged(self, script: Script<'_>) -> Result<Chosen, PythonError> {
-        let Self { runtime, component, compiled, library, scan } = self;
-        let notices = judge(&scan, script.path, runtime)?;
-        Ok(Chosen { runtime, component, compiled, library, notices })
-    }
+fn judged(chosen: Chosen, scan: &Scan, script: Script<'_>) -> Result<Chosen, PythonError> {
+    let notices = judge(scan, script.path, chosen.runtime)?;
+    Ok(Chosen { notices, ..chosen })
 }

@@ -1,10 +1,12 @@
 //! The science runtime's interpreter, prepared.
 
-use super::super::trial::{Asked, Trial, Wanted};
+use super::super::trial::{Asked, TABLE, Wanted};
 use super::PythonError;
+use super::folder::library;
+use super::look::returned;
 use crate::compile::Instrumentation;
-use crate::model::{ByteSize, InferenceSettings, Limits, Mount, OsSandbox, printable};
-use crate::runtimes::{LIBRARY, Preparing, SOURCES};
+use crate::model::{ByteSize, Limits, Mount, OsSandbox, printable};
+use crate::runtimes::{Preparing, SOURCES};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,28 +25,21 @@ pub fn prepare(
     os_sandbox: OsSandbox,
     preparing: &Preparing<'_>,
 ) -> Result<PathBuf, PythonError> {
-    let mount = |host: &Path, guest: &str| Mount {
-        host: host.to_owned(),
-        guest: guest.to_owned(),
-        writable: false,
-    };
     let most = ByteSize(MEMORY);
+    let sources =
+        Mount { host: preparing.sources.to_owned(), guest: SOURCES.to_owned(), writable: false };
+    let with = Instrumentation::default();
     let asked = Asked {
-        os_sandbox,
         limits: Limits { memory: most, results: most, ..Limits::default() },
-        scratch: preparing.scratch.to_owned(),
-        mounts: vec![mount(preparing.library, LIBRARY), mount(preparing.sources, SOURCES)],
+        mounts: vec![library(preparing.library), sources],
         arguments: vec!["python".to_owned()],
-        environment: Vec::new(),
-        models: Vec::new(),
-        inference: InferenceSettings::default(),
-        with: Instrumentation::default(),
-        wanted: Wanted::Table,
+        ..Asked::plain(preparing.scratch, os_sandbox, with, Wanted::Table)
     };
-    let mut trial = Trial::start(program, preparing.component, &asked)?;
-    trial.functions()?.map_err(|error| PythonError::Look(error.to_string()))?;
-    trial.row(LIMIT)?.map(PathBuf::from).map_err(|error| {
-        let said = fs::read_to_string(preparing.scratch.join("stderr")).unwrap_or_default();
-        PythonError::Look(printable(&format!("{error}\n{said}")).into_owned())
-    })
+    match returned(program, preparing.component, &asked, LIMIT)? {
+        Ok(_) => Ok(preparing.scratch.join(TABLE)),
+        Err(error) => {
+            let said = fs::read_to_string(preparing.scratch.join("stderr")).unwrap_or_default();
+            Err(PythonError::Look(printable(&format!("{error}\n{said}")).into_owned()))
+        }
+    }
 }

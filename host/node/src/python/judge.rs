@@ -49,8 +49,8 @@ pub(super) fn judge(
     Ok(scan.missing.iter().map(note).collect())
 }
 
-/// A line for each import that the light runtime lacks and the science runtime has; none if there is anything that no
-/// runtime has.
+/// A line for each import that the light runtime lacks and the science runtime has. The list is empty where the script needs
+/// what no runtime has.
 pub(super) fn elsewhere(scan: &Scan) -> Vec<String> {
     let needed = scan.missing.iter().filter(|missing| !missing.guarded);
     let has = |missing: &Missing| {

@@ -4,7 +4,7 @@ use super::super::trial::{Asked, Trial, Wanted};
 use super::folder::{copy, library};
 use super::{PythonError, VARIABLE};
 use crate::compile::{Compiled, Instrumentation};
-use crate::model::{GUEST_SOURCE, InferenceSettings, Limits, Mount, OsSandbox};
+use crate::model::{GUEST_SOURCE, Limits, Mount, OsSandbox};
 use crate::opening::Scratch;
 use serde::Deserialize;
 use std::path::Path;
@@ -77,26 +77,31 @@ impl Looker<'_> {
                 folder
             }
         };
+        let shown = Mount { host: shown, guest: GUEST_SOURCE.to_owned(), writable: false };
         let asked = Asked {
-            os_sandbox: self.os_sandbox,
             limits: self.limits.clone(),
-            scratch: scratch.path().to_owned(),
-            mounts: self
-                .library
-                .map(library)
-                .into_iter()
-                .chain([Mount { host: shown, guest: GUEST_SOURCE.to_owned(), writable: false }])
-                .collect(),
+            mounts: self.library.map(library).into_iter().chain([shown]).collect(),
             arguments: vec![guest.to_owned()],
             environment: vec![(VARIABLE.to_owned(), r#"{"scan": true}"#.to_owned())],
-            models: Vec::new(),
-            inference: InferenceSettings::default(),
-            with: self.with,
-            wanted: Wanted::Row,
+            ..Asked::plain(scratch.path(), self.os_sandbox, self.with, Wanted::Row)
         };
-        let mut trial = Trial::start(self.program, self.runtime, &asked)?;
-        trial.functions()?.map_err(|error| PythonError::Look(error.to_string()))?;
-        let row = trial.row(LOOKING)?.map_err(PythonError::Look)?;
+        let row = returned(self.program, self.runtime, &asked, LOOKING)?;
+        let row = row.map_err(PythonError::Look)?;
         serde_json::from_str(&row).map_err(|error| PythonError::Look(error.to_string()))
     }
+}
+
+/// What the first call of `run` in a runtime returned, or why it returned nothing.
+///
+/// # Errors
+/// If the runtime cannot be loaded, or its process died or took longer than `limit`.
+pub(super) fn returned(
+    program: &Path,
+    runtime: &Compiled,
+    asked: &Asked,
+    limit: Duration,
+) -> Result<Result<String, String>, PythonError> {
+    let mut trial = Trial::start(program, runtime, asked)?;
+    trial.functions()?.map_err(|error| PythonError::Look(error.to_string()))?;
+    Ok(trial.row(limit)?)
 }

@@ -81,10 +81,7 @@ pub enum PythonError {
 
 /// What instrumented code is for, with what `sandmill python install` calls it.
 fn words(with: Instrumentation, begin: &str) -> String {
-    let all =
-        [(with.fuel, "fuel"), (with.profile, "profile"), (with.deterministic, "deterministic")];
-    let words = all.iter().filter(|(is_wanted, _)| *is_wanted);
-    words.map(|(_, word)| format!("{begin}{word}")).collect::<Vec<_>>().join(" ")
+    with.words().map(|word| format!("{begin}{word}")).collect::<Vec<_>>().join(" ")
 }
 
 /// The environment variable for the runtime, with what it has to know.

@@ -68,10 +68,10 @@ impl Bench {
             Ok((tally, segment, has_files))
         });
         let result = result.or_else(|failure| self.drop_files(failure));
-        let result = match result {
-            Ok(_) if guest.may_have_made_files() => self.temporary.clear().and(result),
-            Ok(_) => result,
-            Err(failure) => self.temporary.clear().and(Err(failure)),
+        let result = if result.is_err() || guest.may_have_made_files() {
+            self.temporary.clear().and(result)
+        } else {
+            result
         };
         if self.folder.is_spoiled() {
             guest.throw_away();

@@ -181,7 +181,7 @@ class Job:
     def to_arrow(self, **options: Any) -> Any:
         """The output as a `pyarrow.Table`. Needs pyarrow.
 
-        Parquet, Arrow, CSV and JSON lines are told by their first bytes and the file's name; text becomes one column,
+        The format follows from the first bytes (Parquet, Arrow) or from the file's name (CSV, JSON lines); text becomes one column,
         `value`. `options` go to pyarrow's reader of CSV or JSON.
         """
         return as_arrow(self.output, **options)

@@ -5,14 +5,8 @@ use crate::features::HAS_INFERENCE;
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, UnresolvedPackageGroup, WorldId, WorldItem};
 
-macro_rules! wit {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../../wit/", $name)))),*]
-    };
-}
-
 /// The contract: paths below its folder, and texts. The contract itself comes first.
-pub const WIT: &[(&str, &str)] = wit!(
+pub const WIT: &[(&str, &str)] = carried!("wit":
     "entry.wit",
     "deps/cli.wit",
     "deps/clocks.wit",
