@@ -191,28 +191,29 @@ def column(series):
     if isinstance(dtype, pandas.DatetimeTZDtype):
         type_ = {0: ("h", _UNITS.index(dtype.unit)), 1: (None, text(str(dtype.tz)))}
         moments = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
-        return 10, type_, valid, [_whole(moments.view("i8"))]
+        return 10, type_, valid, [moments.astype("<i8")]
     kind = getattr(dtype, "kind", "O")
     if kind in "iufb" and not isinstance(dtype, numpy.dtype):
         # A nullable type of pandas.
         series = series.fillna(False if kind == "b" else 0).astype(dtype.numpy_dtype)
         dtype = series.dtype
     if kind in "iu":
-        return 2, {0: ("i", dtype.itemsize * 8), 1: ("?", kind == "i")}, valid, [_whole(series.to_numpy())]
+        return 2, {0: ("i", dtype.itemsize * 8), 1: ("?", kind == "i")}, valid, [_whole(series, f"<{kind}{dtype.itemsize}")]
     if kind == "f":
-        values = series.to_numpy()
-        values = values.astype("f4") if values.dtype.itemsize == 2 else values
-        return 3, {0: ("h", 1 if values.dtype.itemsize == 4 else 2)}, valid, [_whole(values)]
+        # Halves and what is longer than a double have no type of their own here.
+        size = 4 if dtype.itemsize <= 4 else 8
+        return 3, {0: ("h", 1 if size == 4 else 2)}, valid, [_whole(series, f"<f{size}")]
     if kind == "b":
         return 6, {}, valid, [_packed(series.to_numpy())]
     if kind in "mM" and isinstance(dtype, numpy.dtype):
         unit = _UNITS.index(numpy.datetime_data(dtype)[0])
-        return 10 if kind == "M" else 18, {0: ("h", unit)}, valid, [_whole(series.to_numpy().view("i8"))]
+        return 10 if kind == "M" else 18, {0: ("h", unit)}, valid, [series.to_numpy().astype("<i8")]
     return _values(series, is_there)
 
 
-def _whole(values):
-    return numpy.ascontiguousarray(values)
+def _whole(series, form):
+    """The numbers in this form, whatever their byte order."""
+    return numpy.ascontiguousarray(series.to_numpy(), form)
 
 
 def _packed(bits):

@@ -89,6 +89,15 @@ class Writing(unittest.TestCase):
                 self.assertEqual(written.to_pydict(), expected.to_pydict())
                 self.assertEqual(written.schema, expected.schema)
 
+    def test_numbers_of_other_forms_are_written_right(self):
+        forms = {">i2": [1, -2], ">u8": [1, 2**63], ">f4": [1.5, -2.0], ">f8": [1.5, np.nan], "g": [1.5, np.nan], "e": [1.5, -2.0]}
+        for form, values in forms.items():
+            frame = pd.DataFrame({"a": np.array(values, form)})
+            expected = [None if value != value else value for value in values]
+            with self.subTest(form):
+                self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": expected})
+                self.assertEqual(parquet_of(frame).to_pydict(), {"a": expected})
+
     def test_categories_are_written_as_their_values(self):
         frame = pd.DataFrame({"a": pd.Categorical(["x", None, "x"]), "b": pd.Categorical([3, 1, 3])})
         self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": ["x", None, "x"], "b": [3, 1, 3]})
