@@ -354,3 +354,16 @@ fn without_a_runtime_the_command_that_installs_it_is_named() {
         .command(&["python", "install", "--from", "nothing"]);
     ran.exits_with(2).says("nor a wheel of componentize-py");
 }
+
+/// Python imports what lies in the current folder, which may be a stranger's.
+#[test]
+fn an_installation_runs_nothing_of_the_current_folder() {
+    let hostile = "open('ran', 'w')\n";
+    let names =
+        ["pip/__init__.py", "pip/__main__.py", "componentize_py.py", "json.py", "typing.py"];
+    let job = names.iter().fold(Job::empty(), |job, name| job.file(name, hostile));
+    let job = job.file("wheels/here", "").env("SANDMILL_CACHE_DIR", "cache");
+    let ran = job.command(&["python", "install", "--from", "wheels"]);
+    ran.exits_with(2).says("nor a wheel of componentize-py");
+    assert!(!ran.has("ran") && !ran.has("cache/ran"));
+}

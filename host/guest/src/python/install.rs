@@ -61,6 +61,8 @@ impl Installer<'_> {
             let path = path.to_owned();
             move |source| InstallError::Write { path, source }
         };
+        // Tools are started elsewhere.
+        let folder = &std::path::absolute(folder).map_err(failed(folder))?;
         std::fs::create_dir_all(folder).map_err(failed(folder))?;
         let scratch = folder.join(format!(".making-{}", std::process::id()));
         let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;

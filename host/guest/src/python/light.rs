@@ -2,10 +2,9 @@
 
 use super::Runtime;
 use super::error::InstallError;
-use super::fetch::{fetch, python, run};
+use super::fetch::{fetch, python, run, tool};
 use super::sources::{WORLD_FILE, write_light};
 use std::path::Path;
-use std::process::Command;
 
 /// What runs componentize-py, as its own script does.
 const SCRIPT: &str = "import sys; from componentize_py import script; sys.exit(script())";
@@ -22,10 +21,8 @@ pub(super) fn make(
     let python = python()?;
     let packages = fetch(Runtime::Light, &python, scratch, from, say)?;
     say("making the light runtime: CPython and its standard library, about 15 seconds");
-    let mut make = Command::new(&python);
-    make.env("PYTHONPATH", &packages)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .args(["-c", SCRIPT, "-d"]);
+    let mut make = tool(&python, scratch)?;
+    make.env("PYTHONPATH", &packages).args(["-c", SCRIPT, "-d"]);
     make.arg(scratch.join("wit")).arg("-d").arg(scratch.join(WORLD_FILE));
     make.args(["-w", "sandmill:python/light", "componentize", "light", "-p"]);
     make.arg(scratch.join("runtime")).arg("-o").arg(component);
