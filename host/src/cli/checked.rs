@@ -260,7 +260,7 @@ mod tests {
     fn programs_read_the_same() {
         let mut checked = checked();
         checked.imports.truncate(2);
-        checked.problems.truncate(1);
+        checked.problems = vec!["it exports no `run`".to_owned()];
         checked.run = Some(Ran {
             good: false,
             told: "run failed: no\n".to_owned(),
@@ -297,7 +297,7 @@ mod tests {
           "functions": [],
           "notes": [],
           "problems": [
-            "it imports wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder"
+            "it exports no `run`"
           ],
           "run": {
             "good": false,
