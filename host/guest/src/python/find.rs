@@ -2,12 +2,17 @@
 
 use super::Runtime;
 use super::sources::digest;
-use crate::compile::{Cache, Kept, below, clear_below};
+use crate::compile::{Cache, Instrumentation, Kept, below, clear_below};
+use crate::model::shell_word;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The folder of runtimes, below that for compiled code.
 const RUNTIMES: &str = "runtimes";
+
+/// The file of a runtime's library without which its interpreter does not start.
+pub(super) const STANDARD_LIBRARY: &str = "python315.zip";
 
 /// The name of a runtime's file. Another version of any of its sources is another name: a program never runs a script with
 /// the runtime of another version.
@@ -29,13 +34,37 @@ pub struct Installed {
     pub library: Option<PathBuf>,
 }
 
+/// The command line that installs a runtime, as a user types it.
+#[derive(Clone, Debug)]
+pub struct InstallCommand {
+    /// What it installs.
+    pub runtime: Runtime,
+    /// How the runtime is compiled.
+    pub with: Instrumentation,
+    /// The folder for compiled code, if not the usual one.
+    pub cache_dir: Option<PathBuf>,
+}
+
+impl fmt::Display for InstallCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sandmill python install {}", self.runtime)?;
+        for word in self.with.words() {
+            write!(f, " --{word}")?;
+        }
+        match &self.cache_dir {
+            Some(folder) => write!(f, " --cache-dir {}", shell_word(&folder.display().to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A runtime is not there.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this Python script runs in the {0} runtime, which is not installed on this machine; install it once: \
-     sandmill python install {0}"
+    "this Python script runs in the {runtime} runtime, which is not installed on this machine; install it once: {command}",
+    runtime = .0.runtime, command = .0
 )]
-pub struct NoRuntime(pub Runtime);
+pub struct NoRuntime(pub InstallCommand);
 
 /// Where a runtime lies: beside the program, where a release has it, or where it was installed.
 ///
@@ -48,14 +77,18 @@ pub fn find(
 ) -> Result<Installed, NoRuntime> {
     let beside = program.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
     let mut folders = beside.into_iter().chain(folder(cache_dir));
-    folders.find_map(|folder| installed_in(&folder, runtime)).ok_or(NoRuntime(runtime))
+    folders.find_map(|folder| installed_in(&folder, runtime)).ok_or_else(|| {
+        let with = Instrumentation::default();
+        NoRuntime(InstallCommand { runtime, with, cache_dir: cache_dir.map(Path::to_owned) })
+    })
 }
 
 /// A runtime in a folder, if it is there as a whole.
 pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed> {
     let component = folder.join(file_name(runtime));
     let library = library_name(runtime).map(|name| folder.join(name));
-    let whole = component.is_file() && library.as_ref().is_none_or(|library| library.is_dir());
+    let is_whole = |library: &PathBuf| library.join(STANDARD_LIBRARY).is_file();
+    let whole = component.is_file() && library.as_ref().is_none_or(is_whole);
     whole.then_some(Installed { component, library })
 }
 
@@ -117,15 +150,23 @@ mod tests {
                         Some(component.clone())
                     );
                     std::fs::create_dir(library).unwrap();
+                    assert_ne!(
+                        find(runtime).ok().map(|found| found.component),
+                        Some(component.clone())
+                    );
+                    std::fs::write(library.join(STANDARD_LIBRARY), "").unwrap();
                 }
                 assert_eq!(find(runtime).unwrap(), Installed { component, library });
             }
         }
         std::fs::write(cache.join("entry"), "").unwrap();
-        let there = Kept { files: 2, bytes: 0 };
+        let there = Kept { files: 3, bytes: 0 };
         assert_eq!(super::installed(&cache).unwrap(), there);
         assert_eq!(clear_installed(&cache).unwrap(), there);
         std::fs::remove_file(folder.join(file_name(Runtime::Light))).unwrap();
-        assert!(find(Runtime::Light).is_err() && cache.join("entry").is_file());
+        assert!(cache.join("entry").is_file());
+        let advice = find(Runtime::Light).unwrap_err().to_string();
+        let command = format!("sandmill python install light --cache-dir {}", cache.display());
+        assert!(advice.ends_with(&command), "{advice}");
     }
 }

@@ -1,16 +1,25 @@
 //! Installs a runtime. Nothing else in Sandmill fetches one.
 
 use super::error::InstallError;
-use super::find::{file_name, folder, installed_in, library_name};
+use super::find::{file_name, find, folder, installed_in, library_name};
 use super::science::Prepare;
 use super::{Installed, Runtime, light, science};
 use crate::compile::{Cache, Compiler, Instrumentation};
 use crate::opening::Scratch;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
+/// The file that an installation holds locked in the folder of runtimes.
+const LOCK: &str = ".lock";
+
+/// What the folders are called in which runtimes are made, but for the process's number.
+const MAKING: &str = ".making-";
+
 /// How runtimes are installed.
 pub struct Installer<'a> {
+    /// The `sandmill` binary. A release has runtimes beside it.
+    pub program: &'a Path,
     /// What compiles them.
     pub compiler: &'a Compiler,
     /// The folder for compiled code, if not the usual one.
@@ -39,16 +48,44 @@ impl Installer<'_> {
         let folder = folder.ok_or(InstallError::NoPlace)?;
         // It makes the folder with the rights that it needs.
         let cache = Cache::open(self.cache_dir, self.compiler)?;
-        let installed = match installed_in(&folder, runtime) {
+        let ready = || match self.into {
+            Some(_) => installed_in(&folder, runtime),
+            None => find(runtime, self.program, self.cache_dir).ok(),
+        };
+        let installed = match ready() {
             Some(installed) => installed,
-            None => {
-                self.make(runtime, &folder, say)?;
-                installed_in(&folder, runtime)
-                    .ok_or_else(|| InstallError::Prepare("what was made is gone".to_owned()))?
-            }
+            None => self.install_into(&folder, runtime, say)?,
         };
         cache.prepare(&installed.component, self.with, say)?;
         Ok(installed)
+    }
+
+    /// One installation at a time works in a folder; the others wait, and find what it made.
+    fn install_into(
+        &self,
+        folder: &Path,
+        runtime: Runtime,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Installed, InstallError> {
+        // Tools are started elsewhere.
+        let folder = &std::path::absolute(folder).map_err(failed(folder))?;
+        std::fs::create_dir_all(folder).map_err(failed(folder))?;
+        let lock = folder.join(LOCK);
+        let file = File::create(&lock).map_err(failed(&lock))?;
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            say("waiting for another installation");
+        }
+        // Where the file system has no locks, each goes its own way.
+        let is_alone = file.lock().is_ok();
+        if let Some(installed) = installed_in(folder, runtime) {
+            return Ok(installed);
+        }
+        if is_alone {
+            remove_leftovers(folder).map_err(failed(folder))?;
+        }
+        self.make(runtime, folder, say)?;
+        installed_in(folder, runtime)
+            .ok_or_else(|| InstallError::Prepare("what was made is gone".to_owned()))
     }
 
     fn make(
@@ -57,14 +94,7 @@ impl Installer<'_> {
         folder: &Path,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), InstallError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| InstallError::Write { path, source }
-        };
-        // Tools are started elsewhere.
-        let folder = &std::path::absolute(folder).map_err(failed(folder))?;
-        std::fs::create_dir_all(folder).map_err(failed(folder))?;
-        let scratch = folder.join(format!(".making-{}", std::process::id()));
+        let scratch = folder.join(format!("{MAKING}{}", std::process::id()));
         let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;
         let made = scratch.path().join("runtime.wasm");
         let library = scratch.path().join("library");
@@ -85,12 +115,35 @@ impl Installer<'_> {
         // The component comes last: without it the runtime is not there.
         if let Some(name) = library_name(runtime) {
             let target = folder.join(name);
-            if !target.is_dir() {
-                std::fs::rename(&library, &target).map_err(failed(&target))?;
-            }
+            // Of a removal that did not get to its end.
+            remove(&target).map_err(failed(&target))?;
+            std::fs::rename(&library, &target).map_err(failed(&target))?;
         }
         let target = folder.join(file_name(runtime));
         std::fs::rename(&made, &target).map_err(failed(&target))
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> InstallError {
+    let path = path.to_owned();
+    move |source| InstallError::Write { path, source }
+}
+
+/// Removes what installations left that were killed.
+fn remove_leftovers(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(MAKING.as_bytes()) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

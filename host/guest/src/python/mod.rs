@@ -13,7 +13,9 @@ mod science;
 mod sources;
 
 pub use error::InstallError;
-pub use find::{Installed, NoRuntime, clear_installed, find, installed, installed_folder};
+pub use find::{
+    InstallCommand, Installed, NoRuntime, clear_installed, find, installed, installed_folder,
+};
 pub use install::Installer;
 pub use runtime::Runtime;
 pub use science::{LIBRARY, Prepare, Preparing, SOURCES, science_version};

@@ -4,6 +4,7 @@
 use super::Runtime;
 use super::error::InstallError;
 use super::fetch::{fetch, python};
+use super::find::STANDARD_LIBRARY;
 use super::sources::write_science;
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
 use std::fs::File;
@@ -19,9 +20,8 @@ pub const SOURCES: &str = "/runtime";
 /// What prepares it.
 const TEXT: &str = "import sys; sys.path.insert(0, '/runtime'); import science";
 
-/// The interpreter's standard library and packages, in the folder of the package and in the library.
-const STANDARD_LIBRARY: &str = "python-stdlib.zip";
-const STANDARD_LIBRARY_HERE: &str = "python315.zip";
+/// The interpreter's standard library and packages, as the package calls them.
+const OF_PACKAGE: &str = "python-stdlib.zip";
 
 /// The modules that the science runtime has and the light one has not, with their packages' versions.
 const PACKAGES: &str = include_str!("../../../../python/science/packages.txt");
@@ -66,8 +66,8 @@ pub(super) fn make(
     };
     write_science(&sources).map_err(failed(&sources))?;
     std::fs::create_dir(library).map_err(failed(library))?;
-    let zip = artifacts.join(STANDARD_LIBRARY);
-    std::fs::rename(&zip, library.join(STANDARD_LIBRARY_HERE)).map_err(failed(&zip))?;
+    let zip = artifacts.join(OF_PACKAGE);
+    std::fs::rename(&zip, library.join(STANDARD_LIBRARY)).map_err(failed(&zip))?;
     std::fs::rename(artifacts.join("LICENSES"), library.join("LICENSES"))
         .map_err(failed(library))?;
     let module = artifacts.join("python.wasm");

@@ -1,11 +1,11 @@
 //! Which runtime runs a Python script.
 
 use super::PythonError;
-use super::judge::{elsewhere, judge};
+use super::judge::{elsewhere, gains, judge};
 use super::look::{Looker, Scan};
 use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
 use crate::model::{Limits, OsSandbox, PythonRuntime};
-use crate::runtimes::{Installed, Runtime, find};
+use crate::runtimes::{InstallCommand, Installed, Runtime, find};
 use std::path::{Path, PathBuf};
 
 /// What chooses a runtime, and looks at the script with it.
@@ -67,7 +67,8 @@ impl Chooser<'_> {
             PythonRuntime::Light => self.judged(script, self.find(Runtime::Light)?, say),
             PythonRuntime::Science => self.judged(script, self.find(Runtime::Science)?, say),
             PythonRuntime::Auto if script.gets_tables => {
-                let found = self.find(Runtime::Science).map_err(|_| PythonError::Table)?;
+                let found = self.find(Runtime::Science);
+                let found = found.map_err(|_| PythonError::Table(self.command()))?;
                 self.judged(script, found, say)
             }
             PythonRuntime::Auto => self.fitting(script, say),
@@ -86,11 +87,14 @@ impl Chooser<'_> {
         };
         let (chosen, scan) = self.look(script, light, say)?;
         match science {
-            Ok(science) if scan.lacks() => self.judged(script, science, say),
+            Ok(science) if scan.lacks() || gains(&scan) => self.judged(script, science, say),
             Ok(_) => judged(chosen, &scan, script),
             Err(_) => match elsewhere(&scan).as_slice() {
                 [] => judged(chosen, &scan, script),
-                lines => Err(PythonError::NeedsScience(lines.join("\n"))),
+                lines => Err(PythonError::NeedsScience {
+                    imports: lines.join("\n"),
+                    command: self.command(),
+                }),
             },
         }
     }
@@ -109,6 +113,15 @@ impl Chooser<'_> {
         Ok((runtime, find(runtime, self.program, self.cache_dir)?))
     }
 
+    /// What installs the science runtime as this job needs it.
+    fn command(&self) -> InstallCommand {
+        InstallCommand {
+            runtime: Runtime::Science,
+            with: self.with,
+            cache_dir: self.cache_dir.map(Path::to_owned),
+        }
+    }
+
     /// A runtime, without notices yet, and what it found in the script.
     fn look(
         &self,
@@ -123,7 +136,8 @@ impl Chooser<'_> {
             Runtime::Light => cache.prepare_file(file, self.with, say)?,
             // Compiling it takes minutes, which no job does unasked.
             Runtime::Science => {
-                cache.prepared(&file, self.with)?.ok_or(PythonError::NotCompiled(self.with))?
+                let prepared = cache.prepared(&file, self.with)?;
+                prepared.ok_or_else(|| PythonError::NotCompiled(self.command()))?
             }
         };
         let looker = Looker {

@@ -41,12 +41,25 @@ pub(super) fn judge(
     }
     let note = |missing: &Missing| {
         let Missing { file, line, package, .. } = missing;
+        let way = if runtime == Runtime::Light && science_version(package).is_some() {
+            "; the science runtime has it"
+        } else {
+            ""
+        };
         printable(&format!(
-            "{file}, line {line}: {package} is not in the {runtime} runtime; where the script needs it, it gets an ImportError"
+            "{file}, line {line}: {package} is not in the {runtime} runtime; where the script needs it, it gets an \
+             ImportError{way}"
         ))
         .into_owned()
     };
     Ok(scan.missing.iter().map(note).collect())
+}
+
+/// Whether the science runtime has what the light one lacks, be it in a function or in a `try`: there it is imported when the
+/// script runs.
+pub(super) fn gains(scan: &Scan) -> bool {
+    scan.error.is_none()
+        && scan.missing.iter().any(|missing| science_version(&missing.package).is_some())
 }
 
 /// A line for each import that the light runtime lacks and the science runtime has. The list is empty where the script needs

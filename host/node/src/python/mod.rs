@@ -14,7 +14,7 @@ mod look;
 use super::trial::TrialError;
 use crate::compile::{CompileError, Instrumentation};
 use crate::model::LoggingLevel;
-use crate::runtimes::NoRuntime;
+use crate::runtimes::{InstallCommand, NoRuntime};
 use std::io;
 use std::path::PathBuf;
 
@@ -44,22 +44,26 @@ pub enum PythonError {
     /// `run` gets tables, and the science runtime is not there.
     #[error(
         "the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the \
-         science runtime, which is not installed on this machine; install it once: sandmill python install science. \
+         science runtime, which is not installed on this machine; install it once: {0}\n\
          For a script whose run takes a sandmill.Table write python: {{runtime: light}}, or add --set python.runtime=light"
     )]
-    Table,
+    Table(InstallCommand),
     /// The script imports what the science runtime has, which is not there.
     #[error(
-        "{0}\nThe science runtime has that. It is not installed on this machine; install it once: sandmill python \
-         install science"
+        "{imports}\nThe science runtime has that. It is not installed on this machine; install it once: {command}"
     )]
-    NeedsScience(String),
+    NeedsScience {
+        /// One line for each of those imports.
+        imports: String,
+        /// What installs it.
+        command: InstallCommand,
+    },
     /// The science runtime is not compiled as the job needs it.
     #[error(
-        "the science runtime is not compiled for {}; compile it once, which takes minutes: sandmill python install \
-         science {}", words(*.0, ""), words(*.0, "--")
+        "the science runtime is installed, and its compiled code{purpose} is not there; compile it once, which takes minutes: {command}",
+        purpose = purpose(.0.with), command = .0
     )]
-    NotCompiled(Instrumentation),
+    NotCompiled(InstallCommand),
     /// The runtime cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -79,13 +83,32 @@ pub enum PythonError {
     },
 }
 
-/// What instrumented code is for, with what `sandmill python install` calls it.
-fn words(with: Instrumentation, begin: &str) -> String {
-    with.words().map(|word| format!("{begin}{word}")).collect::<Vec<_>>().join(" ")
+/// What instrumented code is for.
+fn purpose(with: Instrumentation) -> String {
+    let words: Vec<_> = with.words().collect();
+    if words.is_empty() { String::new() } else { format!(" for {}", words.join(" and ")) }
 }
 
 /// The environment variable for the runtime, with what it has to know.
 pub fn variable(level: LoggingLevel, profile: bool) -> (String, String) {
     let settings = serde_json::json!({ "logging_level": level.name(), "profile": profile });
     (VARIABLE.to_owned(), settings.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtimes::Runtime;
+
+    #[test]
+    fn code_that_is_not_there_is_named_with_the_line_to_type() {
+        let not_compiled = |with, cache_dir: Option<&str>| {
+            let cache_dir = cache_dir.map(PathBuf::from);
+            let runtime = Runtime::Science;
+            PythonError::NotCompiled(InstallCommand { runtime, with, cache_dir }).to_string()
+        };
+        insta::assert_snapshot!(not_compiled(Instrumentation::default(), None), @"the science runtime is installed, and its compiled code is not there; compile it once, which takes minutes: sandmill python install science");
+        let with = Instrumentation { fuel: true, deterministic: true, profile: false };
+        insta::assert_snapshot!(not_compiled(with, Some("a cache")), @"the science runtime is installed, and its compiled code for fuel and deterministic is not there; compile it once, which takes minutes: sandmill python install science --fuel --deterministic --cache-dir 'a cache'");
+    }
 }
