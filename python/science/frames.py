@@ -8,7 +8,7 @@ from sandmill._flat import text
 _UNITS = ["s", "ms", "us", "ns"]
 _FLOATS = ["f2", "f4", "f8"]
 # The arrays that `_arrow.column` writes first, by the number of the Arrow type.
-_FORMS = {2: "i8", 3: "f8", 4: "i4", 5: "i4", 6: "u1", 8: "i4", 10: "i8"}
+_FORMS = {2: "i8", 3: "f8", 4: "i4", 5: "i4", 6: "u1", 7: "u1", 8: "i4", 9: "i8", 10: "i8", 18: "i8"}
 
 
 def plain(result):
@@ -27,19 +27,19 @@ def read(stream):
 
     Raises TypeError, naming the column, where a type is not read.
     """
-    columns, dictionaries = [], {}
+    columns = []
     for kind, header, body in _arrow.messages(memoryview(stream)):
         if kind == 1:
             columns = [_Column(field) for field in header.tables(1)]
         elif kind == 2:
-            number = header.number(0, "q")
-            column = next(column for column in columns if column.dictionary == number)
-            (values,) = _arrow.batch([column.field], header.table(1), body, None)
-            known = dictionaries.get(number, []) if header.number(2, "?", False) else []
-            dictionaries[number] = known + values
+            number, is_delta = header.number(0, "q"), header.number(2, "?", False)
+            for column in columns:
+                if column.dictionary == number:
+                    (values,) = _arrow.batch([column.field], header.table(1), body, None)
+                    column.add_categories(values, is_delta)
         elif kind == 3:
             _add(columns, header, body)
-    arrays = {number: column.array(dictionaries) for number, column in enumerate(columns)}
+    arrays = {number: column.array() for number, column in enumerate(columns)}
     frame = pandas.DataFrame(arrays)
     frame.columns = [column.name for column in columns]
     return frame
@@ -72,6 +72,8 @@ class _Column:
             self._form = f"{'i' if is_signed else 'u'}{(index.number(0, 'i') if index else 32) // 8}"
             self._is_ordered = encoding.number(2, "?", False)
             self.buffers = 2
+            # Of all dictionaries, one after another; `_base`: where the last one begins.
+            self._categories, self._base = [], 0
         self._values, self._valid = [], []
 
     def _number_form(self):
@@ -88,10 +90,18 @@ class _Column:
                 return f"m8[{_UNITS[self._type.number(0, 'h', 1)]}]"
         return None
 
+    def add_categories(self, values, is_delta):
+        """A dictionary for the batches that follow, or, `is_delta`, more of the last one."""
+        if not is_delta:
+            self._base = len(self._categories)
+        self._categories += values
+
     def add(self, parts, count, nulls):
         valid = _bits(parts[0], count) if nulls and parts and len(parts[0]) else None
         if self._form:
             values = numpy.frombuffer(parts[1], self._form, count)
+            if self.dictionary is not None:
+                values = values.astype("i8") + self._base
         elif self._kind == 6:
             values = _bits(parts[1], count)
         else:
@@ -101,11 +111,11 @@ class _Column:
         self._values.append(values)
         self._valid.append(valid)
 
-    def array(self, dictionaries):
+    def array(self):
         """All values, as `to_pandas` gives them."""
         valid = self._all_valid()
         if self.dictionary is not None:
-            return self._categories(dictionaries.get(self.dictionary, []), valid)
+            return self._category_array(valid)
         if self._kind in (5, 20):
             return pandas.array([value for part in self._values for value in part], dtype="str")
         if self._form is None and self._kind != 6:
@@ -129,12 +139,15 @@ class _Column:
         parts = zip(self._values, self._valid)
         return numpy.concatenate([numpy.ones(len(part), "?") if valid is None else valid for part, valid in parts])
 
-    def _categories(self, categories, valid):
-        codes = numpy.concatenate(self._values).astype("i8") if self._values else numpy.empty(0, "i8")
+    def _category_array(self, valid):
+        codes = numpy.concatenate(self._values) if self._values else numpy.empty(0, "i8")
         if valid is not None:
-            codes[~valid] = -1
-        index = pandas.Index(categories, dtype="str" if self._kind in (5, 20) else None)
-        return pandas.Categorical.from_codes(codes, index, ordered=self._is_ordered)
+            codes[~valid] = len(self._categories)
+        # Dictionaries may name a value twice, or hold a null; categories may not. The last code is that of nulls.
+        values = pandas.Index(self._categories, dtype="str" if self._kind in (5, 20) else None)
+        unique, categories = pandas.factorize(values)
+        codes = numpy.append(unique, -1)[codes]
+        return pandas.Categorical.from_codes(codes, categories, ordered=self._is_ordered)
 
     def _moments(self, values, valid):
         if valid is not None:
@@ -163,8 +176,9 @@ def write(frame):
     body, nodes, buffers, fields = [], [], [], []
     at = 0
     for number, name in enumerate(frame.columns):
+        name = _column_name(name)
         kind, type_, valid, parts = column(frame.iloc[:, number])
-        fields.append(_arrow.field(str(name), kind, type_))
+        fields.append(_arrow.field(name, kind, type_))
         missing = 0 if valid is None else int(len(frame) - valid.sum())
         nodes.append((len(frame), missing))
         for part in (_packed(valid) if missing else b"", *parts):
@@ -183,13 +197,15 @@ def column(series):
     """
     dtype = series.dtype
     if isinstance(dtype, pandas.CategoricalDtype):
-        return column(series.astype(dtype.categories.dtype))
+        return _category_values(series)
+    if isinstance(dtype, pandas.SparseDtype):
+        return column(series.sparse.to_dense())
     if isinstance(dtype, pandas.StringDtype):
         return _texts(series)
     is_there = series.notna().to_numpy()
     valid = None if is_there.all() else is_there
     if isinstance(dtype, pandas.DatetimeTZDtype):
-        type_ = {0: ("h", _UNITS.index(dtype.unit)), 1: (None, text(str(dtype.tz)))}
+        type_ = {0: ("h", _UNITS.index(dtype.unit)), 1: (None, text(_zone(series)))}
         moments = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
         return 10, type_, valid, [moments.astype("<i8")]
     kind = getattr(dtype, "kind", "O")
@@ -209,6 +225,48 @@ def column(series):
         unit = _UNITS.index(numpy.datetime_data(dtype)[0])
         return 10 if kind == "M" else 18, {0: ("h", unit)}, valid, [series.to_numpy().astype("<i8")]
     return _values(series, is_there)
+
+
+def _column_name(name):
+    name = str(name)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the name of column {name!r} is not valid Unicode: {error}") from None
+    return name
+
+
+def _zone(series):
+    """The name of a column's time zone as Arrow has it: that of a place, or an offset."""
+    zone = series.dtype.tz
+    # Of zoneinfo, of pytz, and of dateutil, which knows the file alone.
+    for name in (getattr(zone, "key", None), getattr(zone, "zone", None)):
+        if name:
+            return name
+    offset = zone.utcoffset(None)
+    if offset is not None:
+        sign, minutes = ("-" if offset.total_seconds() < 0 else "+"), int(abs(offset.total_seconds())) // 60
+        return f"{sign}{minutes // 60:02}:{minutes % 60:02}" if minutes else "UTC"
+    _, found, name = str(getattr(zone, "_filename", "")).partition("zoneinfo/")
+    if found:
+        return name
+    raise ValueError(
+        f"column {series.name!r} has a time zone that Arrow has no name for, {zone!r}; "
+        "convert it first: frame[NAME].dt.tz_convert('UTC')"
+    )
+
+
+def _category_values(series):
+    """Categories, as a column of their values."""
+    codes, categories = series.cat.codes.to_numpy(), series.cat.categories
+    if len(categories) == 0:
+        return column(pandas.Series([None] * len(series), dtype="str", name=series.name))
+    is_there = codes >= 0
+    # Where no category is named, any value will do.
+    kind, type_, valid, parts = column(pandas.Series(categories.take(numpy.maximum(codes, 0)), name=series.name))
+    if valid is not None:
+        is_there = is_there & valid
+    return kind, type_, is_there, parts
 
 
 def _whole(series, form):
@@ -250,10 +308,19 @@ def _valid_unicode(name, data):
 
 def _values(series, is_there):
     """A column of Python values."""
-    values = [value if there else None for value, there in zip(series.tolist(), is_there)]
+    values = [_plain_value(value) if there else None for value, there in zip(series.tolist(), is_there)]
     try:
         kind, type_, parts = _arrow.column(str(series.name), values)
     except TypeError:
-        texts = pandas.Series([None if value is None else str(value) for value in values], dtype="str", name=series.name)
+        texts = pandas.Series([None if value is None else str(value) for value in values], dtype="O", name=series.name)
         return _texts(texts)
     return kind, type_, is_there, [numpy.frombuffer(parts[0], _FORMS[kind]), *parts[1:]]
+
+
+def _plain_value(value):
+    """A value of numpy or pandas as Python has it."""
+    if isinstance(value, numpy.generic):
+        return value.item()
+    if isinstance(value, pandas.Timestamp):
+        return value.to_pydatetime(warn=False)
+    return value

@@ -13,7 +13,7 @@ import pandas
 
 _MAGIC = b"PAR1"
 # Physical types.
-_BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTE_ARRAY = 0, 1, 2, 4, 5, 6
+_BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 4, 5, 6, 7
 _PLAIN, _RLE = 0, 3
 _CODECS = {None: 0, "snappy": 0, "gzip": 2}
 
@@ -28,6 +28,10 @@ def write(frame, path=None, *, compression="snappy", index=None):
         raise ValueError(f"compression {compression!r} is not there in this sandbox; write gzip or None")
     if index or (index is None and not isinstance(frame.index, pandas.RangeIndex)):
         frame = frame.reset_index(names=_index_names(frame))
+    names = [str(name) for name in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"a Parquet file has one column of each name; these are there more than once: {', '.join(twice)}")
     data = _file(frame, compression)
     if path is None:
         return data
@@ -85,12 +89,24 @@ def _column(series):
         return _BOOLEAN, [], valid, numpy.packbits(bits[there], bitorder="little").tobytes()
     if kind == 8:
         return _INT32, [(6, 5, 6)], valid, parts[0][there].tobytes()
+    if kind == 7:
+        return _exact(type_, valid, there, parts[0])
+    if kind == 9:
+        return _INT64, [(6, 5, 8)], valid, parts[0][there].tobytes()
     if kind == 10:
         return _moments(type_, valid, there, parts)
     if kind == 18:
         return _INT64, [(6, 5, 18)], valid, parts[0][there].tobytes()
     is_text = kind in (5, 20)
     return _BYTE_ARRAY, [(6, 5, 0), (10, 12, _struct((1, 12, b"\0")))] if is_text else [], valid, _slices(parts, valid)
+
+
+def _exact(type_, valid, there, data):
+    """Decimals: the whole numbers of Arrow, the most significant byte first."""
+    precision, scale, bits = (type_[at][1] for at in range(3))
+    values = data.reshape(-1, bits // 8)[there, ::-1].tobytes()
+    # The length stands before the name, the others after it.
+    return _FIXED, [(2, 5, bits // 8), (6, 5, 5), (7, 5, scale), (8, 5, precision)], valid, values
 
 
 def _moments(type_, valid, there, parts):
@@ -124,7 +140,7 @@ def _element(name, physical=None, more=(), children=None):
     """A column of the schema, or with `children` its root."""
     if children is not None:
         return _struct((4, 8, name), (5, 5, children))
-    return _struct((1, 5, physical), (3, 5, 1), (4, 8, name), *more)
+    return _struct(*sorted([(1, 5, physical), (3, 5, 1), (4, 8, name), *more], key=lambda field: field[0]))
 
 
 # Thrift's compact protocol.

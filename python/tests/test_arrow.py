@@ -95,6 +95,10 @@ class Writing(unittest.TestCase):
             "date": [DAY, None, LATER],
             "timestamp": [MOMENT, None, EARLY],
             "zoned": [zoned, None, zoned],
+            "time": [datetime.time(1, 2, 3, 4), None, datetime.time(0)],
+            "duration": [datetime.timedelta(-1, 5), None, datetime.timedelta(0)],
+            "decimal": [decimal.Decimal("1.20"), None, decimal.Decimal("-345")],
+            "wide decimal": [decimal.Decimal("1e40"), None, decimal.Decimal("-1e-30")],
             "nulls": [None, None, None],
         }
         table = self.back(columns)
@@ -105,7 +109,8 @@ class Writing(unittest.TestCase):
             {
                 "int": "int64", "float": "double", "bool": "bool", "text": "string", "bytes": "binary",
                 "date": "date32[day]", "timestamp": "timestamp[us]", "zoned": "timestamp[us, tz=+00:00]",
-                "nulls": "string",
+                "time": "time64[us]", "duration": "duration[us]", "decimal": "decimal128(5, 2)",
+                "wide decimal": "decimal256(71, 30)", "nulls": "string",
             },
         )  # fmt: skip
 
@@ -114,7 +119,7 @@ class Writing(unittest.TestCase):
         self.assertEqual((table.num_rows, table.column_names), (0, ["a", "b"]))
 
     def test_what_is_read_can_be_written(self):
-        for name in ["int64", "float64", "unicode", "bool", "date", "timestamp", "zoned", "bytes"]:
+        for name in ["int64", "float64", "unicode", "bool", "date", "timestamp", "zoned", "bytes", "time", "duration", "decimal"]:
             columns = _arrow.read(stream(pa.table({name: READ[name]})))
             with self.subTest(name):
                 self.assertEqual(self.back(columns).to_pydict(), columns)
@@ -126,6 +131,9 @@ class Writing(unittest.TestCase):
             ({"a": [1, "x"]}, "column 'a' has values of type int, str"),
             ({"a": [{}]}, "column 'a' has values of type dict"),
             ({"a": [2**63]}, "column 'a' has a value that is too large"),
+            ({"a": [MOMENT, MOMENT.replace(tzinfo=datetime.timezone.utc)]}, "column 'a' has datetimes of two kinds: some have"),
+            ({"a": [decimal.Decimal("NaN")]}, "column 'a' has a value that is too large: NaN"),
+            ({"a": [decimal.Decimal("1e80")]}, "it needs 81 digits"),
             ({"a": ["\ud800"]}, "column 'a' has a text that is not valid Unicode"),
         ]:
             with self.subTest(words), self.assertRaisesRegex((TypeError, ValueError), words):

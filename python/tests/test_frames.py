@@ -2,6 +2,7 @@
 
 import datetime
 import io
+from decimal import Decimal
 import sys
 import unittest
 from pathlib import Path
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "science"))
 
 import frames  # noqa: E402
 import parquet  # noqa: E402
+from sandmill import _arrow  # noqa: E402
 
 
 def back(data):
@@ -42,6 +44,22 @@ class Reading(unittest.TestCase):
             table = pa.table({name: column.slice(0, 0)})
             with self.subTest(name):
                 pd.testing.assert_frame_equal(frames.read(stream(table)), table.to_pandas())
+
+    def test_dictionaries_may_change_repeat_values_and_hold_nulls(self):
+        parts = [
+            pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3, None]), pa.array(["a", "b", "a", None])),
+            pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["c", "b"])),
+        ]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, pa.schema({"x": parts[0].type})) as writer:
+            for part in parts:
+                writer.write_batch(pa.record_batch({"x": part}))
+        data = sink.getvalue().to_pybytes()
+        column = frames.read(data)["x"]
+        self.assertEqual(column.cat.categories.tolist(), ["a", "b", "c"])
+        values = ["a", "b", "a", None, None, "c", "b"]
+        self.assertEqual([None if value != value else value for value in column.tolist()], values)
+        self.assertEqual(_arrow.read(data), {"x": values})
 
     def test_columns_of_one_name_are_all_read(self):
         table = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
@@ -70,6 +88,12 @@ WRITTEN = {
     "seconds": np.array(["2020-01-01", "NaT"], "M8[s]"),
     "nanoseconds": np.array(["2020-01-01T00:00:00.000000001", "NaT"], "M8[ns]"),
     "zoned": pd.DatetimeIndex(["2020-01-01", None]).tz_localize("Europe/Berlin"),
+    "utc": pd.DatetimeIndex(["2020-01-01", None]).tz_localize("UTC"),
+    "an offset": pd.DatetimeIndex(["2020-01-01", None]).tz_localize("-03:30"),
+    "objects of decimals": np.array([Decimal("1.50"), None], "O"),
+    "objects of times": np.array([datetime.time(1, 2), None], "O"),
+    "objects of numpy's numbers": np.array([np.int64(3), None], "O"),
+    "objects of timestamps": np.array([pd.Timestamp("2020-01-01T00:00:00.000001"), None], "O"),
     "duration": np.array([1, "NaT"], "m8[us]"),
     "objects of text": np.array(["a", None], "O"),
     "objects of bytes": np.array([b"a", None], "O"),
@@ -102,6 +126,33 @@ class Writing(unittest.TestCase):
         frame = pd.DataFrame({"a": pd.Categorical(["x", None, "x"]), "b": pd.Categorical([3, 1, 3])})
         self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": ["x", None, "x"], "b": [3, 1, 3]})
 
+    def test_sparse_columns_are_written_as_others(self):
+        frame = pd.DataFrame({"a": pd.arrays.SparseArray([1.5, np.nan]), "b": pd.arrays.SparseArray([0, 7])})
+        self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": [1.5, None], "b": [0, 7]})
+
+    def test_categories_of_numbers_may_have_nulls(self):
+        frame = pd.DataFrame({
+            "a": pd.Categorical([3, None, 1]), "b": pd.Categorical([None] * 3), "c": pd.Categorical([1.5, None, np.inf]),
+            "d": pd.Categorical(pd.to_datetime(["2020-01-01", None, "2021-01-01"])),
+        })  # fmt: skip
+        expected = {
+            "a": [3, None, 1], "b": [None] * 3, "c": [1.5, None, np.inf],
+            "d": [datetime.datetime(2020, 1, 1), None, datetime.datetime(2021, 1, 1)],
+        }  # fmt: skip
+        self.assertEqual(back(frames.write(frame)).to_pydict(), expected)
+        self.assertEqual(parquet_of(frame).to_pydict(), expected)
+
+    def test_zones_of_each_library_are_named(self):
+        import dateutil.tz
+
+        zones = {"Europe/Berlin": dateutil.tz.gettz("Europe/Berlin"), "UTC": datetime.timezone.utc}
+        for name, zone in zones.items():
+            frame = pd.DataFrame({"a": pd.DatetimeIndex(["2020-01-01"]).tz_localize(zone)})
+            with self.subTest(name):
+                data = frames.write(frame)
+                self.assertEqual(back(data).schema.field(0).type.tz, name)
+                self.assertEqual(frames.read(data)["a"].tolist(), frame["a"].tolist())
+
     def test_mixed_objects_are_written_as_text(self):
         frame = pd.DataFrame({"a": ["x", 1, None, 2.5, [1]]})
         self.assertEqual(back(frames.write(frame)).to_pydict(), {"a": ["x", "1", None, "2.5", "[1]"]})
@@ -125,6 +176,10 @@ class Writing(unittest.TestCase):
     def test_text_that_is_no_unicode_is_refused(self):
         with self.assertRaisesRegex(ValueError, "column 'a' has a text that is not valid Unicode"):
             frames.write(pd.DataFrame({"a": pd.Series(["\ud800"], dtype="O")}))
+        with self.assertRaisesRegex(ValueError, "column 'a' has a text that is not valid Unicode"):
+            frames.write(pd.DataFrame({"a": pd.Series(["\ud800", 1], dtype="O")}))
+        with self.assertRaisesRegex(ValueError, r"the name of column '\\ud800' is not valid Unicode"):
+            frames.write(pd.DataFrame([[1]], columns=pd.Index(["\ud800"], dtype="O")))
 
 
 class Parquet(unittest.TestCase):
@@ -144,7 +199,7 @@ class Parquet(unittest.TestCase):
 
     def test_types_are_kept(self):
         # Parquet knows no durations, no seconds, and of zones UTC alone.
-        names = WRITTEN.keys() - {"duration", "seconds", "zoned"}
+        names = WRITTEN.keys() - {"duration", "seconds", "zoned", "an offset"}
         frame = pd.DataFrame({name: WRITTEN[name] for name in WRITTEN if name in names})
         self.assertEqual(parquet_of(frame).schema, back(frames.write(frame)).schema)
 
@@ -163,6 +218,8 @@ class Parquet(unittest.TestCase):
     def test_what_is_not_there_is_refused_in_words(self):
         with self.assertRaisesRegex(ValueError, "compression 'zstd' is not there"):
             parquet.write(pd.DataFrame({"a": [1]}), compression="zstd")
+        with self.assertRaisesRegex(ValueError, "one column of each name; these are there more than once: a"):
+            parquet.write(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
 def parquet_of(frame, **options):

@@ -255,8 +255,8 @@ def write(columns):
     """An Arrow IPC stream, with one record batch, of columns: names to sequences of one length.
 
     The type is that of a column's values: bool, int (64 bits), float (int among them too), str, bytes,
-    date, datetime (microseconds, UTC where it has a time zone). None is a null. Raises TypeError
-    or ValueError, naming the column, for anything else.
+    date, datetime (microseconds, UTC where it has a time zone), time, timedelta (microseconds), Decimal. None is a
+    null. Raises TypeError or ValueError, naming the column, for anything else.
     """
     if not columns:
         raise ValueError("the table has no columns; a result has one at least")
@@ -321,15 +321,28 @@ def column(name, values):
             return 8, {0: ("h", 0)}, [_numbers("i", days, 0)]
         if kinds <= {datetime}:
             return _moments(values)
+        if kinds <= {time} and all(value is None or value.tzinfo is None for value in values):
+            spans = (None if value is None else datetime.combine(date.min, value) - datetime.min for value in values)
+            return 9, {0: ("h", 2), 1: ("i", 64)}, [_ticks(spans)]
+        if kinds <= {timedelta}:
+            return 18, {0: ("h", 2)}, [_ticks(values)]
+        if kinds <= {Decimal}:
+            return _exact(values)
+    except _ZoneError as error:
+        raise ValueError(f"column {name!r} has datetimes of two kinds: {error}") from None
     except (OverflowError, struct.error) as error:
         raise ValueError(f"column {name!r} has a value that is too large: {error}") from None
     except UnicodeEncodeError as error:
         raise ValueError(f"column {name!r} has a text that is not valid Unicode: {error}") from None
     found = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise TypeError(
-        f"column {name!r} has values of type {found}; one of bool, int, float, str, bytes, date and "
-        "datetime can be written, int and float together as float"
+        f"column {name!r} has values of type {found}; one of bool, int, float, str, bytes, date, datetime, time, "
+        "timedelta and Decimal can be written, int and float together as float"
     )
+
+
+class _ZoneError(ValueError):
+    """A column has datetimes with a time zone, and others without one."""
 
 
 def _numbers(code, values, zero):
@@ -339,14 +352,34 @@ def _numbers(code, values, zero):
 def _moments(values):
     zones = {value.tzinfo is not None for value in values if value is not None}
     if len(zones) > 1:
-        raise OverflowError("some have a time zone and others have not")
+        raise _ZoneError("some have a time zone and others have not")
     epoch = _EPOCH if True in zones else _EPOCH.replace(tzinfo=None)
-    microsecond = timedelta(microseconds=1)
-    ticks = [None if value is None else (value - epoch) // microsecond for value in values]
     type_ = {0: ("h", 2)}
     if True in zones:
         type_[1] = (None, text("+00:00"))
-    return 10, type_, [_numbers("q", ticks, 0)]
+    return 10, type_, [_ticks(None if value is None else value - epoch for value in values)]
+
+
+def _ticks(spans):
+    """Spans of time in microseconds."""
+    microsecond = timedelta(microseconds=1)
+    return _numbers("q", [None if span is None else span // microsecond for span in spans], 0)
+
+
+def _exact(values):
+    """Decimals, with as many digits as the values need."""
+    parts = [value.as_tuple() for value in values if value is not None]
+    if not all(isinstance(exponent, int) for _, _, exponent in parts):
+        raise OverflowError("NaN and infinity are no decimals of Arrow")
+    scale = max((-exponent for _, _, exponent in parts if exponent < 0), default=0)
+    precision = max([scale, 1, *(len(digits) + exponent + scale for _, digits, exponent in parts)])
+    if precision > 76:
+        raise OverflowError(f"it needs {precision} digits, and 76 are the most")
+    width = 16 if precision <= 38 else 32
+    context = Context(prec=80)
+    numbers = (0 if value is None else int(value.scaleb(scale, context)) for value in values)
+    data = b"".join(number.to_bytes(width, "little", signed=True) for number in numbers)
+    return 7, {0: ("i", precision), 1: ("i", scale), 2: ("i", width * 8)}, [data]
 
 
 def _joined(values):
