@@ -132,22 +132,38 @@ pub fn collect_files(folder: &Path, kept: &Kept, staged: &Path) -> Result<bool, 
 /// The operating system's.
 pub fn clear_files(folder: &Path, kept: &Kept) -> io::Result<bool> {
     let mut seen = 0;
-    clear(folder, kept, Path::new(""), &mut seen)?;
+    clear(folder, kept, Path::new(""), false, &mut seen)?;
     Ok(seen == kept.len())
 }
 
-/// Counts what is as it was in `seen`.
-fn clear(folder: &Path, kept: &Kept, below: &Path, seen: &mut usize) -> io::Result<()> {
+/// Removes what is in `folder` and not in `kept`. A file of `kept` stays, changed or not.
+///
+/// # Errors
+/// The operating system's.
+pub fn clear_others(folder: &Path, kept: &Kept) -> io::Result<()> {
+    clear(folder, kept, Path::new(""), true, &mut 0)
+}
+
+/// Counts what is as it was in `seen`. Removes the rest, but for the files of `kept` if `changed_stay`.
+fn clear(
+    folder: &Path,
+    kept: &Kept,
+    below: &Path,
+    changed_stay: bool,
+    seen: &mut usize,
+) -> io::Result<()> {
     for entry in fs::read_dir(folder.join(below))? {
         let entry = entry?;
         let relative = below.join(entry.file_name());
-        match kept.part(&relative, &entry.metadata()?) {
+        let metadata = entry.metadata()?;
+        match kept.part(&relative, &metadata) {
+            Part::Changed if changed_stay && !metadata.is_dir() => {}
             Part::None | Part::Changed => remove_tree(&entry.path())?,
             Part::File => *seen += 1,
             Part::Folder => {
                 *seen += 1;
                 // No deeper than `Kept::of` allowed.
-                clear(folder, kept, &relative, seen)?;
+                clear(folder, kept, &relative, changed_stay, seen)?;
             }
         }
     }

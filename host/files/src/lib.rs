@@ -31,7 +31,7 @@ mod transfer;
 
 pub use appender::{Appender, Checker, checksum, verify};
 pub use c_sources::{c_sources, is_cpp};
-pub use collect::{Kept, clear_files, collect_files};
+pub use collect::{Kept, clear_files, clear_others, collect_files};
 pub use columns::common_columns;
 pub use error::OutputError;
 pub use found::{Found, content_stamp, short};

@@ -38,8 +38,8 @@ pub use sandmill_files::publish::{
     Found, Rule, check_files, discard_files, list_files, publish_files, same_file,
 };
 pub use sandmill_files::{
-    Appender, Checker, Kept, OutputError, PartFile, checksum, clear_files, collect_files,
-    common_columns, empty_folder, remove_tree, verify,
+    Appender, Checker, Kept, OutputError, PartFile, checksum, clear_files, clear_others,
+    collect_files, common_columns, empty_folder, remove_tree, verify,
 };
 pub use table_error::{FinishError, ReadError, WriteError};
 

@@ -42,6 +42,8 @@ pub struct Preparing<'a> {
     pub sources: &'a Path,
     /// A folder for files that are needed meanwhile.
     pub scratch: &'a Path,
+    /// How the component was compiled, and is to run.
+    pub with: Instrumentation,
 }
 
 /// Prepares an interpreter; returns the file with the table that `run` returned, or why there is none.
@@ -79,13 +81,20 @@ pub(super) fn make(
     );
     compiler.prepare_interpreter(opened, TEXT, &target)?;
     let cache = Cache::open(Some(&scratch.join("cache")), compiler)?;
-    let compiled = cache.prepare(&preparing, Instrumentation::default(), &mut |_| {})?;
+    // The seed of hashes, which decides the order of a `set`, stays in the memory that is kept: it is the same on all machines.
+    let with = Instrumentation { deterministic: true, ..Instrumentation::default() };
+    let compiled = cache.prepare(&preparing, with, &mut |_| {})?;
     say("making the science runtime, step 2 of 3: importing pandas, some seconds");
     let folder = scratch.join("run");
     std::fs::create_dir(&folder).map_err(failed(&folder))?;
-    let memory =
-        prepare(&Preparing { component: &compiled, library, sources: &sources, scratch: &folder })
-            .map_err(InstallError::Prepare)?;
+    let memory = prepare(&Preparing {
+        component: &compiled,
+        library,
+        sources: &sources,
+        scratch: &folder,
+        with,
+    })
+    .map_err(InstallError::Prepare)?;
     let both = scratch.join("module-and-memory");
     let bytes = join(&module, &memory, &both).map_err(failed(&both))?;
     let joined = File::open(&both).map_err(failed(&both))?;

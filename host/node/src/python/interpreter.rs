@@ -4,7 +4,6 @@ use super::super::trial::{Asked, TABLE, Wanted};
 use super::PythonError;
 use super::folder::library;
 use super::look::returned;
-use crate::compile::Instrumentation;
 use crate::model::{ByteSize, Limits, Mount, OsSandbox, printable};
 use crate::runtimes::{Preparing, SOURCES};
 use std::fs;
@@ -28,12 +27,11 @@ pub fn prepare(
     let most = ByteSize(MEMORY);
     let sources =
         Mount { host: preparing.sources.to_owned(), guest: SOURCES.to_owned(), writable: false };
-    let with = Instrumentation::default();
     let asked = Asked {
         limits: Limits { memory: most, results: most, ..Limits::default() },
         mounts: vec![library(preparing.library), sources],
         arguments: vec!["python".to_owned()],
-        ..Asked::plain(preparing.scratch, os_sandbox, with, Wanted::Table)
+        ..Asked::plain(preparing.scratch, os_sandbox, preparing.with, Wanted::Table)
     };
     match returned(program, preparing.component, &asked, LIMIT)? {
         Ok(_) => Ok(preparing.scratch.join(TABLE)),

@@ -68,12 +68,10 @@ impl Bench {
             Ok((tally, segment, has_files))
         });
         let result = result.or_else(|failure| self.drop_files(failure));
-        let result = if result.is_err() || guest.may_have_made_files() {
-            self.temporary.clear().and(result)
-        } else {
-            result
-        };
-        if self.folder.is_spoiled() {
+        let looks = result.is_err() || guest.may_have_made_files();
+        // Before the next instance's `init` the folder is emptied.
+        let is_cleared = !looks || self.temporary.clear().is_ok();
+        if self.folder.is_spoiled() || !is_cleared {
             guest.throw_away();
         }
         if let Err(error) = self.loader.unload(mini_batch) {

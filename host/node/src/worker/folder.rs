@@ -5,7 +5,7 @@
 //! mini-batches that follow need a new `init`, which makes it again.
 
 use crate::model::Failure;
-use crate::output::{Kept, clear_files, collect_files, empty_folder};
+use crate::output::{Kept, clear_files, clear_others, collect_files, empty_folder};
 use rustix::fs::RawDir;
 use sandmill_data::attempt::{host_fault, not_stored};
 use std::fs::{self, File};
@@ -119,8 +119,12 @@ impl Temporary {
     }
 
     /// Removes what a mini-batch made. What it changed of what `init` made is the script's own affair.
-    pub(super) fn clear(&mut self) -> Result<(), Failure> {
-        self.0.as_mut().map_or(Ok(()), OutputFolder::clear)
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        let Some(folder) = &mut self.0 else { return Ok(()) };
+        if folder.kept.is_empty() && folder.holds_nothing()? {
+            return Ok(());
+        }
+        clear_others(&folder.path, &folder.kept)
     }
 }
 
@@ -156,6 +160,27 @@ mod tests {
         fs::write(output.join("b"), "b").unwrap();
         folder.clear().unwrap();
         assert!(!output.join("b").exists() && !folder.is_spoiled());
+    }
+
+    #[test]
+    fn temporary_files_of_init_stay_though_a_mini_batch_changes_them() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("temporary");
+        let mut folder = Temporary::create(path.clone()).unwrap();
+        fs::create_dir(path.join("cache")).unwrap();
+        fs::write(path.join("cache/seen"), "1").unwrap();
+        folder.keep_present().unwrap();
+        fs::write(path.join("cache/seen"), "1 2").unwrap();
+        fs::write(path.join("cache/more"), "").unwrap();
+        fs::create_dir_all(path.join("own/folder")).unwrap();
+        folder.clear().unwrap();
+        assert_eq!(fs::read_to_string(path.join("cache/seen")).unwrap(), "1 2");
+        assert!(!path.join("cache/more").exists() && !path.join("own").exists());
+        // A folder where `init` made a file is the mini-batch's own.
+        fs::remove_file(path.join("cache/seen")).unwrap();
+        fs::create_dir(path.join("cache/seen")).unwrap();
+        folder.clear().unwrap();
+        assert!(!path.join("cache/seen").exists());
     }
 
     #[test]
