@@ -79,6 +79,8 @@ struct Driver<'a, R> {
     cancel: watch::Receiver<Option<Request>>,
     /// Around the worker that was ready last.
     wall: WallState,
+    /// What runs the entry script, for people.
+    runtime: Option<String>,
     start: Instant,
     /// CPU seconds in all attempts.
     processor_seconds: f64,
@@ -132,6 +134,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             commits: Some(commits),
             cancel: cancel.watch(),
             wall: WallState::default(),
+            runtime: job.runtime,
             start,
             processor_seconds: 0.0,
             bytes_read: None,
@@ -379,6 +382,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         // Its last sample, before the job directory may vanish.
         self.joined.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
+        result.runtime = self.runtime.take();
         result.seconds = self.start.elapsed().as_secs_f64();
         result.processor_seconds = self.processor_seconds;
         result.bytes_read = self.bytes_read;

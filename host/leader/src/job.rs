@@ -27,6 +27,8 @@ pub struct Job<N> {
     pub sources: Vec<Source>,
     /// The SHA-256 of the entry script's component, in hexadecimal.
     pub component: String,
+    /// The runtime that runs the entry script, for people.
+    pub runtime: Option<String>,
     /// The job directory, ours until the end.
     pub claim: Claim,
     /// The same, for its paths.

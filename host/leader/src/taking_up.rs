@@ -79,13 +79,14 @@ impl<N: JobOnNode> Ready<N> {
             parent.as_deref().map(parent::give_back);
         })?;
         let Self { spec, found, node, job_dir, .. } = self;
-        let node::Prepared { sources, component, .. } = found;
+        let node::Prepared { sources, component, runtime, .. } = found;
         let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
         let job = Job {
             spec,
             parent,
             sources,
             component,
+            runtime,
             claim,
             job_dir,
             settings,

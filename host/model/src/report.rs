@@ -354,6 +354,9 @@ pub struct JobResult {
     pub inference: InferenceStats,
     /// The process wall around the workers; empty if none was ever ready.
     pub os_sandbox: WallState,
+    /// The runtime that ran the entry script and its versions, for people; `None` for a component of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
 }
 
 impl JobResult {

@@ -81,6 +81,7 @@ impl JobResult {
             peak_memory: None,
             inference: InferenceStats::default(),
             os_sandbox: WallState::default(),
+            runtime: None,
         }
     }
 }

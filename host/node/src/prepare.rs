@@ -21,6 +21,7 @@ use crate::inference::{TRACT_VERSION, has_inference};
 use crate::model::{Backend, InputKind, JobDir};
 use crate::pool::Standby;
 use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
+use crate::runtimes;
 use crate::spec::{JobSpec, ModelSpec, PythonScript};
 use crate::turns::Turns;
 use crate::wall;
@@ -53,7 +54,7 @@ pub fn prepare(
     refuse_cancelled(&options)?;
     // An entry script may do something else with the models that it is given.
     let computes = !staged.models.is_empty() && script.computes_with_models(&spec)?;
-    let Ready { path: entry_script, component, library, notices: of_script } =
+    let Ready { path: entry_script, component, library, runtime, notices: of_script } =
         script.compile(&spec, &options, &real, say)?;
     notices.extend(of_script);
     let mut found = find_onnxruntime(&spec, &options)?;
@@ -82,7 +83,8 @@ pub fn prepare(
         standby,
         gpus: Gpus::default(),
     };
-    Ok((told(&job, found, ask.job_file.as_deref(), notices)?, job))
+    let prepared = told(&job, found, ask.job_file.as_deref())?;
+    Ok((Prepared { runtime, notices, ..prepared }, job))
 }
 
 /// What of it the leader is told.
@@ -90,7 +92,6 @@ fn told(
     job: &NodeJob,
     found: backends::Found,
     job_file: Option<&Path>,
-    notices: Vec<String>,
 ) -> Result<Prepared, NodeError> {
     let NodeJob { spec, real, staged, seen, component, budget, .. } = job;
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
@@ -114,7 +115,8 @@ fn told(
         models: staged.models.iter().zip(seen).map(model).collect(),
         backends: usable_backends(job, found),
         budget: budget.total().0,
-        notices,
+        runtime: None,
+        notices: Vec::new(),
     })
 }
 
@@ -183,7 +185,7 @@ impl Script {
         refuse_cancelled(options)?;
         let component = component?;
         refuse_misfit(spec, &self.path, component.takes)?;
-        Ok(Ready { path: self.path, component, library: None, notices: Vec::new() })
+        Ok(Ready { path: self.path, component, library: None, runtime: None, notices: Vec::new() })
     }
 }
 
@@ -194,6 +196,8 @@ struct Ready {
     component: Compiled,
     /// The folder with the runtime's library.
     library: Option<PathBuf>,
+    /// The runtime, for people.
+    runtime: Option<String>,
     /// What the user should know, one line each.
     notices: Vec<String>,
 }
@@ -220,11 +224,13 @@ fn python_script(
         guest: &script.guest,
         source: real.source_directory.as_deref(),
         gets_tables: matches!(spec.input_kind, InputKind::Tables { .. }),
+        requirements: script.requirements.as_ref(),
     };
     let chosen = chooser.choose(shown, script.runtime, say)?;
     refuse_cancelled(options)?;
+    let runtime = Some(runtimes::describe(chosen.runtime));
     let python::Chosen { component: path, compiled: component, library, notices, .. } = chosen;
-    Ok(Ready { path, component, library, notices })
+    Ok(Ready { path, component, library, runtime, notices })
 }
 
 /// Starts what the job will need, if it begins here and its workers are alike.

@@ -101,7 +101,7 @@ fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
 }
 
 /// What `logs/job_result.txt` says beyond [`result_text`]: the causes as programs name them,
-/// and what stood around the workers.
+/// what stood around the workers, and what ran the entry script.
 fn typed_causes(result: &JobResult) -> String {
     let mut text = Text::default();
     if let Some(ended_by) = result.ended_by {
@@ -114,6 +114,9 @@ fn typed_causes(result: &JobResult) -> String {
     // None was ever ready otherwise.
     if !result.os_sandbox.active.is_empty() {
         text.line("os_sandbox", &result.os_sandbox.to_string());
+    }
+    if let Some(runtime) = &result.runtime {
+        text.line("runtime", runtime);
     }
     text.0
 }

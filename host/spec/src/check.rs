@@ -37,7 +37,7 @@ pub(super) fn check(
     let rows = output::rows(raw, worker.output_action, script_folder.as_deref(), defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
     let source = script.source_directory.as_deref();
-    let python = python::script(raw, &script.entry_script, source, &mut worker, report);
+    let python = python::script(raw, &script.entry_script, source, &mut worker, place, report);
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);

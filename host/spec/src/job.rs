@@ -1,5 +1,6 @@
 //! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
 
+use super::requirements::Requirement;
 use crate::given::{GivenLimits, GivenSettings};
 use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
@@ -94,6 +95,8 @@ pub struct PythonScript {
     pub guest: String,
     /// The runtime that is asked for.
     pub runtime: PythonRuntime,
+    /// The packages that its requirements file names in one version, with the file's name for people.
+    pub requirements: Option<(String, Vec<Requirement>)>,
     /// Whether each worker writes a profile of Python's own.
     pub profile: bool,
 }

@@ -1,10 +1,17 @@
 //! An entry script in Python, and the runtime that runs it.
 
-use super::error::Report;
+use super::error::{Report, missing};
 use super::job::PythonScript;
+use super::place::Place;
 use super::raw::RawJob;
+use super::requirements::{Requirement, requirements};
+use super::scope::At;
+use super::small_file;
 use crate::model::{GUEST_SOURCE, Profiler, WorkerSettings};
 use std::path::{Component, Path, PathBuf};
+
+/// The largest requirements file.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Whether the path names a Python script.
 pub fn is_python(path: &Path) -> bool {
@@ -18,6 +25,7 @@ pub(super) fn script(
     entry_script: &Path,
     source: Option<&Path>,
     worker: &mut WorkerSettings,
+    place: &Place,
     report: &Report,
 ) -> Option<PythonScript> {
     if !is_python(entry_script) {
@@ -41,7 +49,31 @@ pub(super) fn script(
     // Samples of the interpreter say little of the script: Python's own profilers measure its functions.
     let of_python = matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
     let profile = of_python && worker.profiling_module.take().is_some();
-    Some(PythonScript { guest: format!("{GUEST_SOURCE}/{}", below.display()), runtime, profile })
+    let requirements = raw.python.requirements.as_ref().and_then(|at| asked(at, place, report));
+    let guest = format!("{GUEST_SOURCE}/{}", below.display());
+    Some(PythonScript { guest, runtime, requirements, profile })
+}
+
+/// The packages of a requirements file, and its name.
+fn asked(given: &At<String>, place: &Place, report: &Report) -> Option<(String, Vec<Requirement>)> {
+    let path = place.resolve(given.value.trim());
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_yaml = ["yml", "yaml"].iter().any(|end| path.extension().is_some_and(|it| it == *end));
+    let found = match small_file::read(&path, MAX_BYTES) {
+        Err(error) => Err(missing(&path, &error)),
+        Ok(bytes) if bytes.len() as u64 > MAX_BYTES => {
+            Err(format!("{} has more than 1 MB, too much for a requirements file", path.display()))
+        }
+        Ok(bytes) => requirements(&String::from_utf8_lossy(&bytes), is_yaml)
+            .ok_or_else(|| format!("{} is not YAML, which a conda environment is", path.display())),
+    };
+    match found {
+        Ok(found) => Some((name, found)),
+        Err(wrong) => {
+            given.blame(report, wrong);
+            None
+        }
+    }
 }
 
 /// A path without `.` and `..`; `None` if it leads out of the folder that it is below.

@@ -40,7 +40,13 @@ impl Tried {
             limits,
             os_sandbox: check.os_sandbox,
         };
-        let script = Script { path: &self.path, guest: &self.guest, source: None, gets_tables };
+        let script = Script {
+            path: &self.path,
+            guest: &self.guest,
+            source: None,
+            gets_tables,
+            requirements: None,
+        };
         chooser.choose(script, runtime, say)
     }
 

@@ -77,6 +77,8 @@ pub struct Prepared {
     pub backends: Vec<PreparedBackend>,
     /// Bytes of memory that one worker may hold.
     pub budget: u64,
+    /// The runtime that runs the entry script and its versions, for people; `None` for a component of its own.
+    pub runtime: Option<String>,
     /// What the user should know, one line each.
     pub notices: Vec<String>,
 }
@@ -191,6 +193,7 @@ mod tests {
                 library: Some("/lib/libonnxruntime.so".into()),
             }],
             budget: 7,
+            runtime: Some("light".to_owned()),
             notices: vec!["a notice".to_owned()],
             ..Prepared::sample()
         };

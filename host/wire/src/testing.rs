@@ -60,6 +60,7 @@ impl Prepared {
             models: Vec::new(),
             backends: Vec::new(),
             budget: 0,
+            runtime: None,
             notices: Vec::new(),
         }
     }

@@ -34,7 +34,7 @@ def init():
     assert EntryScript() is entry_script
     assert os.getcwd() == os.path.dirname(os.path.realpath(__file__)) == "/source", os.getcwd()
     assert open("parts/__init__.py").read() == ""
-    assert sys.argv[0] == __file__
+    assert sys.argv[0] == __file__ and sys.version.startswith("3.14.0 "), sys.version
     assert "SANDMILL_PYTHON" not in os.environ and os.environ["COLOUR"] == "red"
     with open(os.path.join(entry_script.log_dir, entry_script.agent_name + ".mine"), "w") as file:
         file.write("mine")
@@ -53,9 +53,16 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
         .file("helper.py", "import os\ndef size(path):\n    return os.path.getsize(path)\n")
         .file("parts/__init__.py", "")
         .file("parts/names.py", "from os.path import basename as shown\n")
-        .yaml("arguments: [--prefix, '> ']\nenvironment_variables: {COLOUR: red}")
+        .file("requirements.txt", "pandas==1.5.3\npython==3.8\n")
+        .yaml(
+            "arguments: [--prefix, '> ']\nenvironment_variables: {COLOUR: red}\n\
+             python: {requirements: requirements.txt}",
+        )
         .run(&[]);
-    ran.exits_with(0);
+    ran.exits_with(0).says("requirements.txt asks for python 3.8, and the light runtime has 3.14.0");
+    let result = ran.log("job_result.txt");
+    let runtime = result.lines().find(|line| line.contains("runtime")).unwrap();
+    assert!(runtime.contains("python-light-") && runtime.ends_with(": Python 3.14.0"), "{runtime}");
     assert_eq!(ran.output(), "> a.txt: 1\n> bb.txt: 2\n> ccc.txt: 3\n");
     let stdout = ran.log("user/stdout/0/process000.stdout.txt");
     let after_the_time = stdout.split_once("|INFO|root|").expect("a line of the root logger").1;

@@ -133,8 +133,7 @@ fn the_runtime_follows_from_the_imports() {
     It can be run: all that it imports is there.
     source/score.py, for the science runtime
     It can be run: all that it imports is there.
-    source/score.py, for the light runtime
-    note: score.py, line 2: numpy is not in the light runtime; where the script needs it, it gets an ImportError
+    source/score.py, for the science runtime
     It can be run: all that it imports is there.
     source/score.py
     score.py, line 1: imports torch, which the science runtime does not have: export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)

@@ -18,4 +18,5 @@ pub use find::{
 };
 pub use install::Installer;
 pub use runtime::Runtime;
-pub use science::{LIBRARY, Prepare, Preparing, SOURCES, science_version};
+pub use science::{LIBRARY, Prepare, Preparing, SOURCES, describe, science_version};
+pub use sources::python_version;

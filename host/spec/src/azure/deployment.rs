@@ -10,7 +10,6 @@ use super::nodes::{
 use super::settings::{Settings, group, unknown};
 use super::text::is_remote;
 use crate::error::{Origin, Report};
-use crate::keys::NO_ENVIRONMENT;
 use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
 use crate::place::Place;
 use crate::policy;
@@ -57,8 +56,8 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
     let mut settings = Settings::new(std::mem::take(&mut data.entries), "", report);
     add_code(&mut entries, &mut settings, report);
     let model = take(&mut entries, "model").and_then(|model| add_model(&model, place, report));
-    if take(&mut entries, "environment").is_some() {
-        report.conversion(format!("environment: ignored, {NO_ENVIRONMENT}"));
+    if let Some(environment) = take(&mut entries, "environment") {
+        settings.environment("environment", environment, place);
     }
     settings.resources(&mut entries);
     if !is_grouped {

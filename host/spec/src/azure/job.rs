@@ -7,7 +7,6 @@ use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text}
 use super::settings::{Settings, group, unknown};
 use super::text::{expand_groups, replace, split};
 use crate::error::{Origin, Report};
-use crate::keys::NO_ENVIRONMENT;
 use crate::model::SliceSize;
 use crate::place::Place;
 use crate::tree::{Entry, Node, Value};
@@ -51,7 +50,7 @@ pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node>
         }
     }
     let mut settings = Settings::new(std::mem::take(&mut data.entries), "", report);
-    add_task(task, &data, &mut settings, report);
+    add_task(task, &data, &mut settings, place, report);
     if append_row_to.is_none() && entry_of(&entries, "output_action").is_none() {
         report.conversion(
             "task.append_row_to is not set: output_action is summary_only (as in Azure)",
@@ -110,7 +109,13 @@ fn resolve(node: &mut Node, data: &Data, key: &str, report: &Report) {
     }
 }
 
-fn add_task(task: Vec<Entry>, data: &Data, settings: &mut Settings<'_>, report: &Report) {
+fn add_task(
+    task: Vec<Entry>,
+    data: &Data,
+    settings: &mut Settings<'_>,
+    place: &Place,
+    report: &Report,
+) {
     for Entry { key, node } in task {
         match key.as_str() {
             "type" => {
@@ -128,7 +133,7 @@ fn add_task(task: Vec<Entry>, data: &Data, settings: &mut Settings<'_>, report: 
                 }
             }
             "environment" => {
-                report.conversion(format!("task.environment: ignored, {NO_ENVIRONMENT}"));
+                settings.environment("task.environment", node, place);
             }
             "model" => report.conversion("task.model: ignored, a model is a side input here"),
             "identity" => report.conversion("task.identity: ignored, the job runs as you"),

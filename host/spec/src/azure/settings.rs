@@ -1,9 +1,9 @@
 //! Version 2: settings that parallel jobs and deployments share become keys of our own.
 
-use super::nodes::{entry, scalar, take, text};
+use super::nodes::{entry, entry_of, scalar, take, text};
 use crate::error::Report;
-use crate::keys;
-use crate::place::fit_name;
+use crate::keys::{self, NO_ENVIRONMENT};
+use crate::place::{Place, fit_name};
 use crate::tree::{Entry, Node, Value, join};
 use std::collections::HashSet;
 
@@ -89,6 +89,28 @@ impl<'r> Settings<'r> {
         self.report.conversion(format!("{theirs} is taken for {ours}"));
         self.report.call(ours, theirs);
         self.ours.push(entry(ours, node));
+    }
+
+    /// An environment: its conda file says which versions a Python script was written for.
+    pub(super) fn environment(&mut self, key: &str, node: Node, place: &Place) {
+        let file = match &node.value {
+            Value::Map(entries) => entry_of(entries, "conda_file"),
+            _ => None,
+        };
+        let file =
+            file.filter(|it| text(&it.node).is_some_and(|path| place.resolve(path).is_file()));
+        match file {
+            Some(file) => {
+                let requirements = vec![entry("requirements", file.node.clone())];
+                let origin = file.node.origin.clone();
+                let group = Node { origin, value: Value::Map(requirements) };
+                self.report.conversion(format!(
+                    "{key}: ignored but for conda_file, which is taken for python.requirements"
+                ));
+                self.ours.push(entry("python", group));
+            }
+            None => self.report.conversion(format!("{key}: ignored, {NO_ENVIRONMENT}")),
+        }
     }
 
     /// `resources`, and `instance_count` in its place.

@@ -279,11 +279,21 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
 ];
 
 /// Below `python`.
-pub(crate) const PYTHON: &[Key] = &[key(
+pub(crate) const PYTHON: &[Key] = &[
+    key(
+        "requirements",
+        Kind::Text,
+        "the path of a requirements file of pip's, or of a conda environment (.yml, .yaml)",
+        "requirements.txt",
+        "The file with the packages that the script asks for. A package of which the runtime has another version is noted.",
+    )
+    .told("", "nothing", "The file with the packages that the script asks for: a requirements file of pip's, or a conda environment. Nothing is fetched. A package of which the runtime has another version is noted, so that you know before a result differs."),
+    key(
     "runtime",
     Kind::Choice(|| PythonRuntime::ALL.map(PythonRuntime::name).to_vec()),
     "auto, light or science",
     "science",
     "The runtime that runs the script. auto unless given: science if the input is a table or the script imports what science has, light otherwise.",
 )
-.told("", "`auto`", "The runtime that runs the script. `light`: CPython with its standard library; `run` gets a table as a [`sandmill.Table`](entry-scripts.md#tables-in-python). `science`: CPython with numpy, pandas, scikit-learn and more; `run` gets a table as a pandas DataFrame. `auto`: `science` if the input is a table, or the script imports what only `science` has; else `light`.")];
+.told("", "`auto`", "The runtime that runs the script. `light`: CPython with its standard library; `run` gets a table as a [`sandmill.Table`](entry-scripts.md#tables-in-python). `science`: CPython with numpy, pandas, scikit-learn and more; `run` gets a table as a pandas DataFrame. `auto`: `science` if the input is a table, or the script imports what only `science` has; else `light`."),
+];

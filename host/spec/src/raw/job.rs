@@ -51,6 +51,7 @@ pub(crate) struct RawJob {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawPython {
     pub(crate) runtime: Option<At<PythonRuntime>>,
+    pub(crate) requirements: Option<At<String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -168,8 +169,9 @@ fn python(job: &mut Scope<'_>) -> RawPython {
     let runtime = group.parsed_by("runtime", |_, text| {
         choice(text, &PythonRuntime::ALL.map(|runtime| (runtime.name(), runtime)))
     });
+    let requirements = group.text("requirements");
     group.finish();
-    RawPython { runtime }
+    RawPython { runtime, requirements }
 }
 
 fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {

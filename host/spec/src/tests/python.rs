@@ -43,6 +43,37 @@ fn what_no_script_can_have_is_refused() {
 }
 
 #[test]
+fn the_versions_that_a_script_asks_for_are_read() {
+    let fixture = fixture();
+    let root = fixture.0.path();
+    fs::write(root.join("conda.yml"), "dependencies: [{pip: [pandas==1.5.3]}]").expect("a file");
+    let asked = |text: &str| {
+        let spec = fixture.load(text, &[]).expect("a good job file");
+        let (file, asked) = spec.python.expect("a Python script").requirements.expect("a file");
+        assert_eq!((asked[0].package.as_str(), asked[0].version.as_str()), ("pandas", "1.5.3"));
+        (file, spec.conversions.join("\n"))
+    };
+    let own = format!("entry_script: score.py\npython: {{requirements: conda.yml}}\n{FILES}");
+    assert_eq!(asked(&own).0, "conda.yml");
+    let azure = "$schema: https://example.org/modelBatchDeployment.schema.json\nname: x\n\
+        environment: {name: y, conda_file: conda.yml}\ninputs: {a: data}\n\
+        code_configuration: {code: source, scoring_script: score.py}\n";
+    let told = asked(azure).1;
+    assert!(told.contains("conda_file, which is taken for python.requirements"), "{told}");
+    fs::write(root.join("bad.yaml"), "a: [").expect("a file");
+    let wrong = ["bad.yaml", "nothing.txt", "data"].map(|file| {
+        let text = format!("entry_script: score.py\npython: {{requirements: {file}}}\n{FILES}");
+        fixture.load(&text, &[]).expect_err("a bad job file")
+    });
+    let wrong = wrong.join("\n").replace(root.to_str().expect("UTF-8"), "[dir]");
+    insta::assert_snapshot!(wrong, @"
+        job.yaml:2: python.requirements: [dir]/bad.yaml is not YAML, which a conda environment is
+        job.yaml:2: python.requirements: there is no [dir]/nothing.txt
+        job.yaml:2: python.requirements: [dir]/data cannot be read: it is no regular file but a folder
+        ");
+}
+
+#[test]
 fn a_runtime_for_a_component_is_noted() {
     let fixture = fixture();
     fs::write(fixture.0.path().join("script.wasm"), "").expect("a file");

@@ -144,6 +144,7 @@ impl JobMachine {
             peak_memory: None,
             inference: self.inference,
             os_sandbox: Default::default(),
+            runtime: None,
         };
         self.act(JobAction::Finish(Box::new(result)));
     }

@@ -1,0 +1,89 @@
+//! Packages that a script asks for in one version, held against those of its runtime.
+
+use crate::model::printable;
+use crate::runtimes::{Runtime, python_version, science_version};
+use crate::spec::Requirement;
+
+/// Packages that are imported by another name than PyPI has for them.
+const IMPORTED_AS: [(&str, &str); 5] = [
+    ("beautifulsoup4", "bs4"),
+    ("pillow", "PIL"),
+    ("python-dateutil", "dateutil"),
+    ("pyyaml", "yaml"),
+    ("scikit-learn", "sklearn"),
+];
+
+/// A line for each package of which the runtime has another major version; of scikit-learn, whose pickles load in close
+/// versions alone, another minor version. `file`: the requirements file's name.
+pub(super) fn differences(
+    file: &str,
+    requirements: &[Requirement],
+    runtime: Runtime,
+) -> Vec<String> {
+    let differs = |it: &Requirement| {
+        let Requirement { package, version } = it;
+        let there = version_of(package, runtime)?;
+        let parts = if matches!(&**package, "scikit-learn" | "python") { 2 } else { 1 };
+        if beginning(version, parts) == beginning(there, parts) {
+            return None;
+        }
+        let meaning = match &**package {
+            "scikit-learn" => {
+                "; a pickled model of another version may not load, or compute something else: save it anew"
+            }
+            _ => "",
+        };
+        let line = format!(
+            "{file} asks for {package} {version}, and the {runtime} runtime has {there}{meaning}"
+        );
+        Some(printable(&line).into_owned())
+    };
+    requirements.iter().filter_map(differs).collect()
+}
+
+fn version_of(package: &str, runtime: Runtime) -> Option<&'static str> {
+    if package == "python" {
+        return Some(python_version(runtime));
+    }
+    if runtime == Runtime::Light {
+        return None;
+    }
+    let other = IMPORTED_AS.iter().find_map(|(name, module)| (*name == package).then_some(*module));
+    science_version(other.unwrap_or(&package.replace('-', "_")))
+}
+
+/// The first numbers of a version.
+fn beginning(version: &str, parts: usize) -> Vec<&str> {
+    version.split('.').filter(|part| !part.is_empty()).take(parts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_versions_are_named_one_by_one() {
+        let asked = [
+            ("python", "3.8.5"),
+            ("pandas", "1.5.3"),
+            ("numpy", "2"),
+            ("scikit-learn", "1.0.2"),
+            ("pillow", "8.0"),
+            ("charset-normalizer", "2.0"),
+            ("lightgbm", "3.3"),
+        ];
+        let asked = asked.map(|(package, version)| Requirement {
+            package: package.to_owned(),
+            version: version.to_owned(),
+        });
+        let lines = |runtime| differences("conda.yml", &asked, runtime).join("\n");
+        insta::assert_snapshot!(lines(Runtime::Science), @"
+        conda.yml asks for python 3.8.5, and the science runtime has 3.15.0
+        conda.yml asks for pandas 1.5.3, and the science runtime has 3.0.6
+        conda.yml asks for scikit-learn 1.0.2, and the science runtime has 1.9.1; a pickled model of another version may not load, or compute something else: save it anew
+        conda.yml asks for pillow 8.0, and the science runtime has 13.0.0
+        conda.yml asks for charset-normalizer 2.0, and the science runtime has 3.5.2
+        ");
+        insta::assert_snapshot!(lines(Runtime::Light), @"conda.yml asks for python 3.8.5, and the light runtime has 3.14.0");
+    }
+}

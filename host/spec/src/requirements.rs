@@ -1,0 +1,97 @@
+//! The packages that a Python script asks for: a requirements file of pip's, or a conda environment.
+
+use super::error::Report;
+use super::tree::{self, Node, Value};
+
+/// A package that a Python script asks for, in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The package's name on PyPI, in small letters, with `-` between words.
+    pub package: String,
+    /// The version, as `1.5` or `1.5.3`.
+    pub version: String,
+}
+
+/// The packages of a file that are asked for in one version. Lines that say something else are left out. `is_yaml`: a conda
+/// environment. `None` if that is not YAML.
+pub(super) fn requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
+    if !is_yaml {
+        return Some(text.lines().filter_map(requirement).collect());
+    }
+    let root = tree::parse(text, &Report::default())?;
+    let mut found = Vec::new();
+    of_conda(&root, &mut found);
+    Some(found)
+}
+
+/// `dependencies` is a list of texts, in which a map's `pip` is another list.
+fn of_conda(root: &Node, found: &mut Vec<Requirement>) {
+    let Value::Map(entries) = &root.value else { return };
+    for entry in entries.iter().filter(|entry| matches!(&*entry.key, "dependencies" | "pip")) {
+        let Value::List(items) = &entry.node.value else { continue };
+        for item in items {
+            match &item.value {
+                Value::Scalar { text, .. } => found.extend(requirement(text)),
+                _ => of_conda(item, found),
+            }
+        }
+    }
+}
+
+/// `pandas==1.5.3`, `pandas[excel] ~= 1.5 ; python_version > "3.8"`, and conda's `conda-forge::pandas=1.5.3=py38_0`.
+fn requirement(line: &str) -> Option<Requirement> {
+    let line = line.split('#').next().unwrap_or_default();
+    let line = line.split(';').next().unwrap_or_default().trim();
+    let line = line.rsplit_once("::").map_or(line, |(_, after)| after);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let end = line.find(|c| !is_name(c))?;
+    let (name, rest) = line.split_at(end);
+    let mut rest = rest.trim_start();
+    if let Some(extras) = rest.strip_prefix('[') {
+        rest = extras.split_once(']')?.1.trim_start();
+    }
+    let version = ["===", "==", "~=", "="].iter().find_map(|sign| rest.strip_prefix(sign))?;
+    let version = version.trim_start();
+    let end = version.find(|c: char| !c.is_ascii_alphanumeric() && !".+!".contains(c));
+    let version = &version[..end.unwrap_or(version.len())];
+    let is_version = version.starts_with(|c: char| c.is_ascii_digit());
+    let package = name.to_ascii_lowercase().replace(['_', '.'], "-");
+    (is_version && !package.is_empty())
+        .then(|| Requirement { package, version: version.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, is_yaml: bool) -> Vec<String> {
+        let found = requirements(text, is_yaml).unwrap();
+        found.iter().map(|it| format!("{} {}", it.package, it.version)).collect()
+    }
+
+    #[test]
+    fn versions_of_a_requirements_file() {
+        let text = "# what score.py needs\n-r other.txt\n--index-url https://example.org/simple\n\
+            pandas==1.5.3  # pinned\nScikit_Learn[alldeps] == 1.0 ; python_version < '3.9'\nnumpy~=1.21.0\n\
+            requests>=2\nflask\ngit+https://example.org/x.git\nazureml-core===1.50.0 --hash=sha256:00\n==1\npillow==\n\
+            root:x:0:0\nscipy==1.*\n";
+        assert_eq!(
+            read(text, false),
+            ["pandas 1.5.3", "scikit-learn 1.0", "numpy 1.21.0", "azureml-core 1.50.0", "scipy 1."]
+        );
+        assert!(read("", false).is_empty());
+    }
+
+    #[test]
+    fn versions_of_a_conda_environment() {
+        let text = "name: x\nchannels: [conda-forge]\ndependencies:\n- python=3.8.5\n- conda-forge::pandas=1.2.4=py38_0\n- pip\n\
+            - scipy>=1\n- pip:\n  - scikit-learn==0.24.2\n  - azureml-defaults\n";
+        assert_eq!(read(text, true), ["python 3.8.5", "pandas 1.2.4", "scikit-learn 0.24.2"]);
+        assert_eq!(
+            read("dependencies: [python=3.8, {pip: [numpy==1.2]}]", true),
+            ["python 3.8", "numpy 1.2"]
+        );
+        assert!(read("dependencies: 7", true).is_empty());
+        assert_eq!(requirements("a: [", true), None);
+    }
+}
