@@ -289,9 +289,12 @@ pub struct TableFormat {
     /// not tell, and no number is rounded to fit.
     #[serde(default)]
     pub inferred: bool,
-    /// Whether records of JSON lines are counted that have keys without a column.
+    /// Whether records of JSON lines are counted that have keys which are neither columns nor `dropped`.
     #[serde(default)]
     pub counts_unknown_keys: bool,
+    /// Keys of JSON lines that the job file drops ([`TableInput::dropped`]).
+    #[serde(default)]
+    pub dropped: Vec<String>,
     /// Gives the last columns, from the files' paths.
     pub path: Option<super::PartitionFormat>,
     /// [`TableInput::query`].

@@ -59,7 +59,8 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
              python: {requirements: requirements.txt}",
         )
         .run(&[]);
-    ran.exits_with(0).says("requirements.txt asks for python 3.8, and the light runtime has 3.14.0");
+    ran.exits_with(0)
+        .says("requirements.txt asks for python 3.8, and the light runtime has 3.14.0");
     let result = ran.log("job_result.txt");
     let runtime = result.lines().find(|line| line.contains("runtime")).unwrap();
     assert!(runtime.contains("python-light-") && runtime.ends_with(": Python 3.14.0"), "{runtime}");

@@ -199,6 +199,7 @@ fn json_format(
         inferred: is_inferred,
         // A job that names columns wants no others.
         counts_unknown_keys: is_inferred && input.table.columns.is_none(),
+        dropped: input.table.dropped.clone(),
         path: input.path.clone(),
         ..TableFormat::default()
     })

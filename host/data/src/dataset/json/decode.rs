@@ -1,7 +1,7 @@
 //! From lines to Arrow.
 
 use super::commas;
-use super::decoders::Decoders;
+use super::decoders::{Counting, Decoders};
 use super::lines::Lines;
 use super::misfit::reason;
 use super::parts::Part;
@@ -15,7 +15,7 @@ use arrow::error::ArrowError;
 use arrow::json::ReaderBuilder;
 use arrow::json::reader::Decoder;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Cells that a table may have whatever its text is like. Rows may leave out columns, so that a short
 /// text can stand for a table that fits nowhere.
@@ -39,8 +39,8 @@ pub struct JsonDecoder {
     checker: Option<Decoder>,
     /// The last text, with its values of JSON as texts.
     quoted: Option<Vec<u8>>,
-    /// What is set once an object has a key that no column takes, where these are counted.
-    unknown: Option<Arc<AtomicBool>>,
+    /// Where keys that no column takes are counted.
+    unknown: Option<Arc<Counting>>,
 }
 
 /// Records with keys that no column takes.
@@ -56,18 +56,18 @@ pub struct Unknown {
 
 impl JsonDecoder {
     /// A decoder of tables with these columns. `exact`: whether a number does not fit that its column would round.
-    /// `counts_unknown`: whether records are counted that have keys without a column.
-    pub fn new(schema: SchemaRef, exact: bool, counts_unknown: bool) -> Self {
-        let part = Part::of_line(&schema);
+    /// `dropped`: records are counted that have keys which are neither columns nor these; `None`: they are not counted.
+    pub fn new(schema: SchemaRef, exact: bool, dropped: Option<&[String]>) -> Self {
+        let part = Part::of_line(&schema, dropped.unwrap_or_default());
         Self {
             plain: PlainLines::new(&schema, exact),
-            schema,
             exact,
             quoted: part.has_json().then(Vec::new),
             part,
             decoder: None,
             checker: None,
-            unknown: counts_unknown.then(Arc::default),
+            unknown: dropped.map(|dropped| Arc::new(Counting::new(&schema, dropped))),
+            schema,
         }
     }
 
@@ -99,14 +99,16 @@ impl JsonDecoder {
     /// are no such records, or where they are not counted.
     pub fn unknown_keys(&mut self, text: &[u8]) -> Option<Unknown> {
         let unknown = self.unknown.as_ref()?;
-        if let Some(names) = self.plain.as_mut().and_then(PlainLines::take_unknown) {
+        if let Some(names) =
+            self.plain.as_mut().and_then(|plain| plain.take_unknown(&unknown.dropped))
+        {
             let mut lines = Lines::new(text);
             let (start, _) = lines.next()?;
             let records = 1 + lines.count() as u64;
             let names = names.iter().take(NAMES).map(|name| shortened(name)).collect();
             return Some(Unknown { records, names, start });
         }
-        if !unknown.swap(false, Ordering::Relaxed) {
+        if !unknown.found.swap(false, Ordering::Relaxed) {
             return None;
         }
         let mut found = Unknown { records: 0, names: Vec::new(), start: 0 };

@@ -6,8 +6,8 @@ use super::moments::{day, days, microseconds};
 use crate::dataset::exact::{Number, exact_float, float, integer, unsigned};
 use arrow::array::{ArrayRef, PrimitiveBuilder, StringBuilder};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, FieldRef, Fields, Float64Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType, UInt64Type,
+    ArrowPrimitiveType, DataType, Date32Type, FieldRef, Fields, Float64Type, Int64Type, Schema,
+    TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use arrow::error::ArrowError;
 use arrow::json::reader::{ArrayDecoder, DecoderContext, DecoderFactory, Tape, TapeElement};
@@ -20,8 +20,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) struct Decoders {
     /// Whether floats must not be rounded.
     pub(super) exact: bool,
-    /// What is set once an object has a key that no column takes, where that is of interest.
-    pub(super) unknown: Option<Arc<AtomicBool>>,
+    /// Where keys that no column takes are counted.
+    pub(super) unknown: Option<Arc<Counting>>,
+}
+
+/// Whether objects have keys that no column takes.
+#[derive(Debug)]
+pub(super) struct Counting {
+    /// Set once one has.
+    pub(super) found: AtomicBool,
+    /// Keys of a record that are known, too.
+    pub(super) dropped: Vec<String>,
+    /// The columns of a record.
+    record: Fields,
+}
+
+impl Counting {
+    pub(super) fn new(schema: &Schema, dropped: &[String]) -> Self {
+        let record = schema.fields().clone();
+        Self { found: AtomicBool::new(false), dropped: dropped.to_owned(), record }
+    }
+
+    /// The keys that an object of these columns may have beside them.
+    fn dropped_of(&self, fields: &Fields) -> &[String] {
+        if *fields == self.record { &self.dropped } else { &[] }
+    }
 }
 
 impl DecoderFactory for Decoders {
@@ -165,13 +188,14 @@ struct Watched {
     keys: Vec<String>,
     known: HashSet<String>,
     inner: Box<dyn ArrayDecoder>,
-    unknown: Arc<AtomicBool>,
+    unknown: Arc<Counting>,
 }
 
 impl Watched {
-    fn new(fields: &Fields, inner: Box<dyn ArrayDecoder>, unknown: Arc<AtomicBool>) -> Self {
+    fn new(fields: &Fields, inner: Box<dyn ArrayDecoder>, unknown: Arc<Counting>) -> Self {
         let keys: Vec<_> = fields.iter().map(|field| field.name().clone()).collect();
-        Self { known: keys.iter().cloned().collect(), keys, inner, unknown }
+        let known = keys.iter().chain(unknown.dropped_of(fields)).cloned().collect();
+        Self { known, keys, inner, unknown }
     }
 
     /// Whether the object that begins there has a key without a column.
@@ -195,10 +219,10 @@ impl Watched {
 
 impl ArrayDecoder for Watched {
     fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
-        if !self.unknown.load(Ordering::Relaxed) {
+        if !self.unknown.found.load(Ordering::Relaxed) {
             for &at in pos {
                 if self.has_unknown(tape, at)? {
-                    self.unknown.store(true, Ordering::Relaxed);
+                    self.unknown.found.store(true, Ordering::Relaxed);
                     break;
                 }
             }

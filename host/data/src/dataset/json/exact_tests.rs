@@ -3,7 +3,7 @@
 use super::field::{field_of, is_json};
 use super::tests::{File, format_of, inferred};
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{Column, ColumnType, SliceSize};
+use crate::model::{Column, ColumnType, SliceSize, TableFormat};
 use arrow::datatypes::{DataType, Field, Schema};
 use insta::assert_snapshot;
 
@@ -259,4 +259,16 @@ fn keys_without_a_column_are_counted() {
     let (schema, _) = File::new("{\"a\":1}\n").infer();
     let (_, _, unknown) = File::new("{\"a\":1,\"b\":1}\n").read_as(&format_of(&schema), WHOLE);
     assert!(unknown.is_empty());
+    // Keys that the job drops are known; in lines that are all alike, and in others.
+    let format = TableFormat { dropped: vec!["b".to_owned()], ..inferred(&schema) };
+    for (text, expected) in [
+        ("{\"a\":1,\"b\":1}\n{\"a\":2,\"b\":2}\n", ""),
+        ("{\"a\":1,\"b\":1}\n{\"b\":{},\"a\":2}\n", ""),
+        ("{\"a\":1,\"b\":1,\"c\":1}\n", "c"),
+        ("{\"a\":1,\"b\":1}\n{\"c\":1}\n", "c"),
+    ] {
+        let (_, _, unknown) = File::new(text).read_as(&format, WHOLE);
+        let names: Vec<_> = unknown.iter().flat_map(|it| &it.names).map(String::as_str).collect();
+        assert_eq!(names.join(" "), expected, "{text}");
+    }
 }

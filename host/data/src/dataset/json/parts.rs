@@ -21,9 +21,11 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Of a line of a table.
-    pub(super) fn of_line(schema: &Schema) -> Self {
-        Self::members(schema.fields().iter().map(AsRef::as_ref))
+    /// Of a line of a table. Keys that are `dropped` are known, though no column takes them.
+    pub(super) fn of_line(schema: &Schema, dropped: &[String]) -> Self {
+        let dropped = dropped.iter().map(|name| (name.clone(), Self::Typed));
+        let columns = schema.fields().iter().map(|field| (field.name().clone(), Self::of(field)));
+        Self::Members(dropped.chain(columns).collect())
     }
 
     fn members<'a>(fields: impl Iterator<Item = &'a Field>) -> Self {
@@ -142,7 +144,7 @@ mod tests {
         let mut fields: Vec<_> =
             fields.into_iter().map(|(name, kind)| Field::new(name, kind, true)).collect();
         fields.push(json_field("j"));
-        Part::of_line(&Schema::new(fields))
+        Part::of_line(&Schema::new(fields), &[])
     }
 
     #[test]

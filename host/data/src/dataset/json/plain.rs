@@ -50,9 +50,10 @@ impl PlainLines {
         plain.then(|| Self { schema: Arc::clone(schema), names, exact, unknown, found })
     }
 
-    /// The keys without a column that all lines of the last table have, if there are any. Once.
-    pub(super) fn take_unknown(&mut self) -> Option<Vec<String>> {
-        let unknown = std::mem::take(&mut self.unknown);
+    /// The keys without a column that all lines of the last table have, but for those that are `dropped`, if there are any. Once.
+    pub(super) fn take_unknown(&mut self, dropped: &[String]) -> Option<Vec<String>> {
+        let mut unknown = std::mem::take(&mut self.unknown);
+        unknown.retain(|name| !dropped.contains(name));
         (!unknown.is_empty()).then_some(unknown)
     }
 

@@ -94,7 +94,7 @@ impl RowLines<'_> {
     fn each(&self, text: &[u8], all_fit: bool, rows: &[usize], mut found: impl FnMut(u64, usize)) {
         let mut wanted = rows.iter().copied().peekable();
         if let Some(schema) = &self.json {
-            let mut json = JsonDecoder::new(Arc::clone(schema), self.format.inferred, false);
+            let mut json = JsonDecoder::new(Arc::clone(schema), self.format.inferred, None);
             let lines = (0..).zip(Lines::new(text));
             let lines = lines.filter(|(_, (_, line))| all_fit || json.misfit(line).is_none());
             for (row, (number, (start, _))) in lines.enumerate() {

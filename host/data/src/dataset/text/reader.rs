@@ -123,7 +123,8 @@ impl TableReader {
         Ok(Self {
             json: is_json.then(|| {
                 let schema = Arc::clone(&data_schema);
-                JsonDecoder::new(schema, format.inferred, format.counts_unknown_keys)
+                let known = format.counts_unknown_keys.then_some(&*format.dropped);
+                JsonDecoder::new(schema, format.inferred, known)
             }),
             plain: PlainDecoder::new(&format, &data_schema),
             format,
