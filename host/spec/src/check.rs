@@ -108,8 +108,16 @@ fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Scr
     let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
     let script_place = source_directory.as_deref().unwrap_or(&place.folder);
     let source_is_wrong = report.blames("source_directory");
-    let entry_script =
-        entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, report);
+    // In Azure's files code has a folder of its own; where the file names none, the script is looked for beside the file.
+    let folder = (dialect.is_version_2() && source_directory.is_none())
+        .then(|| report.word("source_directory"));
+    let entry_script = entry_script(
+        raw.entry_script.as_ref(),
+        script_place,
+        source_is_wrong,
+        folder.as_deref(),
+        report,
+    );
     let (side_inputs, stored) =
         mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
     let references = References::new(raw, &side_inputs, source_directory.is_some());
@@ -149,6 +157,7 @@ fn entry_script(
     given: Option<&At<String>>,
     folder: &Path,
     folder_is_wrong: bool,
+    folder_key: Option<&str>,
     report: &Report,
 ) -> PathBuf {
     let Some(given) = given else {
@@ -168,7 +177,12 @@ fn entry_script(
     } else {
         script_problem(&path)
     };
-    if let Some(message) = message {
+    if let Some(mut message) = message {
+        if let Some(key) = folder_key.filter(|_| !path.exists() && !text.is_empty()) {
+            message.push_str(&format!(
+                "; or set {key}, which is missing, to the folder that holds it"
+            ));
+        }
         given.blame(report, message);
     }
     path
