@@ -34,6 +34,47 @@ fn the_first_items_are_taken() {
     assert_eq!(resumed.sorted_output().len(), 13);
 }
 
+/// `take` of an `MLTable` file, across its files.
+#[test]
+fn the_first_rows_of_an_azure_table_are_taken() {
+    let job = |reads: &str, ending: &str, files: [&str; 2]| {
+        Job::new(Path::new("score.py"))
+            .file("code/score.py", "def run(table):\n    return table['id']\n")
+            .file(
+                "azure.yml",
+                "type: parallel\nname: take\ninputs: {t: {type: mltable, path: table, mode: direct}}\n\
+                 input_data: ${{inputs.t}}\nmini_batch_size: 10kb\n\
+                 task: {type: run_function, code: code, entry_script: score.py, append_row_to: '${{outputs.o}}'}\n\
+                 outputs: {o: {type: uri_file}}\n",
+            )
+            .file(
+                "table/MLTable",
+                format!(
+                    "paths: [{{pattern: ./*.{ending}}}]\ntransformations: [{reads}, {{take: 5}}]\n"
+                ),
+            )
+            .file(&format!("table/a.{ending}"), files[0])
+            .file(&format!("table/b.{ending}"), files[1])
+    };
+    let csv = ["id\n0\n1\n2\n", "id\n3\n4\n5\n6\n"];
+    let lines = ["{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n", "{\"id\":3}\n{\"id\":4}\n{\"id\":5}\n"];
+    for (reads, ending, files) in
+        [("read_delimited", "csv", csv), ("read_json_lines", "jsonl", lines)]
+    {
+        let light = "python.runtime=light";
+        let ran = job(reads, ending, files).command(&[
+            "run",
+            "azure.yml",
+            "--job-dir",
+            "job",
+            "--set",
+            light,
+        ]);
+        ran.exits_with(0).says("items         5\n");
+        assert_eq!(ran.sorted_output(), ["0", "1", "2", "3", "4"], "{ending}");
+    }
+}
+
 #[test]
 fn a_sample_is_the_same_in_each_run() {
     let sample = || {
