@@ -5,6 +5,7 @@ use super::model_error::ModelError;
 use super::python::PythonError;
 use crate::compile::{CompileError, Takes};
 use crate::dataset::DatasetError;
+use crate::model::ByteSize;
 use crate::spec::SpecErrors;
 use crate::store::StoreError;
 use crate::turns::TurnsError;
@@ -61,6 +62,18 @@ pub enum NodeError {
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
+    },
+    /// Side inputs that are single files have more bytes than may be copied.
+    #[error(
+        "with the side input {}, which lies on another file system or is another user's, more than limits.copies ({most}) \
+         would be copied into the job directory; put it into a folder of its own and name the folder, which is shown as \
+         it is, or raise the limit", path.display()
+    )]
+    Copies {
+        /// The file that was too much.
+        path: PathBuf,
+        /// What may be copied.
+        most: ByteSize,
     },
     /// The entry script cannot be built, or is no entry script.
     #[error(transparent)]

@@ -141,7 +141,9 @@ fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
 fn give_folder(model: &ModelSpec, seen: &Seen, folder: &Path) -> Result<(), ModelError> {
     let mut file = open_again(model, seen)?;
     let name = Path::new(model.file.file_name().unwrap_or_default());
-    single_file::give(&mut file, name, folder)
+    // Models were held to their own limit.
+    single_file::give(&mut file, name, folder, u64::MAX)
+        .map(drop)
         .map_err(|e| io_error(model, "cannot be copied into the job directory", &model.file, e))
 }
 

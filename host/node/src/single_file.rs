@@ -2,53 +2,67 @@
 //! do not come along.
 
 use super::error::NodeError;
-use crate::model::{JobDir, Mount};
+use crate::model::{ByteSize, JobDir, Mount};
 use crate::opening::regular_at_its_path;
 use crate::output::remove_tree;
 use rustix::fs::{AtFlags, CWD};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Puts an open file into a folder of its own, which is made anew: as another name of the same file where the file system
-/// can do that, else as a copy.
+/// can do that, else as a copy of at most `most` bytes. Returns the bytes that were copied.
 ///
 /// # Errors
-/// If there is no room for it, or the folder cannot be made.
-pub(super) fn give(file: &mut File, name: &Path, folder: &Path) -> io::Result<()> {
+/// If there is no room for it, it has more bytes, or the folder cannot be made.
+pub(super) fn give(file: &mut File, name: &Path, folder: &Path, most: u64) -> io::Result<u64> {
     remove_tree(folder)?;
     fs::create_dir_all(folder)?;
     let place = folder.join(name);
     // By this name the kernel finds the file that is open, whatever lies at its path by now.
     let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
     if rustix::fs::linkat(CWD, opened.as_str(), CWD, &place, AtFlags::SYMLINK_FOLLOW).is_ok() {
-        return Ok(());
+        return Ok(0);
     }
     // Another file system, one without such links, or the file of another user.
-    let copied = File::create_new(&place).and_then(|mut to| io::copy(file, &mut to).map(drop));
-    copied.inspect_err(|_| {
+    copy(file, &place, most).inspect_err(|_| {
         // A part of the file is of no use, and it fills the disk for other programs.
         let _ = fs::remove_file(&place);
     })
 }
 
+/// Copies a file of at most `most` bytes, which may grow meanwhile.
+fn copy(file: &mut File, place: &Path, most: u64) -> io::Result<u64> {
+    let mut to = File::create_new(place)?;
+    let copied = io::copy(&mut file.take(most), &mut to)?;
+    let is_whole = copied < most || file.read(&mut [0])? == 0;
+    is_whole.then_some(copied).ok_or_else(|| ErrorKind::FileTooLarge.into())
+}
+
 /// Gives the side inputs that are single files their folders, where each has the name that the job calls it by. `real`: the
-/// same side inputs, at paths without links.
+/// same side inputs, at paths without links. `most`: bytes that may be copied for them all.
 ///
 /// # Errors
-/// If one cannot be read, or there is no room for it.
+/// If one cannot be read, or there is no room for it, or too much would be copied.
 pub(super) fn give_side_inputs(
     named: &[Mount],
     real: &[Mount],
     job_dir: &JobDir,
+    most: ByteSize,
 ) -> Result<(), NodeError> {
+    let mut left = most.0;
     let mounts = named.iter().zip(real).enumerate();
     for (index, (named, mount)) in mounts.filter(|(_, (_, real))| real.host.is_file()) {
         let name = named.host.file_name().or_else(|| mount.host.file_name()).unwrap_or_default();
+        let folder = job_dir.side_input(index);
         let given = regular_at_its_path(&mount.host)
-            .and_then(|(mut file, _)| give(&mut file, name.as_ref(), &job_dir.side_input(index)));
-        given.map_err(|source| NodeError::SideInput { path: mount.host.clone(), source })?;
+            .and_then(|(mut file, _)| give(&mut file, name.as_ref(), &folder, left));
+        let path = mount.host.clone();
+        left -= given.map_err(|source| match source.kind() {
+            ErrorKind::FileTooLarge => NodeError::Copies { path, most },
+            _ => NodeError::SideInput { path, source },
+        })?;
     }
     Ok(())
 }
@@ -79,7 +93,7 @@ mod tests {
         let mounts = vec![mount("in"), mount("in/labels.txt")];
         // What an earlier run left is replaced.
         for _ in 0..2 {
-            give_side_inputs(&mounts, &mounts, &job_dir).unwrap();
+            give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(0)).unwrap();
         }
         let seen = placed(mounts, &job_dir);
         assert_eq!(seen[0].host, path("in"));
@@ -99,9 +113,28 @@ mod tests {
         let job_dir = JobDir::new(path("job"));
         let mount = |host: &str| Mount { host: path(host), guest: String::new(), writable: false };
         let (named, real) = ([mount("labels.txt")], [mount("labels-v2.txt")]);
-        give_side_inputs(&named, &real, &job_dir).unwrap();
+        give_side_inputs(&named, &real, &job_dir, ByteSize(0)).unwrap();
         let folder = &placed(real.to_vec(), &job_dir)[0].host;
         assert_eq!(fs::read_to_string(folder.join("labels.txt")).unwrap(), "a");
         assert!(!folder.join("labels-v2.txt").exists());
+    }
+
+    /// `/dev/shm` is another file system, from which files are copied.
+    #[test]
+    fn copies_are_bounded_together() {
+        let there = tempfile::tempdir_in("/dev/shm").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let job_dir = JobDir::new(dir.path());
+        let mounts = ["a", "b"].map(|name| {
+            let host = there.path().join(name);
+            fs::write(&host, "1234").unwrap();
+            Mount { host, guest: String::new(), writable: false }
+        });
+        give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(8)).unwrap();
+        assert_eq!(fs::read(job_dir.side_input(1).join("b")).unwrap(), b"1234");
+        let error = give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(7)).unwrap_err();
+        let error = error.to_string().replace(there.path().to_str().unwrap(), "/d");
+        insta::assert_snapshot!(error, @"with the side input /d/b, which lies on another file system or is another user's, more than limits.copies (7 bytes) would be copied into the job directory; put it into a folder of its own and name the folder, which is shown as it is, or raise the limit");
+        assert!(!job_dir.side_input(1).join("b").exists(), "a part of it is of no use");
     }
 }

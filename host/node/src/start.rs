@@ -100,7 +100,8 @@ impl NodeJob {
     /// If a model changed since it was looked at, if a side input cannot be read, or if there is no room.
     pub fn give_models(&self) -> Result<(), NodeError> {
         let side_inputs = self.real.side_inputs(&self.staged.side_inputs);
-        single_file::give_side_inputs(&self.staged.side_inputs, &side_inputs, &self.job_dir)?;
+        let most = self.spec.job_limits.copies;
+        single_file::give_side_inputs(&self.staged.side_inputs, &side_inputs, &self.job_dir, most)?;
         if let (Some(script), None) = (&self.spec.python, &self.real.source_directory) {
             python::copy(&self.real.entry_script, &script.guest, &self.job_dir.python_source())?;
         }

@@ -184,6 +184,17 @@ macro_rules! limit_keys {
                 ceiling: most same,
                 enforced: "host/leader/src/machine/job/limits.rs", by "what_the_leader_writes_of_failures_is_bounded",
             }
+            job copies: ByteSize => {
+                kind: Kind::Size { min: 0, max: u64::MAX },
+                default: "16 GB",
+                expected: "a size (e.g. 16 GB)",
+                example: "16 GB",
+                description: "Bytes of side inputs that are copied into the job directory, as single files on another file system or of another user are. A job with more does not start.",
+                docs: "Bytes of side inputs that are copied into the job directory: a single file is, where it lies on another file system or is another user's. A job with more does not start (exit code 2).",
+                rows: LIMIT_ROWS,
+                ceiling: most same,
+                enforced: "host/node/src/single_file.rs", by "copies_are_bounded_together",
+            }
             job job_time: Option<Duration> => {
                 kind: Kind::Seconds { max: MAX_JOB_TIME },
                 unless_given: "no limit",

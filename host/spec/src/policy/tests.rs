@@ -446,7 +446,7 @@ fn each_setting_above_its_ceiling_is_told() {
     let policy = "limits:
   {memory: 64 KB, stack: 64 KB, fuel: 1, read: 1, results: 1, row: 1, logs: 1, output: 1, files: 0,
    handles: 16, transfer: 1 MB, models: 1 MB, tensors: 1 MB, mini_batches: 1, reports: 1 MB,
-   failures: 0, job_time: 1}
+   failures: 0, copies: 1, job_time: 1}
 inference: {threads: 1, gpu_memory: 1 MB}
 process_count_per_node: 1
 gpus: 1
@@ -462,7 +462,7 @@ os_sandbox: best-effort
         "{JOB}limits:
   {{memory: 1 MB, stack: 1 MB, fuel: 2, read: 2, results: 2, row: 2, logs: 2, output: 2, files: 1,
    handles: 17, transfer: 2 MB, models: 2 MB, tensors: 2 MB, mini_batches: 2, reports: 2 MB,
-   failures: 1, job_time: 1.5}}
+   failures: 1, copies: 2, job_time: 1.5}}
 inference: {{threads: 2, gpu_memory: 2 MB, allow_guest_models: true}}
 process_count_per_node: 2
 gpus: 2
@@ -492,6 +492,7 @@ os_sandbox: 'off'
     job.yaml:6: limits.mini_batches: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:3)
     job.yaml:6: limits.reports: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
     job.yaml:7: limits.failures: found 1, more than the operator's policy allows; ask for at most 0 (policy.yaml:4)
+    job.yaml:7: limits.copies: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:4)
     job.yaml:7: limits.job_time: found 1.5 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:4)
     job.yaml:8: inference.threads: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:5)
     job.yaml:8: inference.gpu_memory: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:5)
@@ -524,6 +525,7 @@ os_sandbox: 'off'
     limits.mini_batches: 1 by the operator's policy (policy.yaml:3)
     limits.reports: 1 MB by the operator's policy (policy.yaml:3)
     limits.failures: 0 by the operator's policy (policy.yaml:4)
+    limits.copies: 1 bytes by the operator's policy (policy.yaml:4)
     limits.job_time: 1 seconds by the operator's policy (policy.yaml:4)
     run_max_try: 1 by the operator's policy (policy.yaml:8)
     run_invocation_timeout: 1 seconds by the operator's policy (policy.yaml:9)
@@ -553,6 +555,7 @@ os_sandbox: 'off'
     policy.yaml: limits.mini_batches: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:3)
     policy.yaml: limits.reports: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:3)
     policy.yaml: limits.failures: found 1, more than the operator's policy allows; ask for at most 0 (policy.yaml:4)
+    policy.yaml: limits.copies: found 2 bytes, more than the operator's policy allows; ask for at most 1 bytes (policy.yaml:4)
     policy.yaml: limits.job_time: found 1.5 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:4)
     policy.yaml: process_count_per_node: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:6)
     policy.yaml: gpus: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:7)

@@ -38,7 +38,7 @@ job.yaml:9: inputs.both: found path and paths; write one of them
 job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
 job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
 job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
-job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, job_time
+job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
 job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
 job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
 job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
@@ -439,7 +439,7 @@ fn set_says_where_it_is_wrong() {
     --set inputs.more.pth: unknown key; did you mean path?
     --set inputs[0].path: inputs is a map and has no [0]; write inputs.NAME
     --set limits: limits.memory: found "1x"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
-    --set limits: limits.dsk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, job_time
+    --set limits: limits.dsk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
     --set limtis.memory: limtis: unknown key; did you mean limits?
     --set mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
     --set name..x: is no key; write it as in limits.memory

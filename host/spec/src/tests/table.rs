@@ -219,16 +219,17 @@ fn every_key_says_what_it_expects() {
     job.yaml:17: limits.mini_batches: found nothing; expected a whole number of at least 1 (e.g. 1000000), or leave the key out
     job.yaml:18: limits.reports: found nothing; expected a size of at least 1 MB (e.g. 10 GB), or leave the key out
     job.yaml:19: limits.failures: found nothing; expected a whole number of failures from 0 up (e.g. 10000), or leave the key out
-    job.yaml:20: limits.job_time: found nothing; expected seconds, more than 0 and at most 31536000 (e.g. 86400), or leave the key out
-    job.yaml:22: output_format.type: found nothing; expected text, csv, jsonl, parquet or arrow, or leave the key out
-    job.yaml:23: output_format.compression: found nothing; expected none, gzip or zstd for lines of text; none, snappy, zstd, gzip or lz4 for parquet, or leave the key out
-    job.yaml:24: output_format.delimiter: found nothing; expected one ASCII character, as "," or ";", or tab, or leave the key out
-    job.yaml:25: output_format.header: found nothing; expected true or false, or leave the key out
-    job.yaml:26: output_format.quoting: found nothing; expected minimal, all, nonnumeric or none, or leave the key out
-    job.yaml:27: output_format.null_value: found nothing; expected a text, or leave the key out
-    job.yaml:29: inference.allow_guest_models: found nothing; expected true or false, or leave the key out
-    job.yaml:30: inference.threads: found nothing; expected a whole number of threads from 1 to 64, or leave the key out
-    job.yaml:31: inference.gpu_memory: found nothing; expected a size of at least 1 MB (e.g. 4 GB), or leave the key out
+    job.yaml:20: limits.copies: found nothing; expected a size (e.g. 16 GB), or leave the key out
+    job.yaml:21: limits.job_time: found nothing; expected seconds, more than 0 and at most 31536000 (e.g. 86400), or leave the key out
+    job.yaml:23: output_format.type: found nothing; expected text, csv, jsonl, parquet or arrow, or leave the key out
+    job.yaml:24: output_format.compression: found nothing; expected none, gzip or zstd for lines of text; none, snappy, zstd, gzip or lz4 for parquet, or leave the key out
+    job.yaml:25: output_format.delimiter: found nothing; expected one ASCII character, as "," or ";", or tab, or leave the key out
+    job.yaml:26: output_format.header: found nothing; expected true or false, or leave the key out
+    job.yaml:27: output_format.quoting: found nothing; expected minimal, all, nonnumeric or none, or leave the key out
+    job.yaml:28: output_format.null_value: found nothing; expected a text, or leave the key out
+    job.yaml:30: inference.allow_guest_models: found nothing; expected true or false, or leave the key out
+    job.yaml:31: inference.threads: found nothing; expected a whole number of threads from 1 to 64, or leave the key out
+    job.yaml:32: inference.gpu_memory: found nothing; expected a size of at least 1 MB (e.g. 4 GB), or leave the key out
     "#);
     let nulls: Vec<String> = JOB.iter().map(|key| format!("{}:\n", key.name)).collect();
     insta::assert_snapshot!(errors(&nulls.concat()), @"
