@@ -172,6 +172,27 @@ fn a_new_entry_script_in_c_runs() {
     }
 }
 
+/// The standard library, and what is constructed before `run` is called.
+#[test]
+fn a_script_in_cpp_runs() {
+    let script = "#include \"sandmill.h\"\n#include <map>\n#include <sstream>\n#include <string>\n\
+        SANDMILL_TAKES_FILES\n\
+        static std::map<std::string, int> seen{{\"two\", 40}};\n\
+        const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *results) {\n\
+            std::istringstream words(\"one two two\");\n\
+            for (std::string word; words >> word;) seen[word]++;\n\
+            for (size_t at = 0; at < batch->count; at++)\n\
+                sandmill_row(results, \"%s %d\", sandmill_file_name(batch->files[at]), seen[\"two\"]);\n\
+            return nullptr;\n}\n";
+    let ran = with_c()
+        .file("code/score.cpp", script)
+        .file("in/a.txt", "")
+        .file("job.yaml", "entry_script: code\ninputs: {texts: in}\n")
+        .command(&["run", "job.yaml", "--job-dir", "job"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a.txt 42\n");
+}
+
 #[test]
 fn sources_in_c_that_do_not_compile_are_told_with_their_lines() {
     let ran =

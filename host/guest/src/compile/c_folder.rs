@@ -14,6 +14,9 @@ const BINDINGS: &str = "target/sandmill";
 const FLAGS: &str = "compile_flags.txt";
 /// Headers and libraries of the distribution.
 const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
+
+/// The same for the standard library of C++.
+const CPP_INCLUDE: &str = "/usr/include/wasm32-wasi/c++/v1";
 const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
 
 macro_rules! made {
@@ -51,7 +54,7 @@ pub(super) fn build(
         CompileError::new(format!("{} cannot be written: {error}", bindings.display()))
     })?;
     let has_cpp = sources.iter().any(|source| is_cpp(source));
-    let compiler = CCompiler::find(|name| std::env::var_os(name).map(PathBuf::from))?;
+    let compiler = CCompiler::find(has_cpp, |name| std::env::var_os(name).map(PathBuf::from))?;
     let name = folder.file_name().unwrap_or(OsStr::new("entry-script"));
     let module = folder.join("target").join(name).with_extension("wasm");
     // Renamed into place, so that no reader sees half of it.
@@ -156,7 +159,10 @@ enum CCompiler {
 
 impl CCompiler {
     /// The first that is there. `variable` reads the environment.
-    fn find(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<Self, CompileError> {
+    fn find(
+        has_cpp: bool,
+        variable: impl Fn(&str) -> Option<PathBuf>,
+    ) -> Result<Self, CompileError> {
         if let Some(sdk) = variable("WASI_SDK_PATH") {
             let clang = sdk.join("bin/clang");
             if clang.is_file() {
@@ -171,7 +177,8 @@ impl CCompiler {
             let active = variable("VIRTUAL_ENV").map(|env| env.join("bin/python3"));
             active.into_iter().chain(in_path("python3")).find(|python| has_zig(python))
         };
-        let distribution = Path::new(WASI_INCLUDE).join("stdio.h").is_file();
+        let distribution = Path::new(WASI_INCLUDE).join("stdio.h").is_file()
+            && (!has_cpp || Path::new(CPP_INCLUDE).join("vector").is_file());
         // The newest first.
         let clangs = (14..=30).rev().map(|version| format!("clang-{version}"));
         let clang = std::iter::once("clang".to_owned()).chain(clangs).find_map(|it| in_path(&it));
@@ -183,8 +190,8 @@ impl CCompiler {
             .ok_or_else(|| {
                 CompileError::new(
                     "no compiler of C for WebAssembly is found. Install one: `pip install ziglang` for your python3, zig itself, \
-                     or on Debian and Ubuntu `apt-get install clang lld wasi-libc libclang-rt-dev-wasm32`; \
-                     or set WASI_SDK_PATH to a wasi-sdk",
+                     or on Debian and Ubuntu `apt-get install clang lld wasi-libc libclang-rt-dev-wasm32`, and for C++ \
+                     `libc++-dev-wasm32 libc++abi-dev-wasm32`; or set WASI_SDK_PATH to a wasi-sdk",
                 )
             })
     }
@@ -202,7 +209,12 @@ impl CCompiler {
                 command.arg("--target=wasm32-wasi");
             }
             Self::Distribution(_) => {
-                command.args(["--target=wasm32-wasi", "--sysroot=/usr", "-isystem", WASI_INCLUDE]);
+                command.args(["--target=wasm32-wasi", "--sysroot=/usr"]);
+                if has_cpp {
+                    // Its headers lead on to those of C, and so stand before them.
+                    command.args(["-isystem", CPP_INCLUDE]);
+                }
+                command.args(["-isystem", WASI_INCLUDE]);
                 command.args(["-L", WASI_LIBC]);
             }
             Self::Zig(_) => {
@@ -253,9 +265,9 @@ mod tests {
     fn a_wasi_sdk_that_is_named_is_used_or_missed() {
         let sdk = folder(&[("bin/clang", "")]);
         let named = |name: &str| (name == "WASI_SDK_PATH").then(|| sdk.path().to_owned());
-        assert_eq!(CCompiler::find(named), Ok(CCompiler::Sdk(sdk.path().join("bin/clang"))));
+        assert_eq!(CCompiler::find(false, named), Ok(CCompiler::Sdk(sdk.path().join("bin/clang"))));
         std::fs::remove_file(sdk.path().join("bin/clang")).unwrap();
-        let error = CCompiler::find(named).unwrap_err().to_string();
+        let error = CCompiler::find(true, named).unwrap_err().to_string();
         assert!(error.ends_with("set it to the folder of wasi-sdk, or unset it"), "{error}");
     }
 
