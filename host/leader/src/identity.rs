@@ -34,7 +34,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         environment_variables,
         side_inputs,
         source_directory,
-        python,
+        script,
         models,
         inference,
         output,
@@ -85,7 +85,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         settings.put("source_directory", path);
         settings.0.push(("the files in source_directory".to_owned(), of_files(files)));
     }
-    if let Some(script) = python {
+    if let Some(script) = script {
         settings.put("entry_script", &script.guest);
         if let (None, Some(files)) = (source_directory, &found.source_directory) {
             settings.0.push(("the Python files beside entry_script".to_owned(), of_files(files)));

@@ -1,5 +1,28 @@
 //! Which runtime runs a Python script.
 
+use std::path::Path;
+
+/// The language of a script that a runtime loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptLanguage {
+    /// `.py`.
+    Python,
+    /// JavaScript and TypeScript: `.js`, `.mjs`, `.cjs`, `.ts`, `.mts`.
+    JavaScript,
+}
+
+impl ScriptLanguage {
+    /// By a file's name; `None` if it is no script.
+    pub fn of(path: &Path) -> Option<Self> {
+        let end = path.extension()?.to_str()?.to_ascii_lowercase();
+        match end.as_str() {
+            "py" => Some(Self::Python),
+            "js" | "mjs" | "cjs" | "ts" | "mts" => Some(Self::JavaScript),
+            _ => None,
+        }
+    }
+}
+
 /// Which runtime runs a Python script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PythonRuntime {

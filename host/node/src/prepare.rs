@@ -18,11 +18,11 @@ use crate::compile::{
     Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate,
 };
 use crate::inference::{TRACT_VERSION, has_inference};
-use crate::model::{Backend, InputKind, JobDir};
+use crate::model::{Backend, InputKind, JobDir, ScriptLanguage};
 use crate::pool::Standby;
 use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
 use crate::runtimes;
-use crate::spec::{JobSpec, ModelSpec, PythonScript};
+use crate::spec::{JobSpec, LoadedScript, ModelSpec};
 use crate::turns::Turns;
 use crate::wall;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ fn told(
     };
     let source_directory = match &spec.source_directory {
         Some(folder) => Some(content(folder)),
-        None if spec.python.is_some() => Some(python::content(&real.entry_script)?),
+        None if spec.script.is_some() => Some(python::content(&real.entry_script)?),
         None => None,
     };
     Ok(Prepared {
@@ -166,7 +166,9 @@ impl Script {
 
     /// Whether it may compute with models: the runtimes of Python scripts can.
     fn computes_with_models(&self, spec: &JobSpec) -> Result<bool, NodeError> {
-        Ok(spec.python.is_some() || self.compiler.outline(&self.path)?.names.compute_with_models())
+        let runs_python =
+            spec.script.as_ref().is_some_and(|it| it.language == ScriptLanguage::Python);
+        Ok(runs_python || self.compiler.outline(&self.path)?.names.compute_with_models())
     }
 
     /// Returns what runs.
@@ -177,7 +179,7 @@ impl Script {
         real: &RealPaths,
         say: &mut dyn FnMut(&str),
     ) -> Result<Ready, NodeError> {
-        if let Some(script) = &spec.python {
+        if let Some(script) = &spec.script {
             return python_script(script, &self.compiler, spec, options, real, say);
         }
         let cache = Cache::open(options.cache_dir.as_deref(), &self.compiler)?;
@@ -204,7 +206,7 @@ struct Ready {
 
 /// Looks at what a Python script imports. Fails if it imports what it cannot have.
 fn python_script(
-    script: &PythonScript,
+    script: &LoadedScript,
     compiler: &Compiler,
     spec: &JobSpec,
     options: &NodeOptions,

@@ -82,7 +82,7 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
 pub(super) fn template(job: &NodeJob) -> Setup {
     let NodeJob { spec, real, staged, job_dir, .. } = job;
     let models = placed(&staged.models, &job.seen, job_dir);
-    let program = match &spec.python {
+    let program = match &spec.script {
         // As in a Python of one's own, argument 0 is the script; the runtime loads what it names.
         Some(script) => script.guest.clone(),
         None => job.entry_script.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -90,7 +90,7 @@ pub(super) fn template(job: &NodeJob) -> Setup {
     let arguments = std::iter::once(program);
     let mut mounts = single_file::placed(real.side_inputs(&staged.side_inputs), job_dir);
     mounts.extend(models.iter().map(Model::mount));
-    if real.source_directory.is_some() || spec.python.is_some() {
+    if real.source_directory.is_some() || spec.script.is_some() {
         mounts.push(python::source(real.source_directory.as_deref(), job_dir));
     }
     mounts.extend(job.library.as_deref().map(python::library));
@@ -105,7 +105,7 @@ pub(super) fn template(job: &NodeJob) -> Setup {
             .iter()
             .any(|mount| mount.guest == GUEST_SOURCE)
             .then(|| GUEST_SOURCE.to_owned()),
-        temporary: spec.python.is_some()
+        temporary: spec.script.is_some()
             && mounts.iter().all(|mount| mount.guest != GUEST_TEMPORARY),
         mounts,
         sources: staged.sources.clone(),
@@ -143,7 +143,7 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
             environment.push((name.to_owned(), value));
         }
     }
-    if let Some(script) = &spec.python {
+    if let Some(script) = &spec.script {
         environment.retain(|(name, _)| name != python::VARIABLE);
         environment.push(python::variable(spec.worker.logging_level, script.profile));
     }

@@ -102,7 +102,7 @@ impl NodeJob {
         let side_inputs = self.real.side_inputs(&self.staged.side_inputs);
         let most = self.spec.job_limits.copies;
         single_file::give_side_inputs(&self.staged.side_inputs, &side_inputs, &self.job_dir, most)?;
-        if let (Some(script), None) = (&self.spec.python, &self.real.source_directory) {
+        if let (Some(script), None) = (&self.spec.script, &self.real.source_directory) {
             python::copy(&self.real.entry_script, &script.guest, &self.job_dir.python_source())?;
         }
         Ok(models::stage(&self.staged.models, &self.seen, &self.job_dir)?)

@@ -37,7 +37,7 @@ pub(super) fn check(
     let rows = output::rows(raw, worker.output_action, script_folder.as_deref(), defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
     let source = script.source_directory.as_deref();
-    let python = python::script(raw, &script.entry_script, source, &mut worker, place, report);
+    let loaded = python::script(raw, &script.entry_script, source, &mut worker, place, report);
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
@@ -58,7 +58,7 @@ pub(super) fn check(
         entry_script: script.entry_script,
         entry_script_digest: text(&raw.entry_script_digest),
         source_directory: script.source_directory,
-        python,
+        script: loaded,
         inputs,
         input_kind,
         side_inputs: script.side_inputs,
@@ -151,7 +151,7 @@ fn source_directory(given: Option<&At<String>>, place: &Place, report: &Report) 
     Some(path)
 }
 
-const SCRIPT_KINDS: &str = "a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)";
+const SCRIPT_KINDS: &str = "a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)";
 
 fn entry_script(
     given: Option<&At<String>>,

@@ -4,7 +4,8 @@ use super::requirements::Requirement;
 use crate::given::{GivenLimits, GivenSettings};
 use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
-    JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, PythonRuntime, WorkerSettings,
+    JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, PythonRuntime, ScriptLanguage,
+    WorkerSettings,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,8 +32,8 @@ pub struct JobSpec {
     pub entry_script_digest: Option<String>,
     /// Shown to the guest read-only at `/source`.
     pub source_directory: Option<PathBuf>,
-    /// The Python script, where the entry script is one.
-    pub python: Option<PythonScript>,
+    /// The script that a runtime loads, where the entry script is one.
+    pub script: Option<LoadedScript>,
     /// What is cut into mini-batches. Empty only for [`InputKind::Void`].
     pub inputs: Vec<Input>,
     /// What the inputs are made of, and how they are cut.
@@ -88,12 +89,14 @@ pub struct JobSpec {
     pub conversions: Vec<String>,
 }
 
-/// A Python script, as the sandbox sees it.
+/// A script that a runtime loads, as the sandbox sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PythonScript {
+pub struct LoadedScript {
     /// Its path in the sandbox, as `/source/score.py`.
     pub guest: String,
-    /// The runtime that is asked for.
+    /// What it is written in.
+    pub language: ScriptLanguage,
+    /// The runtime of Python that is asked for.
     pub runtime: PythonRuntime,
     /// The packages that its requirements file names in one version, with the file's name for people.
     pub requirements: Option<(String, Vec<Requirement>)>,

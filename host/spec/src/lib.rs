@@ -71,7 +71,7 @@ mod tests;
 pub use datastores::{Datastore, Datastores};
 pub use docs::docs;
 pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
-pub use job::{JobSpec, ModelSpec, Parent, PythonScript, RegisteredModel, Stored, StoredKind};
+pub use job::{JobSpec, LoadedScript, ModelSpec, Parent, RegisteredModel, Stored, StoredKind};
 #[cfg(any(test, feature = "testing"))]
 pub use keys::keys_that_decide_rows;
 #[cfg(any(test, feature = "testing"))]
@@ -81,7 +81,6 @@ pub use load::load_text;
 pub use load::{Surroundings, load};
 pub use machine::Machine;
 pub use policy::OperatorPolicy;
-pub use python::is_python;
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use requirements::Requirement;
 pub use schema::schema;

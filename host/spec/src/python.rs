@@ -1,24 +1,19 @@
-//! An entry script in Python, and the runtime that runs it.
+//! An entry script that a runtime loads, in Python or JavaScript.
 
 use super::error::{Report, missing};
-use super::job::PythonScript;
+use super::job::LoadedScript;
 use super::place::Place;
 use super::raw::RawJob;
 use super::requirements::{Requirement, requirements};
 use super::scope::At;
 use super::small_file;
-use crate::model::{GUEST_SOURCE, Profiler, WorkerSettings};
+use crate::model::{GUEST_SOURCE, Profiler, ScriptLanguage, WorkerSettings};
 use std::path::{Component, Path, PathBuf};
 
 /// The largest requirements file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Whether the path names a Python script.
-pub fn is_python(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py"))
-}
-
-/// The Python script of a job, if its entry script is one. `source`: the job's source folder. A profiler of Python's is
+/// The script of a job, if its entry script is one. `source`: the job's source folder. A profiler of Python's is
 /// taken from `worker`.
 pub(super) fn script(
     raw: &RawJob,
@@ -27,13 +22,12 @@ pub(super) fn script(
     worker: &mut WorkerSettings,
     place: &Place,
     report: &Report,
-) -> Option<PythonScript> {
-    if !is_python(entry_script) {
-        if raw.python.runtime.is_some() {
-            report.notice("python has no effect: the entry script is not a Python script (.py)");
-        }
-        return None;
+) -> Option<LoadedScript> {
+    let language = ScriptLanguage::of(entry_script);
+    if language != Some(ScriptLanguage::Python) && raw.python.runtime.is_some() {
+        report.notice("python has no effect: the entry script is not a Python script (.py)");
     }
+    let language = language?;
     let below = match source {
         Some(folder) => entry_script.strip_prefix(folder).ok().and_then(without_dots),
         None => entry_script.file_name().map(PathBuf::from),
@@ -41,17 +35,18 @@ pub(super) fn script(
     let Some(below) = below else {
         if let Some(given) = &raw.entry_script {
             let folder = source.unwrap_or(Path::new("")).display();
-            given.blame(report, format!("{} does not lie in source_directory ({folder}), which is all that a Python script sees; put it there, or name the folder that holds it", entry_script.display()));
+            given.blame(report, format!("{} does not lie in source_directory ({folder}), which is all that a script sees; put it there, or name the folder that holds it", entry_script.display()));
         }
         return None;
     };
     let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
     // Samples of the interpreter say little of the script: Python's own profilers measure its functions.
-    let of_python = matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
+    let of_python = language == ScriptLanguage::Python
+        && matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
     let profile = of_python && worker.profiling_module.take().is_some();
     let requirements = raw.python.requirements.as_ref().and_then(|at| asked(at, place, report));
     let guest = format!("{GUEST_SOURCE}/{}", below.display());
-    Some(PythonScript { guest, runtime, requirements, profile })
+    Some(LoadedScript { guest, language, runtime, requirements, profile })
 }
 
 /// The packages of a requirements file, and its name.

@@ -1,4 +1,4 @@
-//! `sandmill check score.py`: whether a Python script can be run, and what it returns.
+//! `sandmill check score.py`: whether a script can be run, and what it returns.
 
 use super::check::{Check, asked, explain, instrumentation, longest, run};
 use super::checked::{Checked, Kind};
@@ -9,7 +9,7 @@ use crate::node::trial::Trial;
 use crate::opening::Scratch;
 use anyhow::Context as _;
 
-/// Checks a Python script. `say` gets lines about what takes time.
+/// Checks a script. `say` gets lines about what takes time.
 ///
 /// # Errors
 /// If there is no runtime for it, or the script cannot be read; what is wrong with the script is a verdict.
@@ -19,7 +19,7 @@ pub(super) fn check_script(
 ) -> anyhow::Result<Checked> {
     let script = Tried::at(check.path)?;
     let limits = check.policy.default_limits();
-    let mut checked = Checked::new(Kind::PythonScript, check.path.to_owned());
+    let mut checked = Checked::new(Kind::of(check.path), check.path.to_owned());
     let chosen = match script.choose(check, &limits, (PythonRuntime::Auto, false), say) {
         Ok(chosen) => chosen,
         Err(PythonError::Refused(why)) => {

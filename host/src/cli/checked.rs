@@ -1,9 +1,10 @@
 //! What `sandmill check` found, for people and for programs.
 
 use crate::compile::{ImportVerdict, Names, Takes, judge_import};
+use crate::model::ScriptLanguage;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Changes with every change of the JSON that is not an addition.
 const VERSION: u32 = 1;
@@ -44,6 +45,18 @@ pub(super) struct Checked {
 pub(super) enum Kind {
     Component,
     PythonScript,
+    #[serde(rename = "javascript")]
+    JavaScript,
+}
+
+impl Kind {
+    /// Of a script.
+    pub(super) fn of(path: &Path) -> Self {
+        match ScriptLanguage::of(path) {
+            Some(ScriptLanguage::JavaScript) => Self::JavaScript,
+            _ => Self::PythonScript,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -130,7 +143,7 @@ impl Checked {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let path = self.path.display();
-        if self.kind == Kind::PythonScript {
+        if self.kind != Kind::Component {
             let runtime = self.runtime.as_ref().map(|name| format!(", for the {name} runtime"));
             let _ = writeln!(text, "{path}{}", runtime.unwrap_or_default());
             self.notes.iter().for_each(|note| {

@@ -30,7 +30,7 @@ pub(super) struct Around {
     /// What builds entry scripts from a crate's folder.
     toolchain: Checked,
     /// What runs Python scripts.
-    python: [Checked; 2],
+    python: [Checked; 3],
     /// Names of datasets and models.
     registry: Checked,
     /// The file of datastores.
@@ -47,7 +47,8 @@ impl Around {
     ) -> Self {
         Self {
             toolchain: toolchain(),
-            python: [Runtime::Light, Runtime::Science].map(|runtime| python(runtime, cache_dir)),
+            python: [Runtime::Light, Runtime::Science, Runtime::JavaScript]
+                .map(|runtime| python(runtime, cache_dir)),
             registry: registry(default_file().as_deref()),
             datastores: stores(datastores),
             places: places(policy),
@@ -68,6 +69,7 @@ fn python(runtime: Runtime, cache_dir: Option<&Path>) -> Checked {
     let (name, remedy) = match runtime {
         Runtime::Light => ("Python scripts, light", "sandmill python install light"),
         Runtime::Science => ("Python scripts, science", "sandmill python install science"),
+        Runtime::JavaScript => ("JavaScript and TypeScript scripts", "sandmill javascript install"),
     };
     let program = std::env::current_exe().unwrap_or_default();
     let found = find(runtime, &program, cache_dir).map_err(|_| "not installed");

@@ -5,7 +5,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// An example of each command, as it is typed, and the page of the documentation.
-const EXAMPLES: [(&str, &str, &str); 23] = [
+const EXAMPLES: [(&str, &str, &str); 24] = [
     ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
     ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
     ("plan", "sandmill plan job.yaml", "job-file.md"),
@@ -21,6 +21,7 @@ const EXAMPLES: [(&str, &str, &str); 23] = [
     ("model", "sandmill model list", "registry.md"),
     ("build", "sandmill build my-script", "entry-scripts.md"),
     ("python", "sandmill python install light", "entry-scripts.md"),
+    ("javascript", "sandmill javascript install", "entry-scripts.md"),
     ("check", "sandmill check my-script --run data/a.txt", "entry-scripts.md"),
     (
         "map",
@@ -126,7 +127,7 @@ mod tests {
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands
         did you mean sandmill cancel? sandmill --help lists all commands
-        the commands are run, resume, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, check, map, doctor, inspect, new, version, completions, man
+        the commands are run, resume, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, javascript, check, map, doctor, inspect, new, version, completions, man
         ");
     }
 }

@@ -9,12 +9,11 @@ use super::script::Tried;
 use super::tools::ToolArguments;
 use super::{say, signals, terminal};
 use crate::compile::{Cache, Compiled, Instrumentation};
-use crate::model::{LoggingLevel, PythonRuntime, counted, printable};
+use crate::model::{LoggingLevel, PythonRuntime, ScriptLanguage, counted, printable};
 use crate::node::mapping::{MapNews, Mapping, Taken};
 use crate::node::python::PythonError;
 use crate::node::trial::{Asked, Trial, TrialError, Wanted};
 use crate::opening::Scratch;
-use crate::spec::is_python;
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -96,7 +95,7 @@ fn prepare(
 ) -> Result<(Compiled, Asked), Problem> {
     let limits = check.policy.default_limits();
     let with = instrumentation(&limits);
-    let is_script = is_python(check.path) && !check.path.is_dir();
+    let is_script = ScriptLanguage::of(check.path).is_some() && !check.path.is_dir();
     let script = is_script.then(|| Tried::at(check.path)).transpose().map_err(Problem::usage)?;
     let (compiled, library) = match &script {
         Some(script) => match script.choose(check, &limits, (arguments.runtime, true), &mut say) {

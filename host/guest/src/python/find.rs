@@ -17,12 +17,12 @@ pub(super) const STANDARD_LIBRARY: &str = "python315.zip";
 /// The name of a runtime's file. Another version of any of its sources is another name: a program never runs a script with
 /// the runtime of another version.
 pub(super) fn file_name(runtime: Runtime) -> String {
-    format!("python-{runtime}-{}.wasm", digest(runtime))
+    format!("{}-{}.wasm", runtime.names().0, digest(runtime))
 }
 
 /// The name of the folder with a runtime's library, beside its file, if it has one.
 pub(super) fn library_name(runtime: Runtime) -> Option<String> {
-    (runtime == Runtime::Science).then(|| format!("python-{runtime}-{}", digest(runtime)))
+    (runtime == Runtime::Science).then(|| format!("{}-{}", runtime.names().0, digest(runtime)))
 }
 
 /// A runtime that is there.
@@ -47,7 +47,7 @@ pub struct InstallCommand {
 
 impl fmt::Display for InstallCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sandmill python install {}", self.runtime)?;
+        write!(f, "sandmill {}", self.runtime.names().1)?;
         for word in self.with.words() {
             write!(f, " --{word}")?;
         }
@@ -61,7 +61,7 @@ impl fmt::Display for InstallCommand {
 /// A runtime is not there.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this Python script runs in the {runtime} runtime, which is not installed on this machine; install it once: {command}",
+    "this script runs in the {runtime} runtime, which is not installed on this machine; install it once: {command}",
     runtime = .0.runtime, command = .0
 )]
 pub struct NoRuntime(pub InstallCommand);
@@ -134,7 +134,7 @@ mod tests {
         let find = |runtime| find(runtime, &program, Some(&cache));
         let runtimes = cache.join(RUNTIMES);
         std::fs::create_dir_all(&runtimes).unwrap();
-        for runtime in [Runtime::Light, Runtime::Science] {
+        for runtime in [Runtime::Light, Runtime::Science, Runtime::JavaScript] {
             for place in [&runtimes, &folder] {
                 let component = place.join(file_name(runtime));
                 assert_ne!(
@@ -160,7 +160,7 @@ mod tests {
             }
         }
         std::fs::write(cache.join("entry"), "").unwrap();
-        let there = Kept { files: 3, bytes: 0 };
+        let there = Kept { files: 4, bytes: 0 };
         assert_eq!(super::installed(&cache).unwrap(), there);
         assert_eq!(clear_installed(&cache).unwrap(), there);
         std::fs::remove_file(folder.join(file_name(Runtime::Light))).unwrap();

@@ -3,7 +3,7 @@
 use super::error::InstallError;
 use super::find::{file_name, find, folder, installed_in, library_name};
 use super::science::Prepare;
-use super::{Installed, Runtime, light, science};
+use super::{Installed, Runtime, javascript, light, science};
 use crate::compile::{Cache, Compiler, Instrumentation};
 use crate::opening::Scratch;
 use std::fs::{File, TryLockError};
@@ -101,6 +101,12 @@ impl Installer<'_> {
         match self.from.and_then(|from| installed_in(from, runtime)) {
             Some(ready) => copy(&ready, &made, &library).map_err(failed(&made))?,
             None => match runtime {
+                Runtime::JavaScript => {
+                    if let Some(folder) = self.from {
+                        return Err(InstallError::NotMade { folder: folder.to_owned() });
+                    }
+                    javascript::make(scratch.path(), &made, say)?;
+                }
                 Runtime::Light => light::make(scratch.path(), &made, self.from, say)?,
                 Runtime::Science => science::make(
                     self.compiler,

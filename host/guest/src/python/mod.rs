@@ -1,12 +1,13 @@
-//! Entry scripts in Python: the runtimes that load them are components, which are installed once for a machine.
+//! Entry scripts in Python and JavaScript: the runtimes that load them are components, which are installed once for a machine.
 //!
 //! `sources` is what the runtimes are made of, `find` where they lie; `install` makes one, with `fetch` for what it needs of
-//! PyPI, `light` and `science`.
+//! PyPI, `light`, `science` and `javascript`.
 
 mod error;
 mod fetch;
 mod find;
 mod install;
+mod javascript;
 mod light;
 mod runtime;
 mod science;
@@ -19,4 +20,4 @@ pub use find::{
 pub use install::Installer;
 pub use runtime::Runtime;
 pub use science::{LIBRARY, Prepare, Preparing, SOURCES, describe, science_version};
-pub use sources::python_version;
+pub use sources::version;

@@ -1,14 +1,16 @@
-//! The runtimes of Python scripts.
+//! The runtimes of scripts.
 
 use std::fmt;
 
-/// What runs Python scripts.
+/// What runs scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// CPython and its standard library.
     Light,
     /// The same with numpy, pandas, scikit-learn and more.
     Science,
+    /// QuickJS, for JavaScript and TypeScript.
+    JavaScript,
 }
 
 impl fmt::Display for Runtime {
@@ -16,6 +18,18 @@ impl fmt::Display for Runtime {
         f.write_str(match self {
             Self::Light => "light",
             Self::Science => "science",
+            Self::JavaScript => "JavaScript",
         })
+    }
+}
+
+impl Runtime {
+    /// The beginning of its files' names, and the words that install it: `sandmill python install light`.
+    pub(super) fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Light => ("python-light", "python install light"),
+            Self::Science => ("python-science", "python install science"),
+            Self::JavaScript => ("javascript", "javascript install"),
+        }
     }
 }

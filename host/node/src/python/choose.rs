@@ -1,11 +1,11 @@
-//! Which runtime runs a Python script.
+//! Which runtime runs a script.
 
 use super::PythonError;
 use super::judge::{elsewhere, gains, judge};
 use super::look::{Looker, Scan};
 use super::versions::differences;
 use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
-use crate::model::{Limits, OsSandbox, PythonRuntime};
+use crate::model::{Limits, OsSandbox, PythonRuntime, ScriptLanguage};
 use crate::runtimes::{InstallCommand, Installed, Runtime, find};
 use crate::spec::Requirement;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,9 @@ impl Chooser<'_> {
         wanted: PythonRuntime,
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
+        if ScriptLanguage::of(Path::new(script.guest)) == Some(ScriptLanguage::JavaScript) {
+            return self.judged(script, self.find(Runtime::JavaScript)?, say);
+        }
         match wanted {
             PythonRuntime::Light => self.judged(script, self.find(Runtime::Light)?, say),
             PythonRuntime::Science => self.judged(script, self.find(Runtime::Science)?, say),
@@ -137,7 +140,7 @@ impl Chooser<'_> {
         let cache = Cache::open(self.cache_dir, self.compiler)?;
         let file = EntryFile::open(&component, self.compiler)?;
         let compiled = match runtime {
-            Runtime::Light => cache.prepare_file(file, self.with, say)?,
+            Runtime::Light | Runtime::JavaScript => cache.prepare_file(file, self.with, say)?,
             // Compiling it takes minutes, which no job does unasked.
             Runtime::Science => {
                 let prepared = cache.prepared(&file, self.with)?;

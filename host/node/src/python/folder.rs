@@ -1,7 +1,7 @@
-//! What workers see of the folder of a Python script.
+//! What workers see of the folder of a script.
 
 use super::PythonError;
-use crate::model::{GUEST_SOURCE, JobDir, Mount, hex};
+use crate::model::{GUEST_SOURCE, JobDir, Mount, ScriptLanguage, hex};
 use crate::opening::regular_at_its_path;
 use crate::output::remove_tree;
 use crate::runtimes::LIBRARY;
@@ -15,8 +15,8 @@ use walkdir::WalkDir;
 pub(super) const FILES: usize = 1000;
 const BYTES: u64 = 64 << 20;
 
-/// The Python files that belong to a script whose job names no source folder: itself, the modules beside it, and packages
-/// beside it. Paths are below the script's folder. `script` is a path without links, and none are followed: what they lead
+/// The files that belong to a script whose job names no source folder: itself, the modules beside it, and in Python packages
+/// beside it, in JavaScript those of the folders below. Paths are below the script's folder. `script` is a path without links, and none are followed: what they lead
 /// to was not held against the operator's policy.
 ///
 /// # Errors
@@ -25,7 +25,14 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
     let mut bytes = 0;
-    let is_package = |path: &Path| path.join("__init__.py").is_file();
+    let language = ScriptLanguage::of(script);
+    let is_package = |path: &Path| match language {
+        Some(ScriptLanguage::JavaScript) => {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            !name.starts_with(b".") && name != b"node_modules"
+        }
+        _ => path.join("__init__.py").is_file(),
+    };
     let entries = WalkDir::new(folder)
         .sort_by_file_name()
         .into_iter()
@@ -35,8 +42,8 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
         .filter_map(Result::ok);
     for entry in entries {
         let path = entry.path();
-        let is_python = path.extension().is_some_and(|end| end == "py");
-        if !(entry.file_type().is_file() && (is_python || path == script)) {
+        let is_shown = ScriptLanguage::of(path) == language || path == script;
+        if !(entry.file_type().is_file() && is_shown) {
             continue;
         }
         bytes += entry.metadata().map_or(0, |found| found.len());
@@ -174,7 +181,7 @@ mod tests {
         let folder = dir.path().canonicalize().unwrap();
         (0..=FILES).for_each(|number| fs::write(folder.join(format!("{number}.py")), "").unwrap());
         let error = files(&folder.join("0.py")).unwrap_err().to_string();
-        assert!(error.contains("more than 1000 Python files"), "{error}");
+        assert!(error.contains("more than 1000 files in its language"), "{error}");
         let whole = tempfile::tempdir().unwrap();
         let script = whole.path().join("score.py");
         File::create(&script).unwrap().set_len(BYTES + 1).unwrap();

@@ -71,12 +71,12 @@ pub enum PythonError {
     Compile(#[from] CompileError),
     /// Its folder holds too much.
     #[error(
-        "the folder of the Python script, {}, holds more than {} Python files, or more than 64 MB of them; name the \
+        "the folder of the script, {}, holds more than {} files in its language, or more than 64 MB of them; name the \
          folder that holds just the script and its modules: source_directory", .0.display(), folder::FILES
     )]
     TooMuch(PathBuf),
     /// A file cannot be read or copied.
-    #[error("the Python file {} cannot be copied into the job directory: {source}", path.display())]
+    #[error("the file {} cannot be copied into the job directory: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,

@@ -1,7 +1,7 @@
 //! Packages that a script asks for in one version, held against those of its runtime.
 
 use crate::model::printable;
-use crate::runtimes::{Runtime, python_version, science_version};
+use crate::runtimes::{Runtime, science_version, version};
 use crate::spec::Requirement;
 
 /// Packages that are imported by another name than PyPI has for them.
@@ -21,10 +21,10 @@ pub(super) fn differences(
     runtime: Runtime,
 ) -> Vec<String> {
     let differs = |it: &Requirement| {
-        let Requirement { package, version } = it;
+        let Requirement { package, version: asked } = it;
         let there = version_of(package, runtime)?;
         let parts = if matches!(&**package, "scikit-learn" | "python") { 2 } else { 1 };
-        if beginning(version, parts) == beginning(there, parts) {
+        if beginning(asked, parts) == beginning(there, parts) {
             return None;
         }
         let meaning = match &**package {
@@ -34,7 +34,7 @@ pub(super) fn differences(
             _ => "",
         };
         let line = format!(
-            "{file} asks for {package} {version}, and the {runtime} runtime has {there}{meaning}"
+            "{file} asks for {package} {asked}, and the {runtime} runtime has {there}{meaning}"
         );
         Some(printable(&line).into_owned())
     };
@@ -43,7 +43,7 @@ pub(super) fn differences(
 
 fn version_of(package: &str, runtime: Runtime) -> Option<&'static str> {
     if package == "python" {
-        return Some(python_version(runtime));
+        return Some(version(runtime));
     }
     if runtime == Runtime::Light {
         return None;

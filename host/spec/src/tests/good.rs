@@ -21,7 +21,7 @@ fn least() -> JobSpec {
         entry_script: "/dir/script.wasm".into(),
         entry_script_digest: None,
         source_directory: None,
-        python: None,
+        script: None,
         inputs: vec![input("images", &["/dir/data"])],
         input_kind: InputKind::Files { mini_batch_files: 10 },
         side_inputs: Vec::new(),

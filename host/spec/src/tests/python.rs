@@ -19,7 +19,7 @@ fn a_script_is_seen_below_the_source_folder() {
     let fixture = fixture();
     let guest = |text: &str| {
         let spec = fixture.load(format!("{text}{FILES}"), &[]).expect("a good job file");
-        spec.python.expect("a Python script").guest
+        spec.script.expect("a Python script").guest
     };
     assert_eq!(guest("entry_script: score.py\n"), "/source/score.py");
     assert_eq!(guest("entry_script: source/score.py\n"), "/source/score.py");
@@ -49,7 +49,7 @@ fn the_versions_that_a_script_asks_for_are_read() {
     fs::write(root.join("conda.yml"), "dependencies: [{pip: [pandas==1.5.3]}]").expect("a file");
     let asked = |text: &str| {
         let spec = fixture.load(text, &[]).expect("a good job file");
-        let (file, asked) = spec.python.expect("a Python script").requirements.expect("a file");
+        let (file, asked) = spec.script.expect("a Python script").requirements.expect("a file");
         assert_eq!((asked[0].package.as_str(), asked[0].version.as_str()), ("pandas", "1.5.3"));
         (file, spec.conversions.join("\n"))
     };
@@ -79,7 +79,7 @@ fn a_runtime_for_a_component_is_noted() {
     fs::write(fixture.0.path().join("script.wasm"), "").expect("a file");
     let text = format!("entry_script: script.wasm\npython: {{runtime: light}}\n{FILES}");
     let spec = fixture.load(&text, &[]).expect("a good job file");
-    assert_eq!(spec.python, None);
+    assert_eq!(spec.script, None);
     assert_eq!(
         spec.notices,
         ["python has no effect: the entry script is not a Python script (.py)"]

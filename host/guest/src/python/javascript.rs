@@ -1,0 +1,41 @@
+//! Makes the runtime of JavaScript: the user's own npm fetches what makes a component of the sources that this program
+//! carries.
+
+use super::error::InstallError;
+use super::fetch::{run, tool};
+use super::sources::write_javascript;
+use crate::compile::in_path;
+use std::path::Path;
+
+/// Makes it, with `scratch` for what is needed meanwhile.
+pub(super) fn make(
+    scratch: &Path,
+    component: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), InstallError> {
+    let [npm, node] = ["npm", "node"].map(|name| in_path(name).ok_or(InstallError::NoNode));
+    let (npm, node) = (npm?, node?);
+    let folder = scratch.join("javascript");
+    write_javascript(&folder)
+        .map_err(|source| InstallError::Write { path: folder.clone(), source })?;
+    say("fetching componentize-qjs, esbuild and sucrase from npm, 20 MB");
+    let mut fetch = tool(&npm, scratch)?;
+    // The lock file holds what is fetched to its digests; no script of a package runs.
+    fetch.arg("--prefix").arg(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    run(fetch.arg("--loglevel=error"))?;
+    say("making the JavaScript runtime: QuickJS, some seconds");
+    let packages = folder.join("node_modules");
+    let bundle = folder.join("bundle.js");
+    let mut bundling = tool(&node, scratch)?;
+    bundling.arg(packages.join("esbuild/bin/esbuild")).arg(folder.join("runtime/main.js"));
+    bundling.args(["--bundle", "--format=esm", "--platform=neutral", "--main-fields=module,main"]);
+    bundling.args(["--external:sandmill:*", "--external:wasi:*", "--log-level=warning"]);
+    let mut out = std::ffi::OsString::from("--outfile=");
+    out.push(&bundle);
+    run(bundling.arg(out))?;
+    let mut making = tool(&node, scratch)?;
+    // Without --sync it would import WASI's asynchronous interfaces.
+    making.arg(packages.join("componentize-qjs/bin/componentize-qjs")).arg("--sync");
+    making.arg("--wit").arg(folder.join("wit")).args(["--world", "runtime"]);
+    run(making.arg("--js").arg(&bundle).arg("--output").arg(component))
+}

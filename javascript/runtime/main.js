@@ -1,0 +1,68 @@
+// The runtime of JavaScript and TypeScript scripts. It is made into a component once; in `init` it loads the script from the
+// source folder, so that a changed script needs no build.
+
+import "./globals.js";
+import { getArguments, getEnvironment } from "wasi:cli/environment@0.2.12";
+import { Table, read as readTable } from "./table.js";
+import { described } from "./errors.js";
+import { load } from "./modules.js";
+import { resultsOf } from "./results.js";
+import { scan } from "./scan.js";
+import { settings } from "./sandmill.js";
+
+let script;
+let scanned;
+
+/** The script's own function, or undefined. */
+function part(name) {
+    const found = script[name] ?? script.default?.[name];
+    return typeof found === "function" ? found : undefined;
+}
+
+/** Calls a function of the script. What it throws becomes a text, as the contract wants it. */
+function guarded(call) {
+    try {
+        return call();
+    } catch (error) {
+        throw described(error);
+    }
+}
+
+export const entry = {
+    init() {
+        const environment = Object.fromEntries(getEnvironment());
+        // The host's own word to this runtime; no concern of the script's.
+        const word = JSON.parse(environment.SANDMILL_PYTHON ?? "{}");
+        delete environment.SANDMILL_PYTHON;
+        const [path = "", ...args] = getArguments();
+        Object.assign(settings, { path, args, environment });
+        if (word.scan) {
+            scanned = scan(path);
+            return;
+        }
+        guarded(() => {
+            script = load(path);
+            if (!part("run")) throw new TypeError(`\`run\` of ${path} is missing; write: export function run(miniBatch) { ... }`);
+            part("init")?.();
+        });
+    },
+
+    run(miniBatch, context) {
+        if (scanned) return { tag: "rows", val: [JSON.stringify(scanned)] };
+        return guarded(() => {
+            const { tag, val } = miniBatch;
+            const batch = tag === "table" ? new Table(readTable(val)) : tag === "files" ? val : null;
+            const about = {
+                id: Number(context.id),
+                dataset: context.dataset,
+                attempt: context.attempt,
+                partitionKeyValue: Object.fromEntries(context.partitionKeyValue),
+            };
+            return resultsOf(part("run")(batch, about));
+        });
+    },
+
+    shutdown() {
+        if (!scanned) guarded(() => part("shutdown")?.());
+    },
+};

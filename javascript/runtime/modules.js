@@ -1,0 +1,103 @@
+// Modules of the script's folder: ES modules, TypeScript and CommonJS, loaded while the script runs.
+
+import { read as readBytes } from "sandmill:entry/host@0.1.0";
+import { transform } from "sucrase";
+import { decode } from "./utf8.js";
+import * as sandmill from "./sandmill.js";
+
+const ENDINGS = ["", ".js", ".mjs", ".cjs", ".ts", ".mts", ".json", "/index.js", "/index.ts"];
+const modules = new Map([["sandmill", { exports: sandmill }]]);
+
+/** The text of a file, or undefined. */
+export function textOf(path) {
+    try {
+        return decode(readBytes(path));
+    } catch {
+        return undefined;
+    }
+}
+
+/** The path of a module that `from` imports, or undefined. */
+export function found(name, from) {
+    if (name === "sandmill") return name;
+    const folder = from.slice(0, from.lastIndexOf("/"));
+    if (name.startsWith(".")) return firstOf(normal(`${folder}/${name}`));
+    if (name.startsWith("/")) return firstOf(name);
+    for (let at = folder; at; at = at.slice(0, at.lastIndexOf("/"))) {
+        const place = `${at}/node_modules/${name}`;
+        const described = textOf(`${place}/package.json`);
+        const main = described && (JSON.parse(described).main ?? "index.js");
+        const path = main ? firstOf(normal(`${place}/${main}`)) : firstOf(place);
+        if (path) return path;
+    }
+    return undefined;
+}
+
+function firstOf(path) {
+    return ENDINGS.map((ending) => path + ending).find((path) => textOf(path) !== undefined);
+}
+
+function normal(path) {
+    const parts = [];
+    for (const part of path.split("/")) {
+        if (part === "..") parts.pop();
+        else if (part !== "." && part !== "") parts.push(part);
+    }
+    return `/${parts.join("/")}`;
+}
+
+/** A file as code that a function can have for its body. Raises SyntaxError with the file and the line. */
+export function compiled(path, text) {
+    const isTyped = /\.m?ts$/.test(path);
+    try {
+        // Lines stay where they are.
+        return transform(text, { transforms: isTyped ? ["imports", "typescript"] : ["imports"], filePath: path }).code;
+    } catch (error) {
+        const { line, column } = error.loc ?? {};
+        const reason = error.message.replace(/^Error transforming [^:]*: /, "").replace(/ \(\d+:\d+\)$/, "");
+        throw new SyntaxError(`${shortened(path)}, line ${line ?? "?"}, column ${column ?? "?"}: ${reason}`);
+    }
+}
+
+/** A path as people know it: below the source folder. */
+export function shortened(path) {
+    return path.replace(/^\/source\//, "");
+}
+
+/** What the module at a path exports. */
+export function load(path) {
+    const known = modules.get(path);
+    if (known) return known.exports;
+    const text = textOf(path);
+    if (text === undefined) throw new Error(`${path} cannot be read`);
+    const module = { exports: {} };
+    modules.set(path, module);
+    if (path.endsWith(".json")) {
+        module.exports = JSON.parse(text);
+        return module.exports;
+    }
+    const code = compiled(path, text);
+    const require = (name) => {
+        const inner = found(name, path);
+        if (inner === undefined) {
+            throw new Error(
+                `${shortened(path)} imports ${name}, which is not there; bundle it into one file, ` +
+                    "for example with esbuild --bundle --format=esm --external:sandmill",
+            );
+        }
+        return load(inner);
+    };
+    let run;
+    try {
+        run = (0, eval)(`(function (exports, module, require, __filename, __dirname) {"use strict";${code}\n})`);
+    } catch (error) {
+        throw new SyntaxError(`${shortened(path)}: ${error.message}`);
+    }
+    try {
+        run.call(undefined, module.exports, module, require, path, path.slice(0, path.lastIndexOf("/")));
+    } catch (error) {
+        modules.delete(path);
+        throw error;
+    }
+    return module.exports;
+}

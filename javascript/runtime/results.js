@@ -1,0 +1,39 @@
+// What `run` returned, as the host takes it.
+
+import { Failed } from "./sandmill.js";
+import { Table, write } from "./table.js";
+
+/** The results of a mini-batch. Raises TypeError in words. */
+export function resultsOf(result) {
+    if (result instanceof Table) return { tag: "table", val: write(result.columns) };
+    if (!Array.isArray(result)) {
+        throw new TypeError(`run returned ${named(result)}; it must return an array with one row for each item, or a Table`);
+    }
+    if (result.some((row) => row instanceof Failed)) {
+        const val = result.map((row, at) =>
+            row instanceof Failed ? { tag: "err", val: row.reason } : { tag: "ok", val: rowOf(row, at) },
+        );
+        return { tag: "outcomes", val };
+    }
+    return { tag: "rows", val: result.map(rowOf) };
+}
+
+/** A row as text: objects and arrays as JSON. */
+function rowOf(row, at) {
+    if (typeof row === "string") return row;
+    if (row === undefined || typeof row === "function" || typeof row === "symbol") {
+        throw new TypeError(`row ${at} that run returned is ${named(row)}; a row is a text, a number, or an object, which becomes JSON`);
+    }
+    if (typeof row === "object" && row !== null) {
+        return JSON.stringify(row, (_, inner) => (typeof inner === "bigint" ? Number(inner) : inner));
+    }
+    return String(row);
+}
+
+function named(value) {
+    if (value === undefined) return "undefined (is there a return statement?)";
+    if (value === null) return "null";
+    if (typeof value.then === "function") return "a promise (write function run, without async)";
+    if (typeof value === "object") return `an object of type ${value.constructor?.name ?? "Object"}`;
+    return `a ${typeof value}`;
+}

@@ -1,0 +1,63 @@
+// What scripts import from "sandmill".
+
+import * as host from "sandmill:entry/host@0.1.0";
+import { getDirectories } from "wasi:filesystem/preopens@0.2.12";
+import { decode, encode } from "./utf8.js";
+
+export { Table, int64 } from "./table.js";
+
+/** What `init` found; the runtime fills it in. */
+export const settings = { path: "", args: [], environment: {} };
+
+/** The job's arguments. */
+export const args = () => [...settings.args];
+/** The environment of the job file. */
+export const env = () => ({ ...settings.environment });
+
+export const agentName = host.agentName;
+export const nodeId = host.nodeId;
+export const logDir = host.logDir;
+export const outputDir = host.outputDir;
+export const sourceDir = host.sourceDir;
+
+/** Lines of the entry script's log. */
+export const log = Object.fromEntries(
+    ["error", "warning", "info", "debug"].map((level) => [level, (...values) => host.log(level, values.join(" "))]),
+);
+
+/** The bytes of a file, a Uint8Array. */
+export function read(path) {
+    try {
+        return host.read(path);
+    } catch (error) {
+        throw new Error(error.payload ?? error.message ?? String(error));
+    }
+}
+
+/** The text of a file. */
+export const readText = (path) => decode(read(path));
+
+/** Writes a file below `outputDir()`, `logDir()` or `/tmp`. `data`: a text or a Uint8Array. */
+export function writeFile(path, data) {
+    const bytes = typeof data === "string" ? encode(data) : data;
+    const place = getDirectories().find(([, name]) => path.startsWith(`${name}/`));
+    if (!place) throw new Error(`${path} lies in none of the folders that this script sees`);
+    const [folder, name] = place;
+    try {
+        const flags = { create: true, truncate: true };
+        const file = folder.openAt({}, path.slice(name.length + 1), flags, { write: true });
+        for (let at = 0; at < bytes.length; ) at += Number(file.write(bytes.subarray(at), BigInt(at)));
+    } catch (error) {
+        throw new Error(`${path} cannot be written: ${error.payload ?? error.message ?? error}`);
+    }
+}
+
+/** In what `run` returns: the item at this place failed, for this reason. */
+export class Failed {
+    constructor(reason) {
+        this.reason = String(reason);
+    }
+}
+
+/** See Failed. */
+export const failed = (reason) => new Failed(reason);

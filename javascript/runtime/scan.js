@@ -1,0 +1,35 @@
+// What a script imports, and whether it can be parsed, found without running it.
+
+import { compiled, found, shortened, textOf } from "./modules.js";
+
+/** See Python's `_scan.py`: `error`, `run` and `missing` of the script at `path` and of the modules that it imports. */
+export function scan(path) {
+    const result = { error: null, run: null, missing: [] };
+    const waiting = [path];
+    const known = new Set();
+    while (waiting.length > 0) {
+        const file = waiting.pop();
+        if (known.has(file) || file === "sandmill" || file.endsWith(".json")) continue;
+        known.add(file);
+        let code;
+        try {
+            code = compiled(file, textOf(file) ?? "");
+            // Parsed, and not run.
+            new Function("exports", "module", "require", "__filename", "__dirname", `"use strict";${code}`);
+        } catch (error) {
+            result.error ??= error.message.startsWith(shortened(file)) ? `${error.name}: ${error.message}` : `${shortened(file)}: ${error.name}: ${error.message}`;
+            continue;
+        }
+        if (file === path && !/exports\.(run|default)\b|module\.exports|_createStarExport/.test(code)) {
+            result.run = "is missing; write: export function run(miniBatch) { ... }";
+        }
+        code.split("\n").forEach((line, at) => {
+            for (const [, name] of line.matchAll(/\brequire\(['"]([^'"]+)['"]\)/g)) {
+                const inner = found(name, file);
+                if (inner !== undefined) waiting.push(inner);
+                else result.missing.push({ package: name, file: shortened(file), line: at + 1, guarded: false, standard: false });
+            }
+        });
+    }
+    return result;
+}
