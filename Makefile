@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-frameworks test-science without wheel bench gpu fuzz lint fmt setup python-env node-env python-guest python-light python-science test-guests clean
+.PHONY: help demo quick test test-frameworks test-science without wheel bench gpu fuzz lint fmt setup javascript python-env node-env python-guest python-light python-science test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -28,7 +28,7 @@ quick: ## Run the unit tests of crates, as in `make quick CRATE=data`; unless na
 # The workspace is built once, in the shape in which the tests want it, binary included.
 test: setup ## Run all tests.
 	cargo build --locked --workspace --all-targets
-	@$(MAKE) --no-print-directory without test-guests python-env node-env python-guest python-light
+	@$(MAKE) --no-print-directory without test-guests python-env node-env python-guest python-light javascript
 ifneq ($(nextest),)
 	cargo nextest run $(without) --lib
 	@rm -f target/nextest/all/tests.xml
@@ -65,6 +65,10 @@ $(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__py
 	@mkdir -p $(@D)
 	target/venv/bin/componentize-py -d wit -w entry-script componentize app -p tests/guests/python -o $@.part
 	@mv $@.part $@
+
+# The runtime of scripts in JavaScript, in the cache that tests use, by the npm that runs Azurite.
+javascript: node-env
+	@SANDMILL_CACHE_DIR=$(CURDIR)/target/test-cache target/debug/sandmill javascript install
 
 # The runtime of scripts in Python, in the cache that tests use. Does nothing where this version of it is installed.
 python-light: python-env

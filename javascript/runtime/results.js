@@ -11,7 +11,7 @@ export function resultsOf(result) {
     }
     if (result.some((row) => row instanceof Failed)) {
         const val = result.map((row, at) =>
-            row instanceof Failed ? { tag: "err", val: row.reason } : { tag: "ok", val: rowOf(row, at) },
+            row instanceof Failed ? { tag: "err", val: row.reason.toWellFormed() } : { tag: "ok", val: rowOf(row, at) },
         );
         return { tag: "outcomes", val };
     }
@@ -20,9 +20,12 @@ export function resultsOf(result) {
 
 /** A row as text: objects and arrays as JSON. */
 function rowOf(row, at) {
-    if (typeof row === "string") return row;
-    if (row === undefined || typeof row === "function" || typeof row === "symbol") {
-        throw new TypeError(`row ${at} that run returned is ${named(row)}; a row is a text, a number, or an object, which becomes JSON`);
+    if (typeof row === "string") {
+        if (row.isWellFormed()) return row;
+        throw new TypeError(`row ${at} that run returned is not valid Unicode: ${JSON.stringify(row.slice(0, 100))}`);
+    }
+    if (["undefined", "function", "symbol"].includes(typeof row)) {
+        throw new TypeError(`row ${at} that run returned is of type ${typeof row}; a row is a text, a number, or an object, which becomes JSON`);
     }
     if (typeof row === "object" && row !== null) {
         return JSON.stringify(row, (_, inner) => (typeof inner === "bigint" ? Number(inner) : inner));

@@ -22,7 +22,7 @@ export const sourceDir = host.sourceDir;
 
 /** Lines of the entry script's log. */
 export const log = Object.fromEntries(
-    ["error", "warning", "info", "debug"].map((level) => [level, (...values) => host.log(level, values.join(" "))]),
+    ["error", "warning", "info", "debug"].map((level) => [level, (...values) => host.log(level, values.join(" ").toWellFormed())]),
 );
 
 /** The bytes of a file, a Uint8Array. */
@@ -46,7 +46,7 @@ export function writeFile(path, data) {
     try {
         const flags = { create: true, truncate: true };
         const file = folder.openAt({}, path.slice(name.length + 1), flags, { write: true });
-        for (let at = 0; at < bytes.length; ) at += Number(file.write(bytes.subarray(at), BigInt(at)));
+        for (let at = 0; at < bytes.length; ) at += Number(file.write(bytes.subarray(at), at));
     } catch (error) {
         throw new Error(`${path} cannot be written: ${error.payload ?? error.message ?? error}`);
     }

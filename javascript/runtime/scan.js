@@ -20,7 +20,7 @@ export function scan(path) {
             result.error ??= error.message.startsWith(shortened(file)) ? `${error.name}: ${error.message}` : `${shortened(file)}: ${error.name}: ${error.message}`;
             continue;
         }
-        if (file === path && !/exports\.(run|default)\b|module\.exports|_createStarExport/.test(code)) {
+        if (file === path && !/exports\.\s*(run|default)\b|module\.exports|_createStarExport/.test(code)) {
             result.run = "is missing; write: export function run(miniBatch) { ... }";
         }
         code.split("\n").forEach((line, at) => {

@@ -35,6 +35,9 @@ pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     let model = if arguments.kind.model { "\n  # put model.onnx here: see MODEL.md" } else { "" };
     let runtime = match arguments.kind.language {
         Language::Python => "\n  sandmill python install light   # once for a machine",
+        Language::Javascript | Language::Typescript => {
+            "\n  sandmill javascript install   # once for a machine"
+        }
         Language::C => "\n  pip install ziglang   # unless you have clang with wasi-libc",
         Language::Rust => "",
     };

@@ -35,6 +35,10 @@ pub(super) enum Language {
     Rust,
     /// A script for the light runtime.
     Python,
+    /// A script for the JavaScript runtime.
+    Javascript,
+    /// The same with types.
+    Typescript,
     /// C, and C++ beside it: compiled to a component by clang or zig.
     C,
 }
@@ -69,6 +73,11 @@ impl Kind {
         let own = match self.language {
             Language::Rust => vec![script, file!("Cargo.toml"), file!("README.md")],
             Language::Python => vec![self.python_script(), file!("README.md", "python/")],
+            Language::Javascript | Language::Typescript => vec![
+                self.javascript_script(),
+                file!("README.md", "javascript/"),
+                ("sandmill.d.ts", include_str!("../../../javascript/sandmill.d.ts")),
+            ],
             Language::C => {
                 vec![self.c_script(), file!("README.md", "c/"), file!("compile_flags.txt", "c/")]
             }
@@ -87,6 +96,15 @@ impl Kind {
         ("score.py", text)
     }
 
+    fn javascript_script(self) -> File {
+        match (self.language == Language::Typescript, self.table) {
+            (false, false) => ("score.js", include_str!("../../templates/javascript/files.js")),
+            (false, true) => ("score.js", include_str!("../../templates/javascript/table.js")),
+            (true, false) => ("score.ts", include_str!("../../templates/javascript/files.ts")),
+            (true, true) => ("score.ts", include_str!("../../templates/javascript/table.ts")),
+        }
+    }
+
     fn c_script(self) -> File {
         if self.table {
             ("table.c", include_str!("../../templates/c/table.c"))
@@ -97,6 +115,12 @@ impl Kind {
 
     /// What this language does not offer.
     pub(super) fn lacks(self) -> Option<&'static str> {
+        if matches!(self.language, Language::Javascript | Language::Typescript) && self.model {
+            return Some(
+                "there is no --model for JavaScript, whose runtime does not compute with models yet; take --language rust or \
+                 python",
+            );
+        }
         (self.language == Language::C && self.model).then_some(
             "there is no --model for C: leave it out, and call a model by the functions of wasi:nn in entry_script.h, which \
              `sandmill build` puts into target/sandmill; or take --language rust or python",
@@ -112,6 +136,14 @@ impl Kind {
             Language::C => {
                 let text = text.replace("{{script}}", self.c_script().0);
                 return text.replace("# The folder of the entry script's crate, which", OF_C);
+            }
+            Language::Javascript | Language::Typescript => {
+                let script = self.javascript_script().0;
+                let text = text.replace("{{script}}", script).replace("{{pad}}", "         ");
+                let (of_rust, _) = OF_RUST[0];
+                let own =
+                    format!("# The script. Modules beside it come along.\nentry_script: {script}");
+                return text.replace(of_rust, &own);
             }
             Language::Python => {}
         }

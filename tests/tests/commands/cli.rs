@@ -41,8 +41,9 @@ fn version_and_help() {
       model        Gives names to models that jobs compute with, with versions
       build        Makes a component from a guest crate or a core module, and prints its path
       python       Installs the runtime of entry scripts in Python
-      check        Says whether a component keeps the contract, and what it would need; of a Python
-                   script, whether it can be run
+      javascript   Installs the runtime of entry scripts in JavaScript and TypeScript
+      check        Says whether a component keeps the contract, and what it would need; of a script,
+                   whether it can be run
       map          Runs an entry script on an Arrow IPC stream: standard input to standard output
       doctor       Says what this machine has for running strangers' entry scripts, and what is missing
       inspect      Says what a component could touch, from its imports alone, and runs nothing
@@ -311,7 +312,7 @@ limits: {memory: 1, feul: 3}
     let ran = job.run(&["--set", "run_max_try=none"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @r#"
-    error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     error: job.yaml:1: name: found "Bad Name"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
     error: job.yaml:2: entry_scrpt: unknown key; did you mean entry_script?
     error: job.yaml:4: inputs.texts.delimiter: is for inputs of format csv or tsv only, and input texts is of format files; add its format (e.g. format: csv), or remove this key

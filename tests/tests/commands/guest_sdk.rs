@@ -128,12 +128,17 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
     let with = |new: [&str; 3]| people.iter().zip(new).map(|(p, n)| format!("{p} {n}")).collect();
     let files = ["first.txt: [2.0, 4.0]", "second.txt: [6.0, 8.0]"].map(str::to_owned).to_vec();
     let bmi = || with(["24.999999999999996", "20.0", "20.0"]);
-    let python = "--language=python";
-    let cases: [(&[&str], Vec<String>); 7] = [
+    let [python, js, ts] = ["--language=python", "--language=javascript", "--language=typescript"];
+    let words = || ["hello.txt: 2", "second.txt: 11"].map(str::to_owned).to_vec();
+    let cases: [(&[&str], Vec<String>); 11] = [
         (&["--table"], bmi()),
         (&["--model"], files.clone()),
         (&["--table", "--model"], with(["3.2", "4.0", "3.0"])),
-        (&[python], ["hello.txt: 2", "second.txt: 11"].map(str::to_owned).to_vec()),
+        (&[python], words()),
+        (&[js], words()),
+        (&[js, "--table"], bmi()),
+        (&[ts], words()),
+        (&[ts, "--table"], bmi()),
         (&[python, "--table"], bmi()),
         (&[python, "--model"], files),
         // Python's floats have 64 bits.

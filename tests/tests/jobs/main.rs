@@ -4,6 +4,7 @@ mod bounds;
 mod contract;
 mod entry_rules;
 mod full_disk;
+mod javascript;
 mod killed;
 mod machine_caps;
 mod python;

@@ -177,13 +177,18 @@ mod tests {
     /// A file that the program does not carry would be missed when it makes the runtime.
     #[test]
     fn all_sources_are_carried() {
-        let all = [("python/runtime", SHARED), ("python/science", SCIENCE), ("wit", WIT)];
+        let all = [
+            ("python/runtime", SHARED),
+            ("python/science", SCIENCE),
+            ("wit", WIT),
+            ("javascript", JAVASCRIPT),
+        ];
         for (below, files) in all {
             let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(below);
             let found = WalkDir::new(&folder).sort_by_file_name().into_iter().map(Result::unwrap);
             let found = found.filter(|entry| {
                 let end = entry.path().extension();
-                end.is_some_and(|end| end == "py" || end == "wit")
+                end.is_some_and(|end| ["js", "json", "py", "wit"].iter().any(|it| end == *it))
                     && !entry.path().ends_with("science/world.wit")
             });
             let mut names: Vec<String> = found

@@ -78,7 +78,9 @@ pub(super) fn elsewhere(scan: &Scan) -> Vec<String> {
 fn line(missing: &Missing, runtime: Runtime) -> String {
     let Missing { package, file, line, standard, .. } = missing;
     let in_science = runtime == Runtime::Light && science_version(package).is_some();
-    let way = if runtime == Runtime::JavaScript {
+    let way = if runtime == Runtime::JavaScript && package.starts_with('.') {
+        "that file is not there; where the job names no source_directory, scripts see .js and .ts files alone"
+    } else if runtime == Runtime::JavaScript {
         "bundle the script and its packages into one file, as by esbuild --bundle --format=esm --external:sandmill"
     } else if in_science {
         "the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science"

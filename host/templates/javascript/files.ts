@@ -1,0 +1,17 @@
+// A Sandmill entry script: how many words each text file has.
+
+import { agentName, log, readText } from "sandmill";
+
+// Called once per worker. Arguments of the job file are in args().
+export function init(): void {
+    log.info(`${agentName()} begins`);
+}
+
+// Called once per mini-batch, with the paths of its files. Each element becomes a row.
+export function run(miniBatch: string[]): string[] {
+    return miniBatch.map((path) => `${path.split("/").pop()}: ${words(path)}`);
+}
+
+function words(path: string): number {
+    return readText(path).split(/\s+/).filter(Boolean).length;
+}
