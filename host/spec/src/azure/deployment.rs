@@ -57,7 +57,7 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
     add_code(&mut entries, &mut settings, report);
     let model = take(&mut entries, "model").and_then(|model| add_model(&model, place, report));
     if let Some(environment) = take(&mut entries, "environment") {
-        settings.environment("environment", environment, place);
+        settings.environment("environment", &environment, place);
     }
     settings.resources(&mut entries);
     if !is_grouped {

@@ -133,7 +133,7 @@ fn add_task(
                 }
             }
             "environment" => {
-                settings.environment("task.environment", node, place);
+                settings.environment("task.environment", &node, place);
             }
             "model" => report.conversion("task.model: ignored, a model is a side input here"),
             "identity" => report.conversion("task.identity: ignored, the job runs as you"),

@@ -92,7 +92,7 @@ impl<'r> Settings<'r> {
     }
 
     /// An environment: its conda file says which versions a Python script was written for.
-    pub(super) fn environment(&mut self, key: &str, node: Node, place: &Place) {
+    pub(super) fn environment(&mut self, key: &str, node: &Node, place: &Place) {
         let file = match &node.value {
             Value::Map(entries) => entry_of(entries, "conda_file"),
             _ => None,
