@@ -97,8 +97,7 @@ fn batch_lines(batch: &RecordBatch) -> Result<Vec<String>, ArrowError> {
         let is_text = field.data_type().is_string();
         for (row, line) in lines.iter_mut().enumerate() {
             let value = formatter.value(row).try_to_string()?;
-            let value =
-                if is_text && column.is_valid(row) { format!("{value:?}") } else { value };
+            let value = if is_text && column.is_valid(row) { format!("{value:?}") } else { value };
             let gap = if line.is_empty() { "" } else { " " };
             let _ = write!(line, "{gap}{}={value}", field.name());
         }
@@ -113,7 +112,13 @@ mod tests {
     #[test]
     fn rows_are_shown_in_words() {
         let ipc = types().expect("it is made");
-        insta::assert_snapshot!(rows(&ipc).expect("it is read").join("\n"), @"");
+        insta::assert_snapshot!(rows(&ipc).expect("it is read").join("\n"), @r#"
+        int float text bool date time
+        int=-9223372036854775808 float=0.1 text="plain" bool=true date=1970-01-01 time=1970-01-01T00:00:00Z
+        int=null float=-1e300 text="" bool=false date=1969-12-31 time=null
+        int=0 float=null text=null bool=null date=null time=1969-12-31T23:59:59.999999Z
+        int=9223372036854775807 float=2.5 text="Grüße, 世界 🌍" bool=true date=2024-10-04 time=2023-11-14T22:13:20.123456Z
+        "#);
         assert_eq!(rows(&empty().expect("it is made")).expect("it is read").len(), 1);
         assert_eq!(rows(&wide().expect("it is made")).expect("it is read").len(), 3);
     }
