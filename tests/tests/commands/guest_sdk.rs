@@ -159,6 +159,17 @@ fn with_c() -> Job {
 }
 
 #[test]
+fn an_entry_script_in_cpp_runs() {
+    let source = fs::read_to_string(root().join("tests/guests/cpp/words.cpp")).unwrap();
+    let job = "name: test\nentry_script: words\ninputs: {texts: in}\nprocess_count_per_node: 1";
+    let job = with_c().file("words/words.cpp", source).yaml(job);
+    let job = job.file("in/a.txt", "one two two").file("in/b.txt", "");
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: two 2", "b.txt:"]);
+}
+
+#[test]
 fn a_new_entry_script_in_c_runs() {
     let people = ["1 Ann 1.6 64 24.999999999999996", "2 Ben 2.0 80 20.0", "3 Cleo 1.5 45 20.0"];
     let cases: [(&[&str], &[&str]); 2] =

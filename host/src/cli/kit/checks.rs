@@ -118,13 +118,13 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         "table-empty",
         "types.mini-batch.table, types.results.table",
-        { || table(TableKind::Empty) },
+        || table(TableKind::Empty),
         |seen| same_table(&seen[0], TableKind::Empty),
     ),
     check(
         "table-wide",
         "types.mini-batch.table, types.results.table",
-        { || table(TableKind::Wide) },
+        || table(TableKind::Wide),
         |seen| same_table(&seen[0], TableKind::Wide),
     ),
     check("void", "types.mini-batch.void", void, |seen| {
