@@ -38,13 +38,16 @@ impl Guest for Kit {
             _ => env::args().nth(1).ok_or("there is no command")?,
         };
         let parts: Vec<&str> = text.split('\u{1f}').collect();
-        match (parts[0], batch) {
-            ("table", MiniBatch::Table(ipc)) => Ok(Results::Table(ipc)),
-            ("items", MiniBatch::Files(files)) => Ok(Results::Rows(files)),
-            ("outcomes", _) => Ok(outcomes(&parts[1..])),
-            ("context", _) => Ok(Results::Rows(context_rows(context))),
-            (command, _) => Ok(Results::Rows(rows(command, &parts[1..])?)),
-        }
+        let results = match (parts[0], batch) {
+            ("table", MiniBatch::Table(ipc)) => Results::Table(ipc),
+            ("items", MiniBatch::Files(files)) => Results::Rows(files),
+            ("outcomes", _) => outcomes(&parts[1..]),
+            ("context", _) => Results::Rows(context_rows(context)),
+            (command, _) => Results::Rows(rows(command, &parts[1..])?),
+        };
+        // Rust's standard library keeps an unfinished line; sandmill-guest does the same as this.
+        std::io::stdout().flush().map_err(words)?;
+        Ok(results)
     }
 
     fn shutdown() {

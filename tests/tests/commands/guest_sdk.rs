@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, onnx_model, root};
+use sandmill_tests::{Job, Ran, guest, onnx_model, root, texts};
 use std::fs;
 
 /// A job over three files in two folders.
@@ -156,6 +156,13 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
 /// A folder for a job where a compiler of C is found at least in the Python that `make python-env` makes.
 fn with_c() -> Job {
     Job::empty().env("VIRTUAL_ENV", &root().join("target/venv").display().to_string())
+}
+
+#[test]
+fn what_is_printed_without_a_line_end_is_kept() {
+    let ran = texts("unfinished_lines").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.log("user/stdout/0/process000.stdout.txt"), "init,run,run,run,shutdown");
 }
 
 #[test]

@@ -39,7 +39,8 @@ fn documented(language: &str) -> Vec<(String, String)> {
 fn is_as_documented(language: &str, script: &Path) {
     let all = found(script, 0);
     let expected = documented(language);
-    let results: Vec<_> = all.iter().map(|(name, result, _)| (name.clone(), result.clone())).collect();
+    let results: Vec<_> =
+        all.iter().map(|(name, result, _)| (name.clone(), result.clone())).collect();
     assert!(results == expected, "the column of {language} is to be\n{results:#?}\n{all:#?}");
 }
 
