@@ -15,7 +15,7 @@ impl EntryScript for Guest {
 
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
         print!("run,");
-        Ok(Results::each(files, test_guests::name))
+        Ok(Results::each(files, |file| test_guests::name(file)))
     }
 
     fn shutdown(&mut self) {

@@ -14,6 +14,7 @@ const BINDINGS: &str = "target/sandmill";
 const FLAGS: &str = "compile_flags.txt";
 /// Headers and libraries of the distribution.
 const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
+const WASI_CPP_INCLUDE: &str = "/usr/include/wasm32-wasi/c++/v1";
 const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
 
 macro_rules! made {
@@ -202,7 +203,11 @@ impl CCompiler {
                 command.arg("--target=wasm32-wasi");
             }
             Self::Distribution(_) => {
-                command.args(["--target=wasm32-wasi", "--sysroot=/usr", "-isystem", WASI_INCLUDE]);
+                command.args(["--target=wasm32-wasi", "--sysroot=/usr"]);
+                // Headers of C++ want to be found before those of C that they wrap.
+                command
+                    .args(has_cpp.then_some(["-isystem", WASI_CPP_INCLUDE]).into_iter().flatten());
+                command.args(["-isystem", WASI_INCLUDE]);
                 command.args(["-L", WASI_LIBC]);
             }
             Self::Zig(_) => {
