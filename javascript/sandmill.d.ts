@@ -50,6 +50,10 @@ declare module "sandmill" {
     export function outputDir(): string;
     export function sourceDir(): string | undefined;
 
+    /** Writes a text to the worker's standard output, or standard error, without a line end. */
+    export function print(text: string): void;
+    export function printError(text: string): void;
+
     /** Lines of the entry script's log. */
     export const log: Record<"error" | "warning" | "info" | "debug", (...values: unknown[]) => void>;
 

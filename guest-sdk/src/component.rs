@@ -4,6 +4,7 @@
 use crate::input::Raw;
 use crate::{EntryScript, Input, Job, logging};
 use std::cell::RefCell;
+use std::io::Write as _;
 use std::panic;
 use std::path::PathBuf;
 use std::thread::LocalKey;
@@ -23,8 +24,9 @@ type Slot<S> = LocalKey<RefCell<Option<S>>>;
 pub fn init<S: EntryScript>(slot: &'static Slot<S>) -> Result<(), String> {
     logging::install();
     report_panics();
-    let instance = S::init(&job()).map_err(|error| error.to_string())?;
-    slot.set(Some(instance));
+    let instance = S::init(&job()).map_err(|error| error.to_string());
+    flush();
+    slot.set(Some(instance?));
     Ok(())
 }
 
@@ -48,12 +50,13 @@ pub fn run<S: EntryScript>(
         attempt: context.attempt,
         partition_key_value: context.partition_key_value,
     };
-    slot.with_borrow_mut(|instance| {
+    let results = slot.with_borrow_mut(|instance| {
         let instance = instance.as_mut().ok_or("run was called before init")?;
         let results = S::Input::receive(raw, |mini_batch| instance.run(mini_batch, &context))?;
         lower(results)
-    })
-    .map_err(|error: crate::Error| error.to_string())
+    });
+    flush();
+    results.map_err(|error: crate::Error| error.to_string())
 }
 
 /// `entry.shutdown`.
@@ -63,6 +66,13 @@ pub fn shutdown<S: EntryScript>(slot: &'static Slot<S>) {
             instance.shutdown();
         }
     });
+    flush();
+}
+
+/// The standard library keeps the start of a line until its end comes; the host may take no other call.
+fn flush() {
+    // What cannot be written is no concern of the results.
+    let _ = std::io::stdout().flush();
 }
 
 fn lower(results: crate::Results) -> crate::Result<Results> {

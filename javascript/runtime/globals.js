@@ -2,18 +2,23 @@
 
 import { getStderr } from "wasi:cli/stderr@0.2.12";
 import { getStdout } from "wasi:cli/stdout@0.2.12";
+import { getRandomBytes } from "wasi:random/random@0.2.12";
 import { decode, encode } from "./utf8.js";
 
 // The most that WASI takes in one call.
 const MOST = 4096;
 
-function writer(stream) {
-    return (...values) => {
-        const bytes = encode(values.map(shown).join(" ") + "\n");
-        const out = stream();
-        for (let at = 0; at < bytes.length; at += MOST) out.blockingWriteAndFlush(bytes.subarray(at, at + MOST));
-    };
+function put(stream, text) {
+    const bytes = encode(text);
+    for (let at = 0; at < bytes.length; at += MOST) stream.blockingWriteAndFlush(bytes.subarray(at, at + MOST));
 }
+
+/** Writes a text to standard output, as it is. */
+export const print = (text) => put(getStdout(), String(text));
+/** The same for standard error. */
+export const printError = (text) => put(getStderr(), String(text));
+
+const writer = (print) => (...values) => print(values.map(shown).join(" ") + "\n");
 
 function shown(value) {
     if (typeof value === "string") return value;
@@ -28,8 +33,8 @@ function shown(value) {
     return String(value);
 }
 
-const out = writer(getStdout);
-const err = writer(getStderr);
+const out = writer(print);
+const err = writer(printError);
 globalThis.console ??= { log: out, info: out, debug: out, warn: err, error: err, trace: err };
 
 globalThis.TextDecoder ??= class TextDecoder {
@@ -42,3 +47,28 @@ globalThis.TextEncoder ??= class TextEncoder {
         return encode(text);
     }
 };
+
+// The engine's own random numbers begin anew from the same state in each worker, as it is kept with the runtime.
+const state = new Uint32Array(4);
+
+/** Makes `Math.random` this worker's own. */
+export function seed() {
+    state.set(new Uint32Array(getRandomBytes(16).slice().buffer));
+}
+
+/** xoshiro128**, by Blackman and Vigna. */
+function next() {
+    const rotated = (value, by) => (value << by) | (value >>> (32 - by));
+    const result = Math.imul(rotated(Math.imul(state[1], 5), 7), 9) >>> 0;
+    const shifted = state[1] << 9;
+    state[2] ^= state[0];
+    state[3] ^= state[1];
+    state[1] ^= state[2];
+    state[0] ^= state[3];
+    state[2] ^= shifted;
+    state[3] = rotated(state[3], 11);
+    return result;
+}
+
+// 53 bits, as JavaScript's numbers have.
+Math.random = () => ((next() >>> 5) * 67_108_864 + (next() >>> 6)) / 9_007_199_254_740_992;

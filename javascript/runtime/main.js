@@ -1,7 +1,7 @@
 // The runtime of JavaScript and TypeScript scripts. It is made into a component once; in `init` it loads the script from the
 // source folder, so that a changed script needs no build.
 
-import "./globals.js";
+import { seed } from "./globals.js";
 import { getArguments, getEnvironment } from "wasi:cli/environment@0.2.12";
 import { Table, read as readTable } from "./table.js";
 import { described } from "./errors.js";
@@ -30,6 +30,7 @@ function guarded(call) {
 
 export const entry = {
     init() {
+        seed();
         const environment = Object.fromEntries(getEnvironment());
         // The host's own word to this runtime; no concern of the script's.
         const word = JSON.parse(environment.SANDMILL_PYTHON ?? "{}");

@@ -4,6 +4,7 @@ import * as host from "sandmill:entry/host@0.1.0";
 import { getDirectories } from "wasi:filesystem/preopens@0.2.12";
 import { decode, encode } from "./utf8.js";
 
+export { print, printError } from "./globals.js";
 export { Table, int64 } from "./table.js";
 
 /** What `init` found; the runtime fills it in. */

@@ -68,7 +68,7 @@ export class Table {
 
 const INTEGERS = { 8: Int8Array, 16: Int16Array, 32: Int32Array, 64: BigInt64Array };
 const NATURALS = { 8: Uint8Array, 16: Uint16Array, 32: Uint32Array, 64: BigUint64Array };
-const PER_SECOND = [1, 1e3, 1e6, 1e9];
+const PER_SECOND = [1n, 1_000n, 1_000_000n, 1_000_000_000n];
 const DAY = 86_400_000;
 const NAMES = { 7: "a decimal", 11: "an interval", 12: "a list", 13: "a structure", 14: "a union", 16: "a list", 17: "a map" };
 
@@ -170,14 +170,27 @@ function reader(name, number, type) {
             return [2, "date", (parts, count) => numbers(parts, count).map((value) => new Date(isDays ? value * DAY : Number(value)))];
         }
         case 10: {
-            const perMillisecond = PER_SECOND[type.number(0, "Int16")] / 1000;
-            const numbers = integers(64, true);
-            const moment = (value) => new Date(Math.floor(Number(value) / perMillisecond));
-            return [2, type.text(1) ? "moment" : "datetime", (parts, count) => numbers(parts, count).map(moment)];
+            const perSecond = PER_SECOND[type.number(0, "Int16")];
+            const moments = (parts, count) => Array.from(typed(BigInt64Array, parts[1], count), (value) => moment(value, perSecond));
+            return [2, type.text(1) ? "moment" : "datetime", moments];
         }
     }
     const what = NAMES[number] ?? `of Arrow's type ${number}`;
     throw new TypeError(`column ${name} is ${what}, which this runtime does not read; leave it out with \`columns:\` of the input`);
+}
+
+/** A Date; what is below a millisecond is in `microseconds`. */
+function moment(value, perSecond) {
+    const all = perSecond > 1_000_000n ? floored(value, perSecond / 1_000_000n) : value * (1_000_000n / perSecond);
+    const date = new Date(Number(floored(all, 1_000n)));
+    const microseconds = Number(all - floored(all, 1_000n) * 1_000n);
+    if (microseconds) date.microseconds = microseconds;
+    return date;
+}
+
+function floored(value, by) {
+    const whole = value / by;
+    return value < 0n && whole * by !== value ? whole - 1n : whole;
 }
 
 /** A view of a buffer; of a copy where it does not begin at a multiple of its numbers' size. */
@@ -314,9 +327,9 @@ function written(name, values) {
             return { number: 8, type: { 0: ["Int16", 0] }, parts: [numbers(Int32Array, (value) => Math.floor(Number(value) / DAY))] };
         case "moment":
         case "datetime": {
-            const type = { 0: ["Int16", 1] };
+            const type = { 0: ["Int16", 2] };
             if (kind === "moment") type[1] = ZONE();
-            return { number: 10, type, parts: [numbers(BigInt64Array, (value) => BigInt(Number(value)))] };
+            return { number: 10, type, parts: [numbers(BigInt64Array, (value) => BigInt(Number(value)) * 1_000n + BigInt(value.microseconds ?? 0))] };
         }
         default: {
             const data = values.map((value) => (value === null || value === undefined ? new Uint8Array() : kind === "text" ? encode(String(value)) : value));

@@ -67,7 +67,8 @@ fn components() -> &'static [PathBuf] {
 
 /// Whether nothing changed since the components were built.
 fn is_current(list: &Path) -> bool {
-    let sources = ["tests/guests", "guest-sdk", "wit"].map(|folder| newest(&root().join(folder)));
+    let sources = ["tests/guests", "tests/kit/rust", "guest-sdk", "wit"]
+        .map(|folder| newest(&root().join(folder)));
     // An interrupted build may have left an empty list.
     fs::metadata(list).is_ok_and(|list| list.len() > 0)
         && crate::modified(list).is_some_and(|built| sources.iter().flatten().all(|at| *at < built))

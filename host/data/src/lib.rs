@@ -7,13 +7,14 @@
 //! - [`plan`]: the process that cuts inputs into mini-batches, and groups rows by keys;
 //! - [`output`]: rows as a worker formats them;
 //! - [`attempt`]: what a worker gives to a call of `run`, and how it judges what comes back;
-//! - [`finish`]: the process that makes a Parquet or Arrow file of them.
+//! - [`finish`]: the process that makes a Parquet or Arrow file of them;
+//! - [`sample`]: tables for trying out entry scripts.
 //!
 //! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
 //! siblings in its own folder:
 //!
 //! 0. `model`, `opening`, `protocol` and `wall`, which are other crates or parts of one
-//! 1. `dataset`, `output`
+//! 1. `dataset`, `output`, `sample`
 //! 2. `attempt`, `plan`, `finish`
 
 #![cfg_attr(
@@ -32,6 +33,7 @@ pub mod dataset;
 pub mod finish;
 pub mod output;
 pub mod plan;
+pub mod sample;
 
 use sandmill_files::opening;
 use sandmill_model as model;

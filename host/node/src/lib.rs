@@ -54,6 +54,7 @@ mod staging;
 mod start;
 pub mod trial;
 mod trial_results;
+mod trial_steps;
 pub mod turns;
 pub mod worker;
 

@@ -3,6 +3,8 @@
 
 use super::mapping::{self, MapNews, Mapping};
 use super::trial_results::{First, Returned};
+use super::trial_steps::live;
+pub use super::trial_steps::{Came, Lived, Step, StepData, TableKind};
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
@@ -99,6 +101,8 @@ pub enum Wanted {
     Row,
     /// The table that `run` returns without a mini-batch's data, in the file [`TABLE`] of the scratch folder.
     Table,
+    /// What comes of these mini-batches, one after another.
+    Steps(Vec<Step>),
     /// What it makes of a stream of tables: see [`Trial::map`].
     Map(Mapping),
 }
@@ -148,6 +152,8 @@ enum Said {
     Ran(String, bool),
     /// The first row that it returned, or what went wrong.
     Returned(Result<String, String>),
+    /// What came of the steps.
+    Lived(Lived),
     /// How mapping goes.
     Mapped(MapNews),
 }
@@ -248,6 +254,19 @@ impl Trial {
     pub fn ran(&mut self, limit: Duration) -> Result<Option<(String, bool)>, TrialError> {
         match self.next(limit) {
             Ok(Said::Ran(text, good)) => Ok(Some((text, good))),
+            Ok(_) => Err(self.died()),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    /// What came of the steps, where [`Wanted::Steps`] was asked for; `None` if they took longer than `limit`.
+    ///
+    /// # Errors
+    /// If the process died.
+    pub fn lived(&mut self, limit: Duration) -> Result<Option<Lived>, TrialError> {
+        match self.next(limit) {
+            Ok(Said::Lived(lived)) => Ok(Some(lived)),
             Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
@@ -364,6 +383,10 @@ fn serve_wanted(
         (Wanted::Run(items), _) => {
             let (text, good) = run(program, asked, models, items);
             say(socket, &Said::Ran(text, good))
+        }
+        (Wanted::Steps(steps), _) => {
+            let make = || program.instantiate(&grants(asked, Arc::clone(&models)));
+            say(socket, &Said::Lived(live(&make, steps)))
         }
         (Wanted::Map(wanted), Some(data)) => {
             let mut say = |news| say(socket, &Said::Mapped(news));

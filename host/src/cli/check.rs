@@ -39,6 +39,10 @@ pub(super) struct Trial {
     /// gets what these options give, nothing else.
     #[arg(long, value_name = "FILE", num_args = 0..)]
     run: Option<Vec<PathBuf>>,
+    /// Checks whether its language keeps the contract, by a script that each language implements: tests/kit in the
+    /// sources says which.
+    #[arg(long, conflicts_with = "run")]
+    pub(super) kit: bool,
     #[command(flatten)]
     given: Given,
 }
@@ -65,9 +69,19 @@ pub(super) struct Given {
 }
 
 impl Trial {
+    /// One with these files, arguments and environment.
+    pub(super) fn with(
+        files: Vec<PathBuf>,
+        arguments: Vec<String>,
+        environment: Vec<(String, String)>,
+    ) -> Self {
+        let given = Given { arguments, environment, ..Given::default() };
+        Self { run: Some(files), kit: false, given }
+    }
+
     /// One that is given no files.
     pub(super) fn of(given: Given) -> Self {
-        Self { run: Some(Vec::new()), given }
+        Self { run: Some(Vec::new()), kit: false, given }
     }
 
     /// What is given without --run, which alone uses it.
@@ -137,6 +151,13 @@ impl<'a> Check<'a> {
         let onnxruntime = backends.onnxruntime(policy.file(), config);
         let (cache, os_sandbox) = (cache.as_deref(), *os_sandbox);
         Ok(Self { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime })
+    }
+
+    /// The same component, tried in another way.
+    pub(super) fn trying<'b>(&'b self, trial: &'b Trial) -> Check<'b> {
+        let &Self { path, cache, program, os_sandbox, compiler, policy, .. } = self;
+        let onnxruntime = self.onnxruntime.clone();
+        Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime }
     }
 
     /// The component: what is built of a folder, else the file that is named.
@@ -386,7 +407,7 @@ pub(super) fn explain(scratch: &Scratch, error: TrialError) -> anyhow::Error {
 
 /// The start of what was written to one of its files, so that it can be shown. The component that was tried may have
 /// put a link there, or a fifo.
-fn shown(scratch: &Scratch, name: &str) -> String {
+pub(super) fn shown(scratch: &Scratch, name: &str) -> String {
     let mut bytes = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let read = rustix::fs::open(scratch.path().join(name), flags, Mode::empty())

@@ -23,6 +23,7 @@ mod help;
 mod history;
 mod inspect;
 mod jobs;
+mod kit;
 mod limit;
 mod logging;
 mod map;
@@ -303,18 +304,27 @@ fn check_and_print(
     }
     let tools = tools.ready()?;
     let check = check::Check::of(path, trial, &tools, backends)?;
+    if trial.kit {
+        let report = kit::kit(&check, &mut say).map_err(Problem::usage)?;
+        print_found(&report, as_json, report.text())?;
+        return Ok(if report.is_good() { Exit::Completed } else { Exit::Failed });
+    }
     let checked = match ScriptLanguage::of(path).is_some() && !path.is_dir() {
         true => check_script::check_script(&check, &mut say),
         false => check::check(&check, &mut say),
     };
     let checked = checked.map_err(Problem::usage)?;
-    if as_json {
-        let text = serde_json::to_string_pretty(&checked).map_err(Problem::usage)?;
-        print_json(&(text + "\n"))?;
-    } else {
-        print(&checked.text())?;
-    }
+    print_found(&checked, as_json, checked.text())?;
     Ok(if checked.is_good() { Exit::Completed } else { Exit::Failed })
+}
+
+/// Prints what was found, for programs or for people.
+fn print_found(found: &impl serde::Serialize, as_json: bool, text: String) -> Result<(), Problem> {
+    if as_json {
+        let json = serde_json::to_string_pretty(found).map_err(Problem::usage)?;
+        return print_json(&(json + "\n"));
+    }
+    print(&text)
 }
 
 /// What the policy does not allow.

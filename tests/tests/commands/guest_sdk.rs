@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, onnx_model, root};
+use sandmill_tests::{Job, Ran, guest, onnx_model, root, texts};
 use std::fs;
 
 /// A job over three files in two folders.
@@ -164,6 +164,24 @@ fn with_c() -> Job {
 }
 
 #[test]
+fn what_is_printed_without_a_line_end_is_kept() {
+    let ran = texts("unfinished_lines").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.log("user/stdout/0/process000.stdout.txt"), "init,run,run,run,shutdown");
+}
+
+#[test]
+fn an_entry_script_in_cpp_runs() {
+    let source = fs::read_to_string(root().join("tests/guests/cpp/words.cpp")).unwrap();
+    let job = "name: test\nentry_script: words\ninputs: {texts: in}\nprocess_count_per_node: 1";
+    let job = with_c().file("words/words.cpp", source).yaml(job);
+    let job = job.file("in/a.txt", "one two two").file("in/b.txt", "");
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: two 2", "b.txt:"]);
+}
+
+#[test]
 fn a_new_entry_script_in_c_runs() {
     let people = ["1 Ann 1.6 64 24.999999999999996", "2 Ben 2.0 80 20.0", "3 Cleo 1.5 45 20.0"];
     let cases: [(&[&str], &[&str]); 2] =
@@ -175,27 +193,6 @@ fn a_new_entry_script_in_c_runs() {
         ran.exits_with(0);
         assert_eq!(ran.sorted_output(), expected, "{options:?}");
     }
-}
-
-/// The standard library, and what is constructed before `run` is called.
-#[test]
-fn a_script_in_cpp_runs() {
-    let script = "#include \"sandmill.h\"\n#include <map>\n#include <sstream>\n#include <string>\n\
-        SANDMILL_TAKES_FILES\n\
-        static std::map<std::string, int> seen{{\"two\", 40}};\n\
-        const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *results) {\n\
-            std::istringstream words(\"one two two\");\n\
-            for (std::string word; words >> word;) seen[word]++;\n\
-            for (size_t at = 0; at < batch->count; at++)\n\
-                sandmill_row(results, \"%s %d\", sandmill_file_name(batch->files[at]), seen[\"two\"]);\n\
-            return nullptr;\n}\n";
-    let ran = with_c()
-        .file("code/score.cpp", script)
-        .file("in/a.txt", "")
-        .file("job.yaml", "entry_script: code\ninputs: {texts: in}\n")
-        .command(&["run", "job.yaml", "--job-dir", "job"]);
-    ran.exits_with(0);
-    assert_eq!(ran.output(), "a.txt 42\n");
 }
 
 #[test]

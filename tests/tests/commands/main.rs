@@ -6,6 +6,7 @@ mod explain;
 mod guest_sdk;
 mod job_dir;
 mod jobs;
+mod kit;
 mod log_tree;
 mod logging;
 mod look;

@@ -1,0 +1,192 @@
+//! `sandmill check --kit COMPONENT`: whether a language's bindings keep the contract, by a script that each language
+//! implements (`tests/kit`).
+//!
+//! Each check gives the script mini-batches in a process of its own, behind the walls of a worker.
+
+mod checks;
+mod plan;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use super::check::{self, Check, Trial, explain, instrumentation, written};
+use super::check_script::check_script;
+use super::checked::{Checked, Written};
+use super::script::Tried;
+use crate::compile::{Cache, Compiled};
+use crate::model::ScriptLanguage;
+use crate::model::{ByteSize, LoggingLevel, PythonRuntime};
+use crate::node::python::Chosen;
+use crate::node::trial::{Asked, Step, StepData, Trial as Process, TrialError, Wanted};
+use crate::opening::Scratch;
+use anyhow::Context as _;
+use checks::{CHECKS, SCRIPT};
+use plan::{Data, Ending, Plan, Seen, Turn, Verdict, Why};
+pub(super) use report::Report;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why checks are not run on a component without the script.
+const NEEDS: &str = "needs the kit's script";
+
+/// What is checked.
+enum Subject {
+    Component(Compiled),
+    Script(Chosen),
+}
+
+/// Runs the checks. `say` gets lines about what takes time.
+///
+/// # Errors
+/// As for [`check::check`].
+pub(super) fn kit(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
+    let is_script = ScriptLanguage::of(check.path).is_some() && !check.path.is_dir();
+    let checked = match is_script {
+        true => check_script(check, say)?,
+        false => check::check(check, say)?,
+    };
+    let mut report = Report::new(checked.path.clone());
+    let found = check_names(&checked, &mut report);
+    let all = || std::iter::once(&SCRIPT).chain(CHECKS);
+    if !found {
+        report.skip(all(), "it cannot be loaded");
+        return Ok(report);
+    }
+    let subject = subject(check, &checked.path, is_script, say)?;
+    let verdict = judge(check, &subject, &SCRIPT, say)?;
+    if verdict.is_err() {
+        report.skip(all(), NEEDS);
+        return Ok(report);
+    }
+    report.add(SCRIPT.name, SCRIPT.holds, verdict);
+    for one in CHECKS {
+        report.add(one.name, one.holds, judge(check, &subject, one, say)?);
+    }
+    Ok(report)
+}
+
+/// The checks that need no run. Whether it can be loaded.
+fn check_names(checked: &Checked, report: &mut Report) -> bool {
+    let problems = &checked.problems;
+    let words = || Err(Why::Failed(problems.join("\n")));
+    let refuses = checked.imports_what_is_refused();
+    report.add("imports", "world grants", if refuses { words() } else { Ok(()) });
+    let exports = match (problems.is_empty(), refuses) {
+        (true, _) => Ok(()),
+        (false, true) => Err(Why::Skipped("its imports are refused".to_owned())),
+        (false, false) => words(),
+    };
+    report.add("exports", "entry, entry-run: names and types", exports);
+    problems.is_empty()
+}
+
+fn subject(
+    check: &Check<'_>,
+    component: &Path,
+    is_script: bool,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Subject> {
+    let limits = check.policy.default_limits();
+    if is_script {
+        let runtime = (PythonRuntime::Auto, false);
+        return Ok(Subject::Script(Tried::at(check.path)?.choose(check, &limits, runtime, say)?));
+    }
+    let cache = Cache::open(check.cache, check.compiler)?;
+    Ok(Subject::Component(cache.prepare(component, instrumentation(&limits), say)?))
+}
+
+fn judge(
+    check: &Check<'_>,
+    subject: &Subject,
+    one: &checks::Check,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Verdict> {
+    let plans = (one.plans)().into_iter();
+    let seen: anyhow::Result<Vec<Seen>> =
+        plans.map(|plan| see(check, subject, plan, say)).collect();
+    Ok((one.judge)(&seen?))
+}
+
+/// Gives a plan to the script, in a process of its own.
+fn see(
+    check: &Check<'_>,
+    subject: &Subject,
+    plan: Plan,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Seen> {
+    let scratch = Scratch::create("kit").context("no folder for the run can be made")?;
+    let longest = check.policy.longest_call();
+    let limit = Duration::from_secs(plan.seconds);
+    let limit = longest.map_or(limit, |most| limit.min(most));
+    let (compiled, asked) = ask(check, subject, plan, scratch.path(), say)?;
+    let mut process = Process::start(check.program, compiled, &asked)?;
+    process.functions().map_err(|error| explain(&scratch, error))??;
+    let ending = match process.lived(limit) {
+        Ok(Some(lived)) => Ending::Lived(lived),
+        Ok(None) => Ending::TimedOut,
+        Err(TrialError::Died(how)) => Ending::Died(how),
+        Err(error) => return Err(explain(&scratch, error)),
+    };
+    drop(process);
+    let Written { stdout, stderr, log } = written(&scratch);
+    let output = check::shown(&scratch, "output/kit.txt");
+    Ok(Seen { ending, stdout, stderr, log, output })
+}
+
+/// What is asked of the process. The files of the mini-batches are made in the scratch folder.
+fn ask<'a>(
+    check: &Check<'_>,
+    subject: &'a Subject,
+    plan: Plan,
+    scratch: &Path,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<(&'a Compiled, Asked)> {
+    let folder = scratch.join("given");
+    std::fs::create_dir(&folder).context("no folder for the run can be made")?;
+    let mut steps = Vec::new();
+    let mut files = vec![write(&folder, "kit.txt", b"")?];
+    for (index, turn) in plan.turns.into_iter().enumerate() {
+        steps.push(step(&folder, index, turn, &mut files)?);
+    }
+    let trial = Trial::with(files, plan.arguments, plan.environment);
+    let mut limits = check.policy.default_limits();
+    limits.memory = plan.memory.map_or(limits.memory, |bytes| limits.memory.min(ByteSize(bytes)));
+    limits.read = plan.read.map_or(limits.read, |bytes| limits.read.min(ByteSize(bytes)));
+    let with = instrumentation(&limits);
+    let mut asked = check::asked(&check.trying(&trial), limits, with, scratch, say)?;
+    asked.wanted = Wanted::Steps(steps);
+    let compiled = match subject {
+        Subject::Component(compiled) => compiled,
+        Subject::Script(chosen) => {
+            let library = chosen.library.as_deref();
+            Tried::at(check.path)?.show(library, LoggingLevel::Debug, &mut asked)?;
+            &chosen.compiled
+        }
+    };
+    Ok((compiled, asked))
+}
+
+fn step(folder: &Path, index: usize, turn: Turn, files: &mut Vec<PathBuf>) -> anyhow::Result<Step> {
+    let Turn { data, id, dataset, attempt, keys, times } = turn;
+    let data = match data {
+        Data::Void => StepData::Void,
+        Data::Table(kind) => StepData::Table(kind),
+        Data::Files(command, others) => {
+            let first = (format!("turn{index}.txt"), command.into_bytes());
+            let all: Vec<_> = std::iter::once(first).chain(others).collect();
+            for (name, content) in &all {
+                files.push(write(folder, name, content)?);
+            }
+            StepData::Files(
+                all.iter().map(|(name, _)| format!("{}/{name}", plan::FOLDER)).collect(),
+            )
+        }
+    };
+    Ok(Step { data, id, dataset, attempt, keys, times })
+}
+
+fn write(folder: &Path, name: &str, content: &[u8]) -> anyhow::Result<PathBuf> {
+    let path = folder.join(name);
+    std::fs::write(&path, content).context("the files for the run cannot be written")?;
+    Ok(path)
+}

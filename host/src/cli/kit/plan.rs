@@ -1,0 +1,230 @@
+//! What a check of the conformance kit gives to the kit's script, and what it sees of it.
+
+use crate::model::{Failure, printable};
+use crate::node::trial::{Lived, TableKind};
+
+/// Between the parts of a command: no argument and no file name holds it.
+const SEPARATOR: &str = "\u{1f}";
+/// The folder of the mini-batches' files, as the guest sees it.
+pub(super) const FOLDER: &str = "/inputs/items/0";
+/// With this an error begins of a script whose language lacks what the command wants.
+const LACKS: &str = "not in this language: ";
+/// Bytes of what was found that a message shows.
+const SHOWN: usize = 200;
+
+/// A command, as it stands in a file or an argument.
+pub(super) fn command(parts: &[&str]) -> String {
+    parts.join(SEPARATOR)
+}
+
+/// One life of an instance, from `init` to `shutdown`.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The job's arguments.
+    pub(super) arguments: Vec<String>,
+    /// The job's environment.
+    pub(super) environment: Vec<(String, String)>,
+    /// The mini-batches.
+    pub(super) turns: Vec<Turn>,
+    /// The guest's memory, in bytes, where it is not the usual.
+    pub(super) memory: Option<u64>,
+    /// The largest file that `read` reads, in bytes, where it is not the usual.
+    pub(super) read: Option<u64>,
+    /// How long all may take.
+    pub(super) seconds: u64,
+}
+
+/// A mini-batch.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    pub(super) data: Data,
+    /// The context.
+    pub(super) id: u64,
+    pub(super) dataset: String,
+    pub(super) attempt: u32,
+    pub(super) keys: Vec<(String, String)>,
+    /// How often it is given.
+    pub(super) times: u32,
+}
+
+/// The data of a mini-batch.
+#[derive(Clone, Debug)]
+pub(super) enum Data {
+    /// The first file holds the command; the others follow it, by name and content.
+    Files(String, Vec<(String, Vec<u8>)>),
+    /// The command is the first argument.
+    Table(TableKind),
+    /// The command is the first argument.
+    Void,
+}
+
+impl Plan {
+    pub(super) fn of(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self {
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            turns: turns.into_iter().collect(),
+            memory: None,
+            read: None,
+            seconds: 120,
+        }
+    }
+
+    pub(super) fn with_arguments(mut self, arguments: &[&str]) -> Self {
+        self.arguments = arguments.iter().map(|&it| it.to_owned()).collect();
+        self
+    }
+}
+
+impl Turn {
+    /// A mini-batch with the file of a command alone.
+    pub(super) fn command(parts: &[&str]) -> Self {
+        Self::of(Data::Files(command(parts), Vec::new()))
+    }
+
+    pub(super) fn of(data: Data) -> Self {
+        let dataset = "kit".to_owned();
+        Self { data, id: 0, dataset, attempt: 1, keys: Vec::new(), times: 1 }
+    }
+
+    /// One more file.
+    pub(super) fn and(mut self, name: &str, content: impl Into<Vec<u8>>) -> Self {
+        if let Data::Files(_, files) = &mut self.data {
+            files.push((name.to_owned(), content.into()));
+        }
+        self
+    }
+
+    pub(super) fn times(mut self, times: u32) -> Self {
+        self.times = times;
+        self
+    }
+}
+
+/// What came of a plan.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) ending: Ending,
+    /// What it printed, and its log.
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    pub(super) log: String,
+    /// The file `kit.txt` of its output folder.
+    pub(super) output: String,
+}
+
+/// How it ended.
+#[derive(Clone, Debug)]
+pub(super) enum Ending {
+    /// All was given.
+    Lived(Lived),
+    /// It was ended, since it took too long.
+    TimedOut,
+    /// Its process died: how, in words.
+    Died(String),
+}
+
+/// Why a check was not passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// What was wrong, in words.
+    Failed(String),
+    /// Why it could not be checked.
+    Skipped(String),
+}
+
+/// What a check finds.
+pub(super) type Verdict = Result<(), Why>;
+
+/// What was wrong.
+pub(super) fn wrong(text: impl Into<String>) -> Why {
+    Why::Failed(text.into())
+}
+
+/// That what was found is what was expected.
+pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Debug + ?Sized>(
+    what: &str,
+    found: &T,
+    expected: &U,
+) -> Verdict {
+    if found == expected {
+        return Ok(());
+    }
+    let [found, expected] = [format!("{found:?}"), format!("{expected:?}")].map(|it| shown(&it));
+    Err(wrong(format!("{what}: found {found}, expected {expected}")))
+}
+
+/// That a text holds a part.
+pub(super) fn holds(what: &str, text: &str, part: &str) -> Verdict {
+    match text.contains(part) {
+        true => Ok(()),
+        false => Err(wrong(format!("{what}: found {}, expected {part:?} in it", shown(text)))),
+    }
+}
+
+fn shown(text: &str) -> String {
+    let text = if text.is_empty() { "nothing" } else { text };
+    let cut = &text[..text.floor_char_boundary(SHOWN)];
+    let more = if cut.len() < text.len() { "..." } else { "" };
+    format!("{}{more}", printable(cut))
+}
+
+impl Seen {
+    /// The life, if it came to its end.
+    pub(super) fn lived(&self) -> Result<&Lived, Why> {
+        match &self.ending {
+            Ending::Lived(lived) => Ok(lived),
+            Ending::TimedOut => Err(wrong("it took too long and was ended")),
+            Ending::Died(how) => Err(wrong(format!("its process {how}"))),
+        }
+    }
+
+    /// The rows of a mini-batch, in which nothing may have failed.
+    pub(super) fn rows(&self, index: usize) -> Result<Vec<&str>, Why> {
+        let outcomes = self.outcomes(index)?;
+        let row = |it: &'_ Result<String, String>| it.as_ref().err().cloned();
+        if let Some(reason) = outcomes.iter().find_map(row) {
+            return Err(wrong(format!("an item failed: {}", shown(&reason))));
+        }
+        Ok(outcomes.iter().flatten().map(String::as_str).collect())
+    }
+
+    /// The rows and failed items of a mini-batch whose call went well.
+    pub(super) fn outcomes(&self, index: usize) -> Result<&[Result<String, String>], Why> {
+        let came = self.came(index)?;
+        match &came.failure {
+            Some(failure) => Err(failed(failure)),
+            None => Ok(&came.rows),
+        }
+    }
+
+    /// How a mini-batch failed, which it should.
+    pub(super) fn failure(&self, index: usize) -> Result<&Failure, Why> {
+        let failure = self.came(index)?.failure.as_ref();
+        match failure.map(|it| (it, lack(it))) {
+            None => Err(wrong("the attempt went well, and should have failed")),
+            Some((_, Some(why))) => Err(why),
+            Some((failure, None)) => Ok(failure),
+        }
+    }
+
+    /// What came of a mini-batch.
+    pub(super) fn came(&self, index: usize) -> Result<&crate::node::trial::Came, Why> {
+        let lived = self.lived()?;
+        if let Some(failure) = &lived.init {
+            return Err(wrong(format!("init failed: {}", shown(&failure.message))));
+        }
+        lived.steps.get(index).ok_or_else(|| wrong(format!("mini-batch {index} was not run")))
+    }
+}
+
+fn failed(failure: &Failure) -> Why {
+    let told = || wrong(format!("run failed: {}", shown(&failure.message)));
+    lack(failure).unwrap_or_else(told)
+}
+
+/// If the script's language lacks what the command wants.
+fn lack(failure: &Failure) -> Option<Why> {
+    let (_, what) = failure.message.split_once(LACKS)?;
+    Some(Why::Skipped(format!("{LACKS}{}", shown(what))))
+}

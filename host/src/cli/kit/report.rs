@@ -1,0 +1,96 @@
+//! What the conformance kit found, for people and for programs.
+
+use super::checks::Check;
+use super::plan::{Verdict, Why};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
+/// What was found. The names are those of the JSON.
+#[derive(Debug, Serialize)]
+pub(in super::super) struct Report {
+    version: u32,
+    /// Of the component or the script.
+    path: PathBuf,
+    checks: Vec<Checked>,
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    /// Whether nothing failed.
+    good: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    name: &'static str,
+    /// The items of the WIT that it holds.
+    holds: &'static str,
+    result: Outcome,
+    /// What was wrong, or why it was skipped; null if it passed.
+    words: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+impl Report {
+    pub(super) fn new(path: PathBuf) -> Self {
+        let checks = Vec::new();
+        Self { version: VERSION, path, checks, passed: 0, failed: 0, skipped: 0, good: true }
+    }
+
+    pub(super) fn add(&mut self, name: &'static str, holds: &'static str, verdict: Verdict) {
+        let (result, words) = match verdict {
+            Ok(()) => (Outcome::Passed, None),
+            Err(Why::Failed(words)) => (Outcome::Failed, Some(words)),
+            Err(Why::Skipped(words)) => (Outcome::Skipped, Some(words)),
+        };
+        match result {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Failed => self.failed += 1,
+            Outcome::Skipped => self.skipped += 1,
+        }
+        self.good = self.failed == 0;
+        self.checks.push(Checked { name, holds, result, words });
+    }
+
+    /// Notes for each of these why it was not run.
+    pub(super) fn skip<'a>(&mut self, checks: impl IntoIterator<Item = &'a Check>, why: &str) {
+        for check in checks {
+            self.add(check.name, check.holds, Err(Why::Skipped(why.to_owned())));
+        }
+    }
+
+    /// Whether nothing failed.
+    pub(in super::super) fn is_good(&self) -> bool {
+        self.good
+    }
+
+    /// For people, on several lines.
+    pub(in super::super) fn text(&self) -> String {
+        let mut text = String::new();
+        let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+        for Checked { name, holds, result, words } in &self.checks {
+            let result = match result {
+                Outcome::Passed => "passed ",
+                Outcome::Failed => "FAILED ",
+                Outcome::Skipped => "skipped",
+            };
+            let _ = writeln!(text, "{result}  {name:width$}  {holds}");
+            if let Some(words) = words {
+                let _ = writeln!(text, "         {}", words.replace('\n', "\n         "));
+            }
+        }
+        let Self { passed, failed, skipped, .. } = self;
+        let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
+        text
+    }
+}

@@ -1,0 +1,104 @@
+//! Judges that never fail would judge nothing: each is given what it must refuse.
+
+use super::checks::{CHECKS, SCRIPT};
+use super::plan::{Ending, Seen, Why};
+use super::report::Report;
+use crate::model::{Failure, FailureKind};
+use crate::node::trial::{Came, Lived};
+
+fn seen(lived: Lived) -> Seen {
+    let empty = String::new;
+    Seen {
+        ending: Ending::Lived(lived),
+        stdout: empty(),
+        stderr: empty(),
+        log: empty(),
+        output: empty(),
+    }
+}
+
+/// As many mini-batches as any check has, all with this in them.
+fn all(came: &Came) -> Vec<Seen> {
+    let lived = Lived { steps: vec![came.clone(); 5], ..Lived::default() };
+    vec![seen(lived.clone()), seen(lived)]
+}
+
+fn verdicts(seen: &[Seen]) -> Vec<(&'static str, Option<Why>)> {
+    CHECKS.iter().map(|check| (check.name, (check.judge)(seen).err())).collect()
+}
+
+#[test]
+fn a_script_that_returns_nothing_passes_no_check() {
+    let passed = verdicts(&all(&Came::default())).into_iter().filter(|(_, why)| why.is_none());
+    assert_eq!(passed.map(|(name, _)| name).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn a_script_that_answers_everything_alike_passes_no_check() {
+    let came = Came { rows: vec![Ok("row".to_owned())], peak: 1, ..Came::default() };
+    let passed = verdicts(&all(&came)).into_iter().filter(|(_, why)| why.is_none());
+    // The one thing that it does right: it holds no memory.
+    assert_eq!(passed.map(|(name, _)| name).collect::<Vec<_>>(), ["memory-flat"]);
+}
+
+#[test]
+fn a_script_that_dies_or_hangs_passes_the_endless_loop_alone() {
+    let with = |ending: Ending| {
+        let lived = seen(Lived::default());
+        let passed =
+            verdicts(&[Seen { ending: ending.clone(), ..lived.clone() }, Seen { ending, ..lived }]);
+        let passed = passed.into_iter().filter(|(_, why)| why.is_none());
+        passed.map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(with(Ending::TimedOut), ["endless"]);
+    assert_eq!(with(Ending::Died("was killed".to_owned())), [""; 0]);
+}
+
+#[test]
+fn a_script_may_say_what_its_language_lacks() {
+    let message = "RuntimeError: not in this language: node ids".to_owned();
+    let failure = Some(Failure::new(FailureKind::ScriptError, message));
+    let verdict = (SCRIPT.judge)(&all(&Came { failure, ..Came::default() }));
+    assert_eq!(verdict, Err(Why::Skipped("not in this language: node ids".to_owned())));
+}
+
+#[test]
+fn growing_memory_fails() {
+    let came = |peak| Came { rows: vec![Ok(String::new())], peak, ..Came::default() };
+    let check = CHECKS.iter().find(|check| check.name == "memory-flat").expect("it is there");
+    let judged = |after| {
+        let steps = vec![came(100 << 20), came(after)];
+        (check.judge)(&[seen(Lived { steps, ..Lived::default() })])
+    };
+    assert_eq!(judged(107 << 20), Ok(()));
+    assert!(matches!(judged(110 << 20), Err(Why::Failed(_))));
+    assert!(matches!(judged(0), Err(Why::Skipped(_))));
+}
+
+#[test]
+fn names_are_stable_and_different() {
+    let mut names: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), CHECKS.len());
+}
+
+#[test]
+fn the_report_says_all() {
+    let mut report = Report::new("x.wasm".into());
+    report.add("one", "entry.run", Ok(()));
+    report.add("another", "entry.init", Err(Why::Failed("found a\nexpected b".to_owned())));
+    report.skip([&SCRIPT], "needs the kit's script");
+    assert!(!report.is_good());
+    insta::assert_snapshot!(report.text(), @"
+    passed   one      entry.run
+    FAILED   another  entry.init
+             found a
+             expected b
+    skipped  script   entry.run
+             needs the kit's script
+    1 passed, 1 failed, 1 skipped
+    ");
+    let json = serde_json::to_string(&report).expect("JSON");
+    insta::assert_snapshot!(json, @r#"{"version":1,"path":"x.wasm","checks":[{"name":"one","holds":"entry.run","result":"passed","words":null},{"name":"another","holds":"entry.init","result":"failed","words":"found a\nexpected b"},{"name":"script","holds":"entry.run","result":"skipped","words":"needs the kit's script"}],"passed":1,"failed":1,"skipped":1,"good":false}"#);
+}

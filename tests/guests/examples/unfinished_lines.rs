@@ -1,0 +1,26 @@
+//! Ordinary: prints in each function a text without a line end.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::path::PathBuf;
+
+struct Guest;
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(_job: &Job) -> Result<Self> {
+        print!("init,");
+        Ok(Guest)
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        print!("run,");
+        Ok(Results::each(files, |file| test_guests::name(file)))
+    }
+
+    fn shutdown(&mut self) {
+        print!("shutdown");
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,132 @@
+"""The conformance kit's script in Python: see ../README.md."""
+
+import logging
+import os
+import random
+import sys
+import time
+
+from azureml_user.parallel_run import EntryScript
+from sandmill import Failed, Table, read
+
+inits = 0
+runs = 0
+
+
+def init():
+    global inits
+    inits += 1
+    if sys.argv[1:2] == ["fail-init"]:
+        raise RuntimeError(sys.argv[2])
+
+
+def run(mini_batch, context):
+    global runs
+    runs += 1
+    if isinstance(mini_batch, list):
+        with open(mini_batch[0], encoding="utf-8", newline="") as file:
+            text = file.read()
+    else:
+        text = sys.argv[1]
+    command, *parts = text.split("\x1f")
+    return COMMANDS[command](mini_batch, context, *parts)
+
+
+def shutdown():
+    if sys.argv[1:2] == ["shutdown"]:
+        with open(os.path.join(EntryScript().output_dir, "kit.txt"), "a", encoding="utf-8") as file:
+            file.write("shutdown")
+
+
+def context_of(batch, context):
+    keys = [f"{key}={value}" for key, value in context.partition_key_value.items()]
+    return [str(context.mini_batch_id), context.dataset, str(context.attempt), *keys]
+
+
+def host(batch, context):
+    script = EntryScript()
+    return [script.agent_name, script.log_dir, script.output_dir]
+
+
+def by_host(batch, context, path):
+    return [summed(read(path))]
+
+
+def by_wasi(batch, context, path):
+    with open(path, "rb") as file:
+        return [summed(file.read())]
+
+
+def summed(content):
+    return f"{len(content)} {sum(content)}"
+
+
+def write(batch, context, path, text):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+    return ["done"]
+
+
+def outcomes(batch, context, *parts):
+    return [part[1:] if part[0] == "+" else Failed(part[1:]) for part in parts]
+
+
+def table(batch, context):
+    assert isinstance(batch, Table), type(batch)
+    return batch
+
+
+def error(batch, context, text):
+    raise RuntimeError(text)
+
+
+def loop(batch, context):
+    while True:
+        pass
+
+
+def allocate(batch, context):
+    held = []
+    while True:
+        held.append(bytearray(1 << 20))
+
+
+def log(batch, context, level, text):
+    levels = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+    EntryScript().logger.log(levels[level], text)
+    return ["done"]
+
+
+def printed(stream):
+    def command(batch, context, text):
+        stream().write(text)
+        return ["done"]
+
+    return command
+
+
+COMMANDS = {
+    "kit": lambda batch, context: ["sandmill kit 1"],
+    "count": lambda batch, context: [f"{inits} {runs}"],
+    "arguments": lambda batch, context: sys.argv[1:],
+    "environment": lambda batch, context: sorted(f"{name}={value}" for name, value in os.environ.items()),
+    "host": host,
+    "items": lambda batch, context: list(batch),
+    "context": context_of,
+    "read": by_host,
+    "open": by_wasi,
+    "write": write,
+    "rows": lambda batch, context, *rows: list(rows),
+    "outcomes": outcomes,
+    "table": table,
+    "error": error,
+    "trap": lambda batch, context: os.abort(),
+    "exit": lambda batch, context, code: sys.exit(int(code)),
+    "loop": loop,
+    "allocate": allocate,
+    "log": log,
+    "print": printed(lambda: sys.stdout),
+    "complain": printed(lambda: sys.stderr),
+    "random": lambda batch, context: [f"{random.getrandbits(128):032x}"],
+    "clock": lambda batch, context: [str(int(time.time()))],
+}

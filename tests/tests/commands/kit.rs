@@ -1,0 +1,120 @@
+//! The conformance kit on the script of each language, and on scripts that it must refuse.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, guest, root};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// A folder for a command that finds a compiler of C at least in the Python that `make python-env` makes.
+fn with_compilers() -> Job {
+    Job::empty().env("VIRTUAL_ENV", &root().join("target/venv").display().to_string())
+}
+
+/// What `check --kit` finds: names of checks with their results, and words.
+fn found(script: &Path, code: i32) -> Vec<(String, String, String)> {
+    let ran = with_compilers().command(&["check", "--kit", script.to_str().unwrap(), "--json"]);
+    ran.exits_with(code);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let checks = report["checks"].as_array().unwrap().iter();
+    checks.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["words"]))).collect()
+}
+
+/// The column of a language in the table of tests/kit/README.md: names of checks with their results.
+fn documented(language: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(root().join("tests/kit/README.md")).unwrap();
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("| check |"));
+    let head = cells(lines.next().expect("the table of checks"));
+    let column = head.iter().position(|cell| cell == language).expect("the language's column");
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|')).map(cells);
+    rows.map(|row| (row[0].trim_matches('`').to_owned(), row[column].clone())).collect()
+}
+
+#[track_caller]
+fn is_as_documented(language: &str, script: &Path) {
+    let all = found(script, 0);
+    let expected = documented(language);
+    let results: Vec<_> =
+        all.iter().map(|(name, result, _)| (name.clone(), result.clone())).collect();
+    assert!(results == expected, "the column of {language} is to be\n{results:#?}\n{all:#?}");
+}
+
+#[test]
+fn the_script_in_rust() {
+    is_as_documented("Rust", &guest("kit"));
+}
+
+#[test]
+fn the_script_in_c() {
+    is_as_documented("C", &c_folder());
+}
+
+#[test]
+fn the_script_in_python() {
+    is_as_documented("Python", &root().join("tests/kit/python/kit.py"));
+}
+
+#[test]
+fn the_script_in_javascript() {
+    is_as_documented("JavaScript", &root().join("tests/kit/javascript/kit.js"));
+}
+
+/// A copy, as what is built lies in the folder.
+fn c_folder() -> std::path::PathBuf {
+    let folder = root().join("target/guests/kit-c");
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["kit.c", "compile_flags.txt"] {
+        fs::copy(root().join("tests/kit/c").join(name), folder.join(name)).unwrap();
+    }
+    folder
+}
+
+/// Each fault is found by the check that is there for it, and by no other.
+#[test]
+fn faults_are_found() {
+    let faults = [
+        ("[str(context.mini_batch_id)", "[str(float(context.mini_batch_id))", "context"),
+        ("return [summed(read(path))]", "return [summed(read(path)[1:])]", "read"),
+        ("file.write(\"shutdown\")", "file.write(\"bye\")", "shutdown"),
+        ("random.getrandbits(128)", "7", "random"),
+        ("raise RuntimeError(sys.argv[2])", "pass", "init-error"),
+        ("Failed(part[1:])", "Failed(\"no\")", "outcomes"),
+        ("    return batch\n", "    return [\"no table\"]\n", "table"),
+        ("str(int(time.time()))", "str(int(time.time()) - 3600)", "clock"),
+        ("lambda: sys.stderr", "lambda: sys.stdout", "complain"),
+    ];
+    let mut script = fs::read_to_string(root().join("tests/kit/python/kit.py")).unwrap();
+    for (right, wrong, check) in faults {
+        assert!(script.contains(right), "the fault for {check} has no place");
+        script = script.replacen(right, wrong, 1);
+    }
+    let job = Job::empty().file("kit.py", script);
+    let all = found(&job.path("kit.py"), 42);
+    let mut failed: Vec<&str> =
+        all.iter().filter(|(_, result, _)| result == "failed").map(|(name, ..)| &**name).collect();
+    let mut expected: Vec<&str> = faults.iter().map(|(.., check)| *check).collect();
+    // An empty file has no first byte to lose, and the other tables are no tables either.
+    expected.extend(["table-empty", "table-wide"]);
+    failed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(failed, expected, "{all:#?}");
+}
+
+#[test]
+fn other_components_are_checked_without_being_run() {
+    let all = found(&guest("echo_files"), 0);
+    let (stated, rest) = all.split_at(2);
+    assert!(stated.iter().all(|(_, result, _)| result == "passed"), "{all:?}");
+    let needs = |(_, result, words): &(String, String, String)| {
+        result == "skipped" && words == "needs the kit's script"
+    };
+    assert!(rest.len() > 20 && rest.iter().all(needs), "{all:?}");
+    let refused = found(&guest("unknown_import"), 42);
+    assert_eq!(refused[0].1, "failed", "{refused:?}");
+    assert!(refused[2..].iter().all(|(_, result, _)| result == "skipped"), "{refused:?}");
+}
