@@ -306,7 +306,7 @@ fn check_and_print(
     let check = check::Check::of(path, trial, &tools, backends)?;
     if trial.kit {
         let report = kit::kit(&check, &mut say).map_err(Problem::usage)?;
-        print_found(&report, as_json, report.text())?;
+        print_found(&report, as_json, &report.text())?;
         return Ok(if report.is_good() { Exit::Completed } else { Exit::Failed });
     }
     let checked = match ScriptLanguage::of(path).is_some() && !path.is_dir() {
@@ -314,17 +314,17 @@ fn check_and_print(
         false => check::check(&check, &mut say),
     };
     let checked = checked.map_err(Problem::usage)?;
-    print_found(&checked, as_json, checked.text())?;
+    print_found(&checked, as_json, &checked.text())?;
     Ok(if checked.is_good() { Exit::Completed } else { Exit::Failed })
 }
 
 /// Prints what was found, for programs or for people.
-fn print_found(found: &impl serde::Serialize, as_json: bool, text: String) -> Result<(), Problem> {
+fn print_found(found: &impl serde::Serialize, as_json: bool, text: &str) -> Result<(), Problem> {
     if as_json {
         let json = serde_json::to_string_pretty(found).map_err(Problem::usage)?;
         return print_json(&(json + "\n"));
     }
-    print(&text)
+    print(text)
 }
 
 /// What the policy does not allow.
