@@ -98,6 +98,45 @@ if files:
         self.assertEqual(missing("import a\n", a="import b\n", b="import a\nimport score\n"), [])
 
 
+class Vendored(unittest.TestCase):
+    def test_packages_beside_the_script_are_there_with_what_they_need(self):
+        needs = '{"needs": ["numpy", "scikit-learn", "six"]}'
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "python_packages/rich").mkdir(parents=True)
+            (root / "python_packages/one.py").write_text("")
+            (root / "python_packages/sandmill.json").write_text(needs)
+            (root / "score.py").write_text("import rich.table, one, two\ndef run(x): pass\n")
+            found = _scan.scan(str(root / "score.py"), lambda module, name: module == "six")
+        self.assertEqual(
+            [(each["package"], each["file"]) for each in found["missing"]],
+            [("numpy", "python_packages/sandmill.json"), ("sklearn", "python_packages/sandmill.json"), ("two", "score.py")],
+        )
+
+
+class Pandas3(unittest.TestCase):
+    def test_lines_that_do_something_else_are_found(self):
+        script = """import pandas as pd
+def run(frame):
+    frame["a"][0] = 1
+    frame.loc[0]["a"] += 1
+    frame["a"].fillna(0, inplace=True)
+    texts = frame.select_dtypes(include=["object", "number"])
+    if frame["a"].dtype == object or frame["a"].dtype == "O":
+        pass
+    frame.loc[0, "a"] = 1
+    frame["b"] = frame["a"].fillna(0)
+    frame.fillna(0, inplace=True)
+    frame["a"].sort_values(inplace=False)
+    return frame.select_dtypes("number")
+"""
+        found = [(each["line"], each["what"]) for each in scanned(script)["changed"]]
+        expected = [(3, "chained"), (4, "chained"), (5, "inplace"), (6, "object"), (7, "object")]
+        self.assertEqual(found, expected)
+        # A dict of dicts is none of pandas.
+        self.assertEqual(scanned("def run(x):\n    x['a']['b'] = 1\n")["changed"], [])
+
+
 class Problems(unittest.TestCase):
     def test_what_cannot_be_parsed(self):
         for script, words in [

@@ -15,6 +15,27 @@ pub(super) enum Command {
     ///
     /// Your own pip (or uv) fetches what makes it. No other command fetches it.
     Install(Install),
+    /// Puts packages in Python alone beside a script, into the folder python_packages.
+    ///
+    /// Your own pip fetches them, with what they need; packages with code in C are refused by name.
+    Vendor(VendorArguments),
+}
+
+/// Which packages, and where to.
+#[derive(Debug, clap::Args)]
+pub(super) struct VendorArguments {
+    /// Packages, as rich or rich==13.7.
+    #[arg(required_unless_present = "requirements")]
+    packages: Vec<String>,
+    /// A file with packages, one a line; those that the science runtime has are left out.
+    #[arg(short, long, value_name = "FILE")]
+    requirements: Option<PathBuf>,
+    /// The script's folder.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    into: PathBuf,
+    /// A folder with wheels; nothing is fetched then.
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
 }
 
 /// A command about JavaScript.
@@ -67,12 +88,37 @@ enum Runtime {
 
 /// Does what the command says.
 pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
-    let Command::Install(install) = command;
+    let install = match command {
+        Command::Install(install) => install,
+        Command::Vendor(arguments) => return vendor(arguments),
+    };
     let runtime = match install.runtime {
         Runtime::Light => runtimes::Runtime::Light,
         Runtime::Science => runtimes::Runtime::Science,
     };
     install_runtime(runtime, &install.how)
+}
+
+fn vendor(arguments: &VendorArguments) -> Result<Exit, Problem> {
+    let VendorArguments { packages, requirements, into, from } = arguments;
+    let vendor = runtimes::Vendor {
+        packages,
+        requirements: requirements.as_deref(),
+        folder: into,
+        from: from.as_deref(),
+    };
+    let made = vendor.vendor(&mut say).map_err(Problem::usage)?;
+    for (what, names) in [
+        ("beside the script now", &made.packages),
+        ("left out, as the science runtime has them", &made.left_out),
+        ("needed of the science runtime", &made.needs),
+    ] {
+        if !names.is_empty() {
+            say(&format!("{what}: {}", names.join(", ")));
+        }
+    }
+    print_paths(&[made.folder])?;
+    Ok(Exit::Completed)
 }
 
 /// Does what the command says.

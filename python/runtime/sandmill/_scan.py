@@ -1,12 +1,15 @@
 """What a script imports, found without running it: `ast` alone, in the sandbox."""
 
 import ast
+import json
 import os
 import sys
 
 # Of these the runtime brings a part, and names that are not there are looked for one by one.
 _IN_PART = {"azureml", "azureml_user", "sandmill"}
 _LARGEST = 4 << 20
+# Where `sandmill python vendor` puts packages.
+_PACKAGES = "python_packages"
 
 
 def scan(path, is_here):
@@ -16,10 +19,11 @@ def scan(path, is_here):
     it. Returns a dict:
     `error`: why the script cannot be read or parsed, or None; `missing`: a list of dicts with
     `package`, `file`, `line`, `standard` (whether it is of the standard library), and `guarded`:
-    whether the script may do without it; `run`: what is wrong with its `run`, or None.
+    whether the script may do without it; `run`: what is wrong with its `run`, or None; `changed`: a list of dicts with
+    `file`, `line` and `what`, for what pandas 3 may do otherwise: see `_changed`.
     """
     folder = os.path.dirname(path)
-    found = {"error": None, "missing": [], "run": None}
+    found = {"error": None, "missing": [], "run": None, "changed": []}
     known, waiting, named = set(), [path], set()
     while waiting:
         file = waiting.pop()
@@ -34,12 +38,16 @@ def scan(path, is_here):
             continue
         if file == path:
             found["run"] = _wrong_run(tree)
+        found["changed"] += [{"file": shown, "line": line, "what": what} for line, what in _changed(tree)]
         for module, name, line, guarded in _imports(tree, _package(file, folder)):
             beside = _beside(module, folder)
             if beside:
                 waiting += beside
                 continue
             package = module.partition(".")[0]
+            vendored = os.path.join(folder, _PACKAGES, package)
+            if package not in _IN_PART and (os.path.isdir(vendored) or os.path.isfile(vendored + ".py")):
+                continue
             if package in _IN_PART and name not in (None, "*"):
                 package = f"{module}.{name}" if is_here(module, None) else module
             elif package in _IN_PART:
@@ -56,6 +64,7 @@ def scan(path, is_here):
             found["missing"].append(
                 {"package": package, "file": shown, "line": line, "guarded": guarded, "standard": standard}
             )
+    found["missing"] += _needed(os.path.join(folder, _PACKAGES), is_here)
     found["missing"].sort(key=lambda missing: (missing["file"], missing["line"]))
     return found
 
@@ -98,6 +107,61 @@ def _wrong_run(tree):
         if "run" in names or "*" in names:
             return None
     return "is missing; write `def run(mini_batch):`"
+
+
+def _needed(folder, is_here):
+    """What the packages in the folder need of the runtime, and what is not there."""
+    try:
+        with open(os.path.join(folder, "sandmill.json")) as file:
+            needs = json.load(file)["needs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    modules = {"beautifulsoup4": "bs4", "pillow": "PIL", "python-dateutil": "dateutil", "pyyaml": "yaml", "scikit-learn": "sklearn"}
+    modules = [modules.get(name, str(name).replace("-", "_")) for name in needs]
+    file = f"{_PACKAGES}/sandmill.json"
+    return [
+        {"package": module, "file": file, "line": 1, "guarded": False, "standard": False}
+        for module in modules
+        if not is_here(module, None)
+    ]
+
+
+def _changed(tree):
+    """Lines that do something else in pandas 3 than before, if what they work on is a DataFrame: `chained` (an assignment to
+    a part of a part, which changes a copy), `inplace` (the same by a method), `object` (text columns are of type `str`)."""
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    if "pandas" not in imported:
+        return []
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=targets):
+                found |= {(node.lineno, "chained") for target in targets if _is_part_of_part(target)}
+            case ast.AugAssign(target=target) if _is_part_of_part(target):
+                found.add((node.lineno, "chained"))
+            case ast.Call(func=ast.Attribute(value=ast.Subscript()), keywords=keywords):
+                if any(keyword.arg == "inplace" and getattr(keyword.value, "value", False) is True for keyword in keywords):
+                    found.add((node.lineno, "inplace"))
+            case ast.Compare(left=ast.Attribute(attr="dtype"), comparators=[kind]) if _is_object(kind):
+                found.add((node.lineno, "object"))
+            case ast.Call(func=ast.Attribute(attr="select_dtypes"), args=args, keywords=keywords):
+                kinds = [*args, *(keyword.value for keyword in keywords)]
+                if any(_is_object(kind) for outer in kinds for kind in getattr(outer, "elts", [outer])):
+                    found.add((node.lineno, "object"))
+    return sorted(found)
+
+
+def _is_part_of_part(target):
+    """`x[...][...]`, and `x.loc[...][...]`."""
+    return isinstance(target, ast.Subscript) and isinstance(target.value, ast.Subscript)
+
+
+def _is_object(kind):
+    match kind:
+        case ast.Name(id="object") | ast.Constant(value="object" | "O") | ast.Attribute(attr="object_"):
+            return True
+    return False
 
 
 def _package(file, folder):

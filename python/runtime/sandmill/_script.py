@@ -56,6 +56,8 @@ class Script:
         logging.captureWarnings(True)
         folder = os.path.dirname(self.path)
         sys.path.insert(0, folder)
+        # What `sandmill python vendor` put there. What the runtime has itself comes first.
+        sys.path.append(os.path.join(folder, "python_packages"))
         os.chdir(folder)
 
     def _load(self):

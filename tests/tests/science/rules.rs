@@ -124,22 +124,26 @@ fn the_runtime_follows_from_the_imports() {
         "import json\ndef run(mini_batch):\n    return mini_batch\n",
         "import numpy\ndef run(mini_batch):\n    return mini_batch\n",
         "try:\n    import numpy\nexcept ImportError:\n    numpy = None\ndef run(mini_batch):\n    return mini_batch\n",
+        "import pandas\ndef run(frame):\n    frame['a'][0] = 1\n    return frame\n",
         "import pandas, torch\nfrom sklearn.nowhere import x\ndef run(mini_batch):\n    return mini_batch\n",
     ]
     .map(chosen)
     .join("\n");
-    assert_snapshot!(all, @"
+    assert_snapshot!(all, @r#"
     source/score.py, for the light runtime
     It can be run: all that it imports is there.
     source/score.py, for the science runtime
     It can be run: all that it imports is there.
     source/score.py, for the science runtime
     It can be run: all that it imports is there.
+    source/score.py, for the science runtime
+    note: score.py, line 3: if this assigns to a part of a DataFrame, as frame["a"][0] = 1, it no longer changes the DataFrame in pandas 3; write frame.loc[0, "a"] = 1
+    It can be run: all that it imports is there.
     source/score.py
     score.py, line 1: imports torch, which the science runtime does not have: export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)
     score.py, line 2: imports sklearn.nowhere, which the science runtime does not have: the package is there in another version, without that module
     It cannot be run.
-    ");
+    "#);
 }
 
 /// The host computes, outside of the sandbox.

@@ -63,6 +63,35 @@ pub enum InstallError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A requirements file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A requirements file has more than packages.
+    #[error("{line:?} is an option of pip; name packages alone, one a line, as rich or rich==13.7")]
+    Option {
+        /// The line.
+        line: String,
+    },
+    /// The folder for packages holds something else.
+    #[error("{} was not made by sandmill python vendor, which would replace it; move it away first", folder.display())]
+    NotOurs {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A package has code in C, or is not there.
+    #[error(
+        "{package} is not there in Python alone, and a sandbox runs no native code: export a model to ONNX and call it by \
+         sandmill.models, or see which packages the science runtime has (docs/entry-scripts.md)"
+    )]
+    NotPure {
+        /// Its name.
+        package: String,
+    },
     /// The interpreter could not be prepared.
     #[error("the interpreter cannot be started: {0}")]
     Prepare(String),

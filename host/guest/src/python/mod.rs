@@ -12,6 +12,7 @@ mod light;
 mod runtime;
 mod science;
 mod sources;
+mod vendor;
 
 pub use error::InstallError;
 pub use find::{
@@ -19,5 +20,6 @@ pub use find::{
 };
 pub use install::Installer;
 pub use runtime::Runtime;
-pub use science::{LIBRARY, Prepare, Preparing, SOURCES, describe, science_version};
+pub use science::{LIBRARY, Prepare, Preparing, SOURCES, describe, science_packages, science_version};
 pub use sources::version;
+pub use vendor::{PACKAGES, Vendor, Vendored};

@@ -46,6 +46,28 @@ pub fn describe(runtime: Runtime) -> String {
     text
 }
 
+/// Packages that are imported by another name than PyPI has for them.
+const IMPORTED_AS: [(&str, &str); 5] = [
+    ("beautifulsoup4", "bs4"),
+    ("pillow", "PIL"),
+    ("python-dateutil", "dateutil"),
+    ("pyyaml", "yaml"),
+    ("scikit-learn", "sklearn"),
+];
+
+/// Modules that are a part of another package, or of Python itself.
+const PARTS: [&str; 6] = ["attr", "bz2", "ctypes", "lzma", "mpl_toolkits", "tlz"];
+
+/// The packages that the science runtime has and the light one has not, as PyPI calls them, with their versions.
+pub fn science_packages() -> impl Iterator<Item = (String, &'static str)> {
+    let modules = PACKAGES.lines().filter_map(|line| line.split_once(' '));
+    let modules = modules.filter(|(module, _)| !PARTS.contains(module));
+    modules.map(|(module, version)| {
+        let other = IMPORTED_AS.iter().find_map(|(name, it)| (*it == module).then_some(*name));
+        (other.unwrap_or(module).to_ascii_lowercase().replace('_', "-"), version)
+    })
+}
+
 /// The version of the package that a module belongs to, if the science runtime has it and the light one has not.
 pub fn science_version(module: &str) -> Option<&'static str> {
     let mut packages = PACKAGES.lines().filter_map(|line| line.split_once(' '));

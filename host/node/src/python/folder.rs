@@ -4,7 +4,7 @@ use super::PythonError;
 use crate::model::{GUEST_SOURCE, JobDir, Mount, ScriptLanguage, hex};
 use crate::opening::regular_at_its_path;
 use crate::output::remove_tree;
-use crate::runtimes::LIBRARY;
+use crate::runtimes::{LIBRARY, PACKAGES};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,6 +15,10 @@ use walkdir::WalkDir;
 pub(super) const FILES: usize = 1000;
 const BYTES: u64 = 64 << 20;
 
+/// The same of the packages beside it.
+const PACKAGED_FILES: usize = 20_000;
+const PACKAGED_BYTES: u64 = 512 << 20;
+
 /// The files that belong to a script whose job names no source folder: itself, the modules beside it, and in Python packages
 /// beside it, in JavaScript those of the folders below. Paths are below the script's folder. `script` is a path without links, and none are followed: what they lead
 /// to was not held against the operator's policy.
@@ -24,7 +28,13 @@ const BYTES: u64 = 64 << 20;
 fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
-    let mut bytes = 0;
+    // Files and bytes.
+    let mut own = (0, 0);
+    let mut packaged = (0, 0);
+    // What `sandmill python vendor` put there comes along whole: packages have data, too.
+    let vendored = folder.join(PACKAGES);
+    let vendored = (language == Some(ScriptLanguage::Python)).then_some(vendored.as_path());
+    let is_vendored = |path: &Path| vendored.is_some_and(|folder| path.starts_with(folder));
     let language = ScriptLanguage::of(script);
     let is_package = |path: &Path| match language {
         Some(ScriptLanguage::JavaScript) => {
@@ -37,17 +47,25 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
         .sort_by_file_name()
         .into_iter()
         .filter_entry(|entry| {
-            entry.depth() == 0 || !entry.file_type().is_dir() || is_package(entry.path())
+            let path = entry.path();
+            let is_shown = entry.depth() == 0 || is_vendored(path) || is_package(path);
+            is_shown || !entry.file_type().is_dir()
         })
         .filter_map(Result::ok);
     for entry in entries {
         let path = entry.path();
-        let is_shown = ScriptLanguage::of(path) == language || path == script;
+        let is_shown =
+            ScriptLanguage::of(path) == language || path == script || is_vendored(path);
         if !(entry.file_type().is_file() && is_shown) {
             continue;
         }
-        bytes += entry.metadata().map_or(0, |found| found.len());
-        if found.len() == FILES || bytes > BYTES {
+        let length = entry.metadata().map_or(0, |found| found.len());
+        let (count, most) = match is_vendored(path) {
+            true => (&mut packaged, (PACKAGED_FILES, PACKAGED_BYTES)),
+            false => (&mut own, (FILES, BYTES)),
+        };
+        *count = (count.0 + 1, count.1 + length);
+        if count.0 > most.0 || count.1 > most.1 {
             return Err(PythonError::TooMuch(folder.to_owned()));
         }
         found.push(path.strip_prefix(folder).unwrap_or(path).to_owned());
@@ -173,6 +191,17 @@ mod tests {
         assert_eq!(content(&script).unwrap(), before);
         fs::write(folder.join("helper.py"), "another").unwrap();
         assert_ne!(content(&script).unwrap(), before);
+    }
+
+    #[test]
+    fn packages_beside_a_script_come_along_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let packages = ["python_packages/a/__init__.py", "python_packages/a/data/t.txt"];
+        write(&folder, &["score.py", "other/t.txt"]);
+        write(&folder, &packages);
+        let shown = files(&folder.join("score.py")).unwrap();
+        assert_eq!(shown, [packages[0], packages[1], "score.py"].map(PathBuf::from));
     }
 
     #[test]

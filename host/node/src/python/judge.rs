@@ -1,7 +1,7 @@
 //! What the imports of a Python script mean for it, in words.
 
 use super::PythonError;
-use super::look::{Missing, Scan};
+use super::look::{Change, Changed, Missing, Scan};
 use crate::model::printable;
 use crate::runtimes::{Runtime, science_version};
 use std::fmt::Write as _;
@@ -52,7 +52,27 @@ pub(super) fn judge(
         ))
         .into_owned()
     };
-    Ok(scan.missing.iter().map(note).collect())
+    let changed = scan.changed.iter().filter(|_| runtime == Runtime::Science).map(otherwise);
+    Ok(scan.missing.iter().map(note).chain(changed).collect())
+}
+
+/// What pandas 3 does otherwise.
+fn otherwise(changed: &Changed) -> String {
+    let Changed { file, line, what } = changed;
+    let what = match what {
+        Change::Chained => {
+            "if this assigns to a part of a DataFrame, as frame[\"a\"][0] = 1, it no longer changes the DataFrame in pandas 3; \
+             write frame.loc[0, \"a\"] = 1"
+        }
+        Change::Inplace => {
+            "if this is a column of a DataFrame, inplace=True no longer changes the DataFrame in pandas 3; assign the result: \
+             frame[\"a\"] = frame[\"a\"].fillna(0)"
+        }
+        Change::Object => {
+            "text columns are of type str in pandas 3, and no longer of type object; ask for \"str\" too"
+        }
+    };
+    printable(&format!("{file}, line {line}: {what}")).into_owned()
 }
 
 /// Whether the science runtime has what the light one lacks, be it in a function or in a `try`: there it is imported when the

@@ -19,6 +19,28 @@ pub(super) struct Scan {
     pub(super) error: Option<String>,
     pub(super) run: Option<String>,
     pub(super) missing: Vec<Missing>,
+    #[serde(default)]
+    pub(super) changed: Vec<Changed>,
+}
+
+/// A line that does something else in pandas 3 than before, if it works on a DataFrame.
+#[derive(Debug, Deserialize)]
+pub(super) struct Changed {
+    pub(super) file: String,
+    pub(super) line: u64,
+    pub(super) what: Change,
+}
+
+/// What is otherwise.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Change {
+    /// An assignment to a part of a part of a DataFrame changes a copy.
+    Chained,
+    /// So does a method of a part with `inplace`.
+    Inplace,
+    /// Text columns are of type `str`.
+    Object,
 }
 
 impl Scan {

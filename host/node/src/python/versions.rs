@@ -1,17 +1,8 @@
 //! Packages that a script asks for in one version, held against those of its runtime.
 
 use crate::model::printable;
-use crate::runtimes::{Runtime, science_version, version};
+use crate::runtimes::{Runtime, science_packages, version};
 use crate::spec::Requirement;
-
-/// Packages that are imported by another name than PyPI has for them.
-const IMPORTED_AS: [(&str, &str); 5] = [
-    ("beautifulsoup4", "bs4"),
-    ("pillow", "PIL"),
-    ("python-dateutil", "dateutil"),
-    ("pyyaml", "yaml"),
-    ("scikit-learn", "sklearn"),
-];
 
 /// A line for each package of which the runtime has another major version; of scikit-learn, whose pickles load in close
 /// versions alone, another minor version. `file`: the requirements file's name.
@@ -48,8 +39,7 @@ fn version_of(package: &str, runtime: Runtime) -> Option<&'static str> {
     if runtime == Runtime::Light {
         return None;
     }
-    let other = IMPORTED_AS.iter().find_map(|(name, module)| (*name == package).then_some(*module));
-    science_version(other.unwrap_or(&package.replace('-', "_")))
+    science_packages().find_map(|(name, version)| (name == package).then_some(version))
 }
 
 /// The first numbers of a version.

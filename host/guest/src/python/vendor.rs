@@ -1,0 +1,217 @@
+//! Packages in Python alone, put beside a script by the user's own pip. Nothing else fetches them.
+
+use super::error::InstallError;
+use super::fetch::{python, run, tool};
+use super::science::science_packages;
+use crate::opening::Scratch;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// The folder beside a script that its packages lie in.
+pub const PACKAGES: &str = "python_packages";
+
+/// The file there that says what they need of the runtime. It also says that the folder may be replaced.
+const MANIFEST: &str = "sandmill.json";
+
+/// What makes wheels without content.
+const EMPTY_WHEELS: &str = include_str!("../../../../python/vendor.py");
+
+/// Packages to be put beside a script.
+pub struct Vendor<'a> {
+    /// What pip is asked for, as `rich` or `rich==13.7`.
+    pub packages: &'a [String],
+    /// A requirements file.
+    pub requirements: Option<&'a Path>,
+    /// The script's folder.
+    pub folder: &'a Path,
+    /// A folder with wheels; nothing is fetched then.
+    pub from: Option<&'a Path>,
+}
+
+/// What lies beside the script now.
+#[derive(Debug)]
+pub struct Vendored {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The packages in it, with their versions.
+    pub packages: Vec<String>,
+    /// Packages that were asked for, and that the science runtime has.
+    pub left_out: Vec<String>,
+    /// Packages of the science runtime that those in the folder need.
+    pub needs: Vec<String>,
+}
+
+impl Vendor<'_> {
+    /// Fetches the packages and what they need, and replaces what an earlier call put there. `say` gets lines about what takes
+    /// time.
+    ///
+    /// # Errors
+    /// If one has code in C, cannot be fetched, or there is no room.
+    pub fn vendor(&self, say: &mut dyn FnMut(&str)) -> Result<Vendored, InstallError> {
+        let folder = std::path::absolute(self.folder).map_err(failed(self.folder))?;
+        let target = folder.join(PACKAGES);
+        if target.exists() && !target.join(MANIFEST).is_file() {
+            return Err(InstallError::NotOurs { folder: target });
+        }
+        let (asked, left_out) = self.asked()?;
+        let scratch = folder.join(format!(".{PACKAGES}-{}", std::process::id()));
+        let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;
+        let made = scratch.path().join("packages");
+        std::fs::create_dir(&made).map_err(failed(&made))?;
+        if !asked.is_empty() {
+            say("fetching packages in Python alone");
+            self.fetch(&asked, scratch.path(), &made)?;
+        }
+        let needs = take_needs(&made)?;
+        let packages = installed(&made)?;
+        let manifest = made.join(MANIFEST);
+        let text = serde_json::json!({ "needs": needs }).to_string() + "\n";
+        std::fs::write(&manifest, text).map_err(failed(&manifest))?;
+        if target.exists() {
+            std::fs::remove_dir_all(&target).map_err(failed(&target))?;
+        }
+        std::fs::rename(&made, &target).map_err(failed(&target))?;
+        Ok(Vendored { folder: target, packages, left_out, needs })
+    }
+
+    /// What pip is asked for, and what the runtime has of it.
+    fn asked(&self) -> Result<(Vec<String>, Vec<String>), InstallError> {
+        let mut lines = self.packages.to_vec();
+        if let Some(file) = self.requirements {
+            let text = std::fs::read_to_string(file)
+                .map_err(|source| InstallError::Read { path: file.to_owned(), source })?;
+            lines.extend(text.lines().map(str::to_owned));
+        }
+        let clean = |line: &String| line.split(" #").next().unwrap_or_default().trim().to_owned();
+        let lines = lines.iter().map(clean);
+        let lines: Vec<_> =
+            lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+        if let Some(option) = lines.iter().find(|line| line.starts_with('-')) {
+            return Err(InstallError::Option { line: option.clone() });
+        }
+        let has: BTreeSet<String> = science_packages().map(|(package, _)| package).collect();
+        Ok(lines.into_iter().partition(|line| !has.contains(&package_of(line))))
+    }
+
+    fn fetch(&self, asked: &[String], scratch: &Path, made: &Path) -> Result<(), InstallError> {
+        let python = python()?;
+        let pins: Vec<String> =
+            science_packages().map(|(package, version)| format!("{package}=={version}")).collect();
+        let wheels = scratch.join("wheels");
+        std::fs::create_dir(&wheels).map_err(failed(&wheels))?;
+        run(tool(&python, scratch)?.args(["-c", EMPTY_WHEELS]).arg(&wheels).args(&pins))?;
+        let constraints = scratch.join("constraints.txt");
+        std::fs::write(&constraints, pins.join("\n")).map_err(failed(&constraints))?;
+        let mut fetch = tool(&python, scratch)?;
+        fetch.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        fetch.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py"]);
+        fetch.args(["--abi", "none", "--python-version", "3.14", "--no-compile", "--target"]);
+        fetch.arg(made).arg("--find-links").arg(&wheels).arg("--constraint").arg(&constraints);
+        if let Some(from) = self.from {
+            let from = std::path::absolute(from).map_err(failed(from))?;
+            fetch.arg("--no-index").arg("--find-links").arg(from);
+        }
+        run(fetch.args(asked)).map_err(|error| match error {
+            InstallError::Failed { what, said } => match impure(&said) {
+                Some(package) => InstallError::NotPure { package },
+                None => InstallError::Failed { what, said },
+            },
+            other => other,
+        })
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> InstallError {
+    let path = path.to_owned();
+    move |source| InstallError::Write { path, source }
+}
+
+/// The package that pip found no wheel of, unless it could not look.
+fn impure(said: &str) -> Option<String> {
+    if said.contains("onnection") || said.contains("Max retries") {
+        return None;
+    }
+    let (_, after) = said.rsplit_once("No matching distribution found for ")?;
+    Some(after.split_whitespace().next()?.to_owned())
+}
+
+/// The package that a line asks for, in small letters, with `-` between words.
+fn package_of(line: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let end = line.find(|c| !is_name(c)).unwrap_or(line.len());
+    line[..end].to_ascii_lowercase().replace(['_', '.'], "-")
+}
+
+/// Removes the wheels without content, and returns their packages.
+fn take_needs(made: &Path) -> Result<Vec<String>, InstallError> {
+    let mut needs = Vec::new();
+    for (package, version) in science_packages() {
+        let info = made.join(format!("{}-{version}.dist-info", package.replace('-', "_")));
+        if info.is_dir() {
+            std::fs::remove_dir_all(&info).map_err(failed(&info))?;
+            needs.push(package);
+        }
+    }
+    Ok(needs)
+}
+
+/// The packages in a folder, with their versions. Programs that came with them are removed.
+fn installed(made: &Path) -> Result<Vec<String>, InstallError> {
+    let programs = made.join("bin");
+    if programs.is_dir() {
+        std::fs::remove_dir_all(&programs).map_err(failed(&programs))?;
+    }
+    let mut packages = Vec::new();
+    for entry in WalkDir::new(made).sort_by_file_name().into_iter().filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy();
+        if entry.file_type().is_file() && (name.ends_with(".so") || name.contains(".so.")) {
+            let first = entry.path().strip_prefix(made).unwrap_or(entry.path()).iter().next();
+            let package = first.unwrap_or_default().to_string_lossy().into_owned();
+            return Err(InstallError::NotPure { package });
+        }
+        if let Some(info) = name.strip_suffix(".dist-info").filter(|_| entry.depth() == 1) {
+            packages.push(info.replacen('-', " ", 1));
+        }
+    }
+    Ok(packages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_known_by_their_names() {
+        for line in ["Rich", "rich==13.7", "rich[all] >= 1", "rich;python_version<'4'", "rich~=1"] {
+            assert_eq!(package_of(line), "rich", "{line}");
+        }
+        assert_eq!(package_of("Zope.Interface_x"), "zope-interface-x");
+    }
+
+    #[test]
+    fn what_pip_says_of_native_packages_is_understood() {
+        let said = "ERROR: Could not find a version that satisfies the requirement lightgbm (from versions: none)\n\
+                    ERROR: No matching distribution found for lightgbm\n";
+        assert_eq!(impure(said).as_deref(), Some("lightgbm"));
+        assert_eq!(impure(&format!("Max retries exceeded\n{said}")), None);
+    }
+
+    #[test]
+    fn what_the_runtime_has_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("requirements.txt");
+        std::fs::write(&file, "# all\npandas==1.5.3\nPyYAML  # text\nrich\n\n").unwrap();
+        let vendor = Vendor {
+            packages: &["scikit_learn".to_owned()],
+            requirements: Some(&file),
+            folder: dir.path(),
+            from: None,
+        };
+        let (asked, left_out) = vendor.asked().unwrap();
+        assert_eq!(asked, ["rich"]);
+        assert_eq!(left_out, ["scikit_learn", "pandas==1.5.3", "PyYAML"]);
+        std::fs::write(&file, "-r other.txt\n").unwrap();
+        assert!(vendor.asked().unwrap_err().to_string().contains("-r other.txt"));
+    }
+}

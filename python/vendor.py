@@ -1,0 +1,14 @@
+"""Wheels without content, for the packages that a runtime has: pip takes them for installed. Run by `sandmill python vendor`."""
+
+import sys
+import zipfile
+
+folder, *packages = sys.argv[1:]
+for package in packages:
+    name, version = package.split("==")
+    base = name.replace("-", "_")
+    info = f"{base}-{version}.dist-info"
+    with zipfile.ZipFile(f"{folder}/{base}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: sandmill\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
