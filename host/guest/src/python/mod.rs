@@ -20,6 +20,8 @@ pub use find::{
 };
 pub use install::Installer;
 pub use runtime::Runtime;
-pub use science::{LIBRARY, Prepare, Preparing, SOURCES, describe, science_packages, science_version};
+pub use science::{
+    LIBRARY, Prepare, Preparing, SOURCES, describe, science_packages, science_version,
+};
 pub use sources::version;
 pub use vendor::{PACKAGES, Vendor, Vendored};

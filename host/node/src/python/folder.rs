@@ -28,6 +28,7 @@ const PACKAGED_BYTES: u64 = 512 << 20;
 fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
+    let language = ScriptLanguage::of(script);
     // Files and bytes.
     let mut own = (0, 0);
     let mut packaged = (0, 0);
@@ -35,7 +36,6 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let vendored = folder.join(PACKAGES);
     let vendored = (language == Some(ScriptLanguage::Python)).then_some(vendored.as_path());
     let is_vendored = |path: &Path| vendored.is_some_and(|folder| path.starts_with(folder));
-    let language = ScriptLanguage::of(script);
     let is_package = |path: &Path| match language {
         Some(ScriptLanguage::JavaScript) => {
             let name = path.file_name().unwrap_or_default().as_encoded_bytes();
@@ -54,8 +54,7 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
         .filter_map(Result::ok);
     for entry in entries {
         let path = entry.path();
-        let is_shown =
-            ScriptLanguage::of(path) == language || path == script || is_vendored(path);
+        let is_shown = ScriptLanguage::of(path) == language || path == script || is_vendored(path);
         if !(entry.file_type().is_file() && is_shown) {
             continue;
         }
