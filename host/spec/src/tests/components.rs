@@ -206,7 +206,7 @@ fn components_that_do_not_fit() {
     insta::assert_snapshot!(wrong(&component().replace("  explain: {type: boolean}\n", "").replace("max_concurrency_per_instance: 4", "max_concurrency_per_instance: 0").replace("--process_count_per_node 2", "--explode ${{inputs.explain}}").replace("inner.wasm", "score.py")), @"
     job.yaml:11: inputs.explain: the component has no such input; it has partitioned_data, labels, instance_count, rate, mode, resume_from, metadata
     [dir]/c.yml:22: max_concurrency_per_instance: found 0; expected a whole number of workers from 1 to 1000 (e.g. 4)
-    [dir]/c.yml:26: task.entry_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    [dir]/c.yml:26: task.entry_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     ");
 }
 

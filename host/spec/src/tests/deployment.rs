@@ -156,12 +156,12 @@ fn errors_of_deployments() {
     job.yaml:26: settings.environment_variables.A: found the unknown reference ${{inputs.x}}; there are ${{inputs.data}}, ${{side_inputs.model}}, ${{output}}, ${{source}}
     "#);
     insta::assert_snapshot!(errors_with(&OLD.replace("code: source", "folder: source"), &[DATA, ("mini_batch_size", "none")]), @r#"
-        job.yaml:3: code_configuration.folder: unknown key; the known ones are code, scoring_script
-        job.yaml:3: code_configuration.scoring_script: there is no [dir]/inner.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py); or set code_configuration.code, which is missing, to the folder that holds it
-        --set mini_batch_size: found "none"; expected a whole number of files of at least 1 (e.g. 10)
-        "#);
+    job.yaml:3: code_configuration.folder: unknown key; the known ones are code, scoring_script
+    job.yaml:3: code_configuration.scoring_script: there is no [dir]/inner.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts); or set code_configuration.code, which is missing, to the folder that holds it
+    --set mini_batch_size: found "none"; expected a whole number of files of at least 1 (e.g. 10)
+    "#);
     insta::assert_snapshot!(errors_with(OLD, &[DATA, ("settings.mini_batch_size", "none")]), @r#"--set settings.mini_batch_size: found "none"; expected a whole number of files of at least 1 (e.g. 10)"#);
-    insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("inner.wasm", "score.py"), &[DATA]), @"job.yaml:11: code_configuration.scoring_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)");
+    insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("inner.wasm", "score.py"), &[DATA]), @"job.yaml:11: code_configuration.scoring_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
 }
 
 /// Deployments that bring no scoring script, or a pipeline, or answer single requests.

@@ -31,7 +31,7 @@ entry_script_digest: abc
 job.yaml:2: name: found "My Job"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
 job.yaml:3: mini_bach_size: unknown key; did you mean mini_batch_size?
 job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
 job.yaml:7: inputs.images.paht: unknown key; did you mean path?
 job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
 job.yaml:9: inputs.both: found path and paths; write one of them
@@ -71,13 +71,13 @@ fn files_of_the_wrong_shape() {
     insta::assert_snapshot!(errors("hello"), @r#"job.yaml:1: found "hello"; expected a map of settings (e.g. entry_script: script.wasm)"#);
     insta::assert_snapshot!(errors("a: 1\n---\nb: 2\n"), @"job.yaml:2: a second document starts here; a job file holds one job");
     insta::assert_snapshot!(errors("name: a\nlimits: {fuel: 1, fuel: 2}\nname: b\n"), @"
-    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
     job.yaml:2: limits.fuel: given twice; before on line 2
     job.yaml:3: name: given twice; before on line 1
     ");
     insta::assert_snapshot!(errors("[a, b]: 1\nname: !secret x\n"), @"
-    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
     job.yaml:1: found a list for a key; a key must be text
     job.yaml:2: name: the tag !secret means nothing here; remove it
@@ -102,7 +102,7 @@ fn files_that_cannot_be_read() {
 #[test]
 fn missing_keys() {
     insta::assert_snapshot!(errors("name: x\n"), @"
-    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
     ");
     insta::assert_snapshot!(errors("entry_script: []\ninputs: 5\n"), @"
@@ -110,7 +110,7 @@ fn missing_keys() {
     job.yaml:2: inputs: found 5; expected a map of names to paths (e.g. images: data/*.png)
     ");
     insta::assert_snapshot!(errors("entry_script: '  '\ninputs: {}\n"), @"
-    job.yaml:1: entry_script: found an empty text; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml:1: entry_script: found an empty text; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml:2: inputs: found none; name at least one (e.g. images: data)
     ");
     insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: []\n"), @"job.yaml:2: inputs: found none; name at least one (e.g. images: data)");
@@ -119,8 +119,8 @@ fn missing_keys() {
 /// C1, C2: missing and not a file or folder are two errors each, and name the value.
 #[test]
 fn entry_scripts_and_sources() {
-    insta::assert_snapshot!(errors("entry_script: score.py\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: there is no [dir]/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)");
-    insta::assert_snapshot!(errors("entry_script: empty\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: [dir]/empty is a folder with no Cargo.toml and no sources in C; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)");
+    insta::assert_snapshot!(errors("entry_script: score.py\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: there is no [dir]/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
+    insta::assert_snapshot!(errors("entry_script: empty\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: [dir]/empty is a folder with no Cargo.toml and no sources in C; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
     insta::assert_snapshot!(errors(
         "entry_script: x.wasm\nsource_directory: nowhere\ninputs: {a: data}\n"
     ), @"job.yaml:2: source_directory: there is no [dir]/nowhere");
@@ -129,7 +129,7 @@ fn entry_scripts_and_sources() {
     ), @"job.yaml:2: source_directory: [dir]/script.wasm is not a folder; name the folder with the entry script");
     insta::assert_snapshot!(errors(
         "entry_script: script.wasm\nsource_directory: source\ninputs: {a: data}\n"
-    ), @"job.yaml:1: entry_script: there is no [dir]/source/script.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)");
+    ), @"job.yaml:1: entry_script: there is no [dir]/source/script.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
     let trimmed = job("entry_script: '  script.wasm '\ninputs: {images: data}\n");
     assert_eq!(trimmed, job(LEAST));
 }

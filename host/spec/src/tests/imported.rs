@@ -116,11 +116,11 @@ fn defaults_that_were_taken_are_said() {
 fn errors_of_saved_files() {
     insta::assert_snapshot!(errors(SAVED), @"
     job.yaml: inputs: missing; a saved parallel_run_config holds none: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
-    job.yaml:6: entry_script: there is no [dir]/source/digit_identification.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml:6: entry_script: there is no [dir]/source/digit_identification.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     ");
     insta::assert_snapshot!(errors(&format!("{SAVED}  partition_kyes: [a]\n  allowed_failed_count: x\n  error_treshold: 5\nnode_count: 2\n")), @r#"
     job.yaml: inputs: missing; a saved parallel_run_config holds none: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
-    job.yaml:6: entry_script: there is no [dir]/source/digit_identification.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml:6: entry_script: there is no [dir]/source/digit_identification.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml:44: partition_kyes: unknown key; did you mean partition_keys?
     job.yaml:45: allowed_failed_count: found "x"; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures
     job.yaml:46: error_treshold: unknown key; did you mean error_threshold?

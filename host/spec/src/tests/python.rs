@@ -37,7 +37,7 @@ fn what_no_script_can_have_is_refused() {
     let all = [outside.as_str(), &word].map(errors).join("\n");
     let all = all.replace(fixture.0.path().to_str().expect("UTF-8"), "[dir]");
     insta::assert_snapshot!(all, @r#"
-    job.yaml:2: entry_script: [dir]/source/../score.py does not lie in source_directory ([dir]/source), which is all that a Python script sees; put it there, or name the folder that holds it
+    job.yaml:2: entry_script: [dir]/source/../score.py does not lie in source_directory ([dir]/source), which is all that a script sees; put it there, or name the folder that holds it
     job.yaml:2: python.runtime: found "heavy"; expected auto, light or science
     "#);
 }

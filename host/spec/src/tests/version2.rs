@@ -137,7 +137,7 @@ fn defaults_of_version_2() {
 fn what_version_2_files_may_lack_and_may_hold() {
     let spec = job(LEAST);
     assert_eq!(spec.name, "job", "the file's name");
-    insta::assert_snapshot!(errors("type: parallel\ninput_data: ${{inputs.d}}\ninputs: {d: {type: uri_folder, path: data}}\n"), @"job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)");
+    insta::assert_snapshot!(errors("type: parallel\ninput_data: ${{inputs.d}}\ninputs: {d: {type: uri_folder, path: data}}\n"), @"job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
     insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "[\"${{inputs.d}}\"]")), @"job.yaml:2: input_data: found a list; expected one of the inputs, as in ${{inputs.x}}: there are d");
     for kind in ["function", "model"] {
         job(&LEAST.replace("run_function", kind));
@@ -195,7 +195,7 @@ fn what_lies_in_azure_is_named_on_this_machine() {
     insta::assert_snapshot!(errors(&text), @r#"
     job.yaml:8: inputs.job_data_path.path: found "azureml:images@latest", which lies in Azure; fetch it first, and name the files here by --set inputs.job_data_path.path=...; or register it here as images@latest (sandmill dataset register)
     job.yaml:9: inputs.score_model.path: found "azureml://datastores/models/paths/x", which does not lie on this machine; fetch it first, and name it here by --set inputs.score_model.path=...
-    job.yaml:31: task.entry_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml:31: task.entry_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     "#);
     let set = [
         ("inputs.job_data_path.path", "data"),
@@ -235,7 +235,7 @@ fn version_2_values_that_do_not_fit() {
     insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "data")), @r#"job.yaml:2: input_data: found "data"; expected one of the inputs, as in ${{inputs.x}}: there are d"#);
     insta::assert_snapshot!(errors("type: parallel\ntask: 5\n"), @"
     job.yaml: input_data: missing; name the one input that is cut into mini-batches, as in ${{inputs.x}}
-    job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml:2: task: found 5; expected a map
     ");
     insta::assert_snapshot!(errors(&LEAST.replace("script.wasm}", "script.wasm, program_arguments: \"--a 'b\"}")), @"job.yaml:5: task.program_arguments: a ' is not closed");
