@@ -1,8 +1,9 @@
 //! Entry scripts in Python, in the light runtime.
 
 use insta::assert_snapshot;
-use sandmill_tests::Job;
+use sandmill_tests::{Job, root};
 use std::path::Path;
+use std::process::Command;
 
 /// A job over `a.txt`, `bb.txt` and `ccc.txt`, one file a mini-batch, for one worker. `make python-light` installs the runtime.
 fn three_files(script: &str) -> Job {
@@ -132,8 +133,8 @@ def run(mini_batch):
     error: score.py, line 1: imports numpy, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 2: imports sklearn, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 3: imports ssl, which the light runtime does not have: it needs what a sandbox does not have, as sockets, processes and threads; do without it
-    error: score.py, line 3: imports helper, which the light runtime does not have: if it is written in Python alone, put its folder beside the script
-    error: score.py, line 8: imports some_package, which the light runtime does not have: if it is written in Python alone, put its folder beside the script
+    error: score.py, line 3: imports helper, which the light runtime does not have: if it is written in Python alone, bring it along: sandmill python vendor helper
+    error: score.py, line 8: imports some_package, which the light runtime does not have: if it is written in Python alone, bring it along: sandmill python vendor some_package
     ");
 }
 
@@ -351,6 +352,40 @@ fn scripts_are_checked_before_they_are_run() {
     let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&told["kind"], &told["good"]), (&"python_script".into(), &false.into()));
     assert!(told["problems"][0].as_str().unwrap().contains("imports pandas"), "{told}");
+}
+
+/// A wheel of one module that needs a package of the science runtime, and what `vendor` makes of it without a network.
+#[test]
+fn packages_in_python_alone_come_beside_the_script() {
+    let make = "import zipfile
+for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'native.so', 'py3-none-any')]:
+    with zipfile.ZipFile(f'wheels/{name}-1.0-{tag}.whl', 'w') as wheel:
+        wheel.writestr(module, 'def answer():\\n    return 42\\n')
+        needs = 'Requires-Dist: six' if name == 'tiny' else ''
+        wheel.writestr(f'{name}-1.0.dist-info/METADATA', f'Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n{needs}\\n')
+        wheel.writestr(f'{name}-1.0.dist-info/WHEEL', f'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {tag}\\n')
+        wheel.writestr(f'{name}-1.0.dist-info/RECORD', '')
+";
+    let venv = root().join("target/venv");
+    let job = three_files("import tiny\ndef run(mini_batch):\n    return [tiny.answer()]\n")
+        .file("wheels/made.txt", "")
+        .env("VIRTUAL_ENV", venv.to_str().unwrap());
+    let python = venv.join("bin/python");
+    let made = Command::new(python).args(["-c", make]).current_dir(job.path("")).status();
+    let made = made.unwrap();
+    assert!(made.success());
+    let ran = job.command(&["python", "vendor", "native", "--from", "wheels"]);
+    ran.exits_with(2).says("native.so is not there in Python alone");
+    let ran =
+        ran.into_job().command(&["python", "vendor", "tiny", "pandas==1.5", "--from", "wheels"]);
+    ran.exits_with(0).says("left out, as the science runtime has them: pandas==1.5");
+    assert_eq!(ran.text("python_packages/sandmill.json"), "{\"needs\":[\"six\"]}\n");
+    // The light runtime lacks what the package needs.
+    let ran = ran.into_job().run(&["--set", "python.runtime=light"]);
+    ran.exits_with(2).says("sandmill.json, line 1: imports six");
+    let ran = ran.into_job().file("python_packages/sandmill.json", "{\"needs\":[]}").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "42\n42\n42\n");
 }
 
 /// A job never fetches anything: it says what to type.

@@ -113,7 +113,10 @@ fn line(missing: &Missing, runtime: Runtime) -> String {
     } else if package.starts_with("azureml") {
         "of Azure's SDK azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path are there; what needs Azure itself has no counterpart"
     } else {
-        "if it is written in Python alone, put its folder beside the script"
+        return format!(
+            "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: if it is written in Python \
+             alone, bring it along: sandmill python vendor {package}"
+        );
     };
     format!(
         "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: {way}"
