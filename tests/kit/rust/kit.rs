@@ -65,7 +65,8 @@ fn rows(command: &str, parts: &[&str]) -> Result<Vec<String>, String> {
         ("count", _) => format!("{} {}", INITS.load(Relaxed), RUNS.load(Relaxed)),
         ("arguments", _) => return Ok(env::args().skip(1).collect()),
         ("environment", _) => {
-            let mut rows: Vec<String> = env::vars().map(|(name, value)| format!("{name}={value}")).collect();
+            let mut rows: Vec<String> =
+                env::vars().map(|(name, value)| format!("{name}={value}")).collect();
             rows.sort();
             return Ok(rows);
         }
@@ -81,11 +82,16 @@ fn rows(command: &str, parts: &[&str]) -> Result<Vec<String>, String> {
             std::hint::spin_loop();
         },
         ("allocate", _) => allocate(),
-        ("log", [level, text]) => done(host::log(level_of(level), text)),
+        ("log", [level, text]) => {
+            host::log(level_of(level), text);
+            done(())
+        }
         ("print", [text]) => write!(std::io::stdout(), "{text}").map_err(words).map(done)?,
         ("complain", [text]) => write!(std::io::stderr(), "{text}").map_err(words).map(done)?,
         ("random", _) => format!("{:016x}", RandomState::new().hash_one("kit")),
-        ("clock", _) => SystemTime::now().duration_since(UNIX_EPOCH).map_err(words)?.as_secs().to_string(),
+        ("clock", _) => {
+            SystemTime::now().duration_since(UNIX_EPOCH).map_err(words)?.as_secs().to_string()
+        }
         _ => return Err(format!("there is no command {command} with {} parts", parts.len())),
     };
     Ok(vec![row])
@@ -101,7 +107,10 @@ fn outcomes(parts: &[&str]) -> Results {
 
 fn context_rows(context: MiniBatchContext) -> Vec<String> {
     let keys = context.partition_key_value.into_iter().map(|(key, value)| format!("{key}={value}"));
-    [context.id.to_string(), context.dataset, context.attempt.to_string()].into_iter().chain(keys).collect()
+    [context.id.to_string(), context.dataset, context.attempt.to_string()]
+        .into_iter()
+        .chain(keys)
+        .collect()
 }
 
 fn summed(bytes: &[u8]) -> String {

@@ -21,7 +21,7 @@ pub(super) fn make(
     say("fetching componentize-qjs, esbuild and sucrase from npm, 20 MB");
     let mut fetch = tool(&npm, scratch)?;
     // The lock file holds what is fetched to its digests; no script of a package runs.
-    fetch.arg("--prefix").arg(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    fetch.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
     run(fetch.arg("--loglevel=error"))?;
     say("making the JavaScript runtime: QuickJS, some seconds");
     let packages = folder.join("node_modules");
