@@ -13,10 +13,14 @@ function put(stream, text) {
     for (let at = 0; at < bytes.length; at += MOST) stream.blockingWriteAndFlush(bytes.subarray(at, at + MOST));
 }
 
+// Each call of WASI gives another handle, of which there are not many.
+let stdout;
+let stderr;
+
 /** Writes a text to standard output, as it is. */
-export const print = (text) => put(getStdout(), String(text));
+export const print = (text) => put((stdout ??= getStdout()), String(text));
 /** The same for standard error. */
-export const printError = (text) => put(getStderr(), String(text));
+export const printError = (text) => put((stderr ??= getStderr()), String(text));
 
 const writer = (print) => (...values) => print(values.map(shown).join(" ") + "\n");
 
@@ -38,8 +42,12 @@ const err = writer(printError);
 globalThis.console ??= { log: out, info: out, debug: out, warn: err, error: err, trace: err };
 
 globalThis.TextDecoder ??= class TextDecoder {
+    constructor(label = "utf-8") {
+        if (!/^utf-?8$/i.test(label)) throw new RangeError(`there is no decoder of ${label} here, of utf-8 alone`);
+    }
+
     decode(bytes = new Uint8Array()) {
-        return decode(bytes instanceof Uint8Array ? bytes : new Uint8Array(bytes.buffer ?? bytes));
+        return decode(ArrayBuffer.isView(bytes) ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength) : new Uint8Array(bytes));
     }
 };
 globalThis.TextEncoder ??= class TextEncoder {

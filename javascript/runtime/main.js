@@ -3,7 +3,7 @@
 
 import { seed } from "./globals.js";
 import { getArguments, getEnvironment } from "wasi:cli/environment@0.2.12";
-import { Table, read as readTable } from "./table.js";
+import { read as readTable } from "./table.js";
 import { described } from "./errors.js";
 import { load } from "./modules.js";
 import { resultsOf } from "./results.js";
@@ -28,6 +28,11 @@ function guarded(call) {
     }
 }
 
+/** Nothing waits for promises here. */
+function awaited(name, result) {
+    if (typeof result?.then === "function") throw new TypeError(`${name} returned a promise; write function ${name}, without async`);
+}
+
 export const entry = {
     init() {
         seed();
@@ -44,7 +49,7 @@ export const entry = {
         guarded(() => {
             script = load(path);
             if (!part("run")) throw new TypeError(`\`run\` of ${path} is missing; write: export function run(miniBatch) { ... }`);
-            part("init")?.();
+            awaited("init", part("init")?.());
         });
     },
 
@@ -52,7 +57,7 @@ export const entry = {
         if (scanned) return { tag: "rows", val: [JSON.stringify(scanned)] };
         return guarded(() => {
             const { tag, val } = miniBatch;
-            const batch = tag === "table" ? new Table(readTable(val)) : tag === "files" ? val : null;
+            const batch = tag === "table" ? readTable(val) : tag === "files" ? val : null;
             const about = {
                 id: Number(context.id),
                 dataset: context.dataset,
@@ -64,6 +69,6 @@ export const entry = {
     },
 
     shutdown() {
-        if (!scanned) guarded(() => part("shutdown")?.());
+        if (!scanned) guarded(() => awaited("shutdown", part("shutdown")?.()));
     },
 };

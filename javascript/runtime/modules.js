@@ -34,7 +34,10 @@ export function found(name, from) {
 }
 
 function firstOf(path) {
-    return ENDINGS.map((ending) => path + ending).find((path) => textOf(path) !== undefined);
+    const paths = ENDINGS.map((ending) => path + ending);
+    // TypeScript names the file that it would be compiled to.
+    if (/\.m?js$/.test(path)) paths.push(path.replace(/js$/, "ts"));
+    return paths.find((path) => textOf(path) !== undefined);
 }
 
 function normal(path) {

@@ -5,10 +5,12 @@ import { Table, write } from "./table.js";
 
 /** The results of a mini-batch. Raises TypeError in words. */
 export function resultsOf(result) {
-    if (result instanceof Table) return { tag: "table", val: write(result.columns) };
+    if (result instanceof Table) return { tag: "table", val: write(result) };
     if (!Array.isArray(result)) {
         throw new TypeError(`run returned ${named(result)}; it must return an array with one row for each item, or a Table`);
     }
+    // Holes become undefined, which is refused.
+    result = Array.from(result);
     if (result.some((row) => row instanceof Failed)) {
         const val = result.map((row, at) =>
             row instanceof Failed ? { tag: "err", val: row.reason.toWellFormed() } : { tag: "ok", val: rowOf(row, at) },
@@ -28,9 +30,19 @@ function rowOf(row, at) {
         throw new TypeError(`row ${at} that run returned is of type ${typeof row}; a row is a text, a number, or an object, which becomes JSON`);
     }
     if (typeof row === "object" && row !== null) {
-        return JSON.stringify(row, (_, inner) => (typeof inner === "bigint" ? Number(inner) : inner));
+        if (typeof row.then === "function" || row instanceof Error || row instanceof Map || row instanceof Set) {
+            throw new TypeError(`row ${at} that run returned is ${named(row)}; a row is a text, a number, or an object, which becomes JSON`);
+        }
+        const text = JSON.stringify(row, (_, inner) => (typeof inner === "bigint" ? exact(inner) : inner));
+        if (typeof text !== "string") throw new TypeError(`row ${at} that run returned cannot be written as JSON`);
+        return text;
     }
     return String(row);
+}
+
+/** A whole number as JSON has it: a text where a number would lose digits. */
+function exact(value) {
+    return Number.isSafeInteger(Number(value)) ? Number(value) : String(value);
 }
 
 function named(value) {

@@ -38,16 +38,22 @@ export function read(path) {
 /** The text of a file. */
 export const readText = (path) => decode(read(path));
 
+// Each call of WASI gives other handles, of which there are not many.
+let directories;
+
 /** Writes a file below `outputDir()`, `logDir()` or `/tmp`. `data`: a text or a Uint8Array. */
 export function writeFile(path, data) {
+    if (typeof data !== "string" && !(data instanceof Uint8Array)) throw new TypeError(`${path}: the data is no text and no Uint8Array`);
     const bytes = typeof data === "string" ? encode(data) : data;
-    const place = getDirectories().find(([, name]) => path.startsWith(`${name}/`));
+    directories ??= getDirectories();
+    const place = directories.find(([, name]) => path.startsWith(`${name}/`));
     if (!place) throw new Error(`${path} lies in none of the folders that this script sees`);
     const [folder, name] = place;
     try {
         const flags = { create: true, truncate: true };
         const file = folder.openAt({}, path.slice(name.length + 1), flags, { write: true });
         for (let at = 0; at < bytes.length; ) at += Number(file.write(bytes.subarray(at), at));
+        file[Symbol.dispose]?.();
     } catch (error) {
         throw new Error(`${path} cannot be written: ${error.payload ?? error.message ?? error}`);
     }

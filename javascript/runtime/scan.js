@@ -2,6 +2,13 @@
 
 import { compiled, found, shortened, textOf } from "./modules.js";
 
+const NODE = new Set(
+    "assert buffer child_process cluster crypto dns events fs http https net os path process readline stream timers tls url util v8 vm worker_threads zlib".split(" "),
+);
+
+// What stands before the `require` that an `import` becomes, or that is a statement of its own: others a script may do without.
+const IMPORT = /(^|[;}])\s*((var|let|const)\s+[\w$\s{},:]+=\s*)?$/;
+
 /** See Python's `_scan.py`: `error`, `run` and `missing` of the script at `path` and of the modules that it imports. */
 export function scan(path) {
     const result = { error: null, run: null, missing: [] };
@@ -24,10 +31,15 @@ export function scan(path) {
             result.run = "is missing; write: export function run(miniBatch) { ... }";
         }
         code.split("\n").forEach((line, at) => {
-            for (const [, name] of line.matchAll(/\brequire\(['"]([^'"]+)['"]\)/g)) {
+            if (/^\s*(\/\/|\*)/.test(line)) return;
+            for (const { 1: name, index } of line.matchAll(/\brequire\(['"]([^'"]+)['"]\)/g)) {
                 const inner = found(name, file);
                 if (inner !== undefined) waiting.push(inner);
-                else result.missing.push({ package: name, file: shortened(file), line: at + 1, guarded: false, standard: false });
+                else {
+                    const standard = name.startsWith("node:") || NODE.has(name);
+                    const guarded = !IMPORT.test(line.slice(0, index));
+                    result.missing.push({ package: name, file: shortened(file), line: at + 1, guarded, standard });
+                }
             }
         });
     }

@@ -22,10 +22,12 @@ export const int64 = (values) => column(values, "int64");
 
 /** Columns of one length. `run` of a table job gets one, and may return one. */
 export class Table {
-    /** `columns`: names to arrays. */
-    constructor(columns) {
+    /** `columns`: names to arrays. `names`: their order; an object puts names that are whole numbers first. */
+    constructor(columns, names = Object.keys(columns)) {
         this.columns = columns;
-        const counts = Object.entries(columns).map(([name, values]) => {
+        this.names = names;
+        const counts = names.map((name) => {
+            const values = columns[name];
             if (!Array.isArray(values) && !ArrayBuffer.isView(values)) throw new TypeError(`column ${name} is no array`);
             return values.length;
         });
@@ -35,10 +37,6 @@ export class Table {
             const name = this.names[other];
             throw new RangeError(`column ${name} has ${counts[other]} values, and the first column has ${this.length}`);
         }
-    }
-
-    get names() {
-        return Object.keys(this.columns);
     }
 
     /** The values of a column. */
@@ -57,12 +55,12 @@ export class Table {
     }
 
     select(...names) {
-        return new Table(Object.fromEntries(names.map((name) => [name, this.get(name)])));
+        return new Table(Object.fromEntries(names.map((name) => [name, this.get(name)])), names);
     }
 
     /** With these columns added, or in place of those of the same name. */
     with(columns) {
-        return new Table({ ...this.columns, ...columns });
+        return new Table({ ...this.columns, ...columns }, [...new Set([...this.names, ...Object.keys(columns)])]);
     }
 }
 
@@ -72,7 +70,7 @@ const PER_SECOND = [1n, 1_000n, 1_000_000n, 1_000_000_000n];
 const DAY = 86_400_000;
 const NAMES = { 7: "a decimal", 11: "an interval", 12: "a list", 13: "a structure", 14: "a union", 16: "a list", 17: "a map" };
 
-/** The columns of an Arrow IPC stream. Raises TypeError, naming the column, for a type that is not read. */
+/** The table of an Arrow IPC stream. Raises TypeError, naming the column, for a type that is not read. */
 export function read(stream) {
     let fields = [];
     const parts = [];
@@ -91,7 +89,8 @@ export function read(stream) {
             batch(fields, header, body).forEach((values, at) => parts[at].push(values));
         }
     }
-    return Object.fromEntries(fields.map((field, at) => [field.name, column(parts[at].flat(), field.kind)]));
+    const columns = Object.fromEntries(fields.map((field, at) => [field.name, column(parts[at].flat(), field.kind)]));
+    return new Table(columns, [...new Set(fields.map((field) => field.name))]);
 }
 
 function* messages(stream) {
@@ -220,15 +219,17 @@ function slices(isShort, make) {
     };
 }
 
-/** An Arrow IPC stream, with one record batch, of columns. Raises TypeError, naming the column. */
-export function write(columns) {
-    const names = Object.keys(columns);
+/** An Arrow IPC stream, with one record batch, of a table. Raises TypeError, naming the column. */
+export function write({ columns, names }) {
     if (names.length === 0) throw new TypeError("the table has no columns; a result has one at least");
     const rows = columns[names[0]].length;
     const [fields, nodes, buffers, body] = [[], [], [], []];
     let length = 0;
     for (const name of names) {
-        const values = columns[name];
+        const values = whole(columns[name]);
+        if (values.length !== rows) {
+            throw new RangeError(`column ${name} has ${values.length} values, and the first column has ${rows}`);
+        }
         const { number, type, parts } = written(name, values);
         const nulls = values.reduce((count, value) => count + (value === null || value === undefined ? 1 : 0), 0);
         fields.push(table({ 0: text(name), 1: ["Uint8", 1], 2: ["Uint8", number], 3: table(type), 5: tables([]) }));
@@ -246,6 +247,11 @@ export function write(columns) {
     const schema = table({ 0: ["Int16", 0], 1: tables(fields) });
     const records = table({ 0: ["BigInt64", BigInt(rows)], 1: pairs(nodes), 2: pairs(buffers) });
     return joined([...message(1, schema, 0), ...message(3, records, length), ...body, END]);
+}
+
+/** An array whose holes are undefined, which is written as null. */
+function whole(values) {
+    return ArrayBuffer.isView(values) ? values : column(Array.from(values), values.kind);
 }
 
 const END = new Uint8Array([255, 255, 255, 255, 0, 0, 0, 0]);
@@ -291,6 +297,7 @@ function kindOf(name, values) {
     if (values.kind && (found.size === 0 || fits[only]?.includes(values.kind))) return values.kind;
     const kinds = { number: "float64", bigint: "int64", string: "text", boolean: "bool", moment: "moment", bytes: "bytes" };
     if (found.size === 0) return "text";
+    if (only === "bigint" && values.some((value) => value >= 1n << 63n)) return "uint64";
     if (only && kinds[only]) return kinds[only];
     throw new TypeError(`column ${name} has values of type ${[...found].sort().join(", ")}; one of number, bigint, string, boolean, Date and Uint8Array can be written`);
 }
@@ -305,9 +312,19 @@ function written(name, values) {
     const kind = kindOf(name, values);
     const numbers = (Numbers, make) => Numbers.from(values, (value) => (value === null || value === undefined ? make(0) : make(value)));
     const integer = (value) => {
-        if (typeof value === "bigint") return value;
+        if (typeof value === "bigint") return fitting(value);
         if (!Number.isInteger(value)) throw new TypeError(`column ${name} is of whole numbers, and has ${value}; write Array.from(...) to make it one of floats`);
-        return BigInt(value);
+        return fitting(BigInt(value));
+    };
+    const fitting = (value) => {
+        const fits = kind === "uint64" ? BigInt.asUintN(64, value) : BigInt.asIntN(64, value);
+        if (fits !== value) throw new RangeError(`column ${name} has ${value}, which does not fit in 64 bits`);
+        return value;
+    };
+    const time = (value) => {
+        const milliseconds = Number(value);
+        if (Number.isNaN(milliseconds)) throw new RangeError(`column ${name} has an invalid Date`);
+        return milliseconds;
     };
     switch (kind) {
         case "int64":
@@ -324,12 +341,12 @@ function written(name, values) {
         case "bool":
             return { number: 6, type: {}, parts: [bits(values, (value) => value === true)] };
         case "date":
-            return { number: 8, type: { 0: ["Int16", 0] }, parts: [numbers(Int32Array, (value) => Math.floor(Number(value) / DAY))] };
+            return { number: 8, type: { 0: ["Int16", 0] }, parts: [numbers(Int32Array, (value) => Math.floor(time(value) / DAY))] };
         case "moment":
         case "datetime": {
             const type = { 0: ["Int16", 2] };
             if (kind === "moment") type[1] = ZONE();
-            return { number: 10, type, parts: [numbers(BigInt64Array, (value) => BigInt(Number(value)) * 1_000n + BigInt(value.microseconds ?? 0))] };
+            return { number: 10, type, parts: [numbers(BigInt64Array, (value) => BigInt(time(value)) * 1_000n + BigInt(value.microseconds ?? 0))] };
         }
         default: {
             const data = values.map((value) => (value === null || value === undefined ? new Uint8Array() : kind === "text" ? encode(String(value)) : value));

@@ -133,8 +133,8 @@ def run(mini_batch):
     error: score.py, line 1: imports numpy, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 2: imports sklearn, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 3: imports ssl, which the light runtime does not have: it needs what a sandbox does not have, as sockets, processes and threads; do without it
-    error: score.py, line 3: imports helper, which the light runtime does not have: if it is written in Python alone, bring it along: sandmill python vendor helper
-    error: score.py, line 8: imports some_package, which the light runtime does not have: if it is written in Python alone, bring it along: sandmill python vendor some_package
+    error: score.py, line 3: imports helper, which the light runtime does not have: put a module of your own beside the script; a package in Python alone comes by its name on PyPI: sandmill python vendor NAME
+    error: score.py, line 8: imports some_package, which the light runtime does not have: put a module of your own beside the script; a package in Python alone comes by its name on PyPI: sandmill python vendor NAME
     ");
 }
 
@@ -358,10 +358,14 @@ fn scripts_are_checked_before_they_are_run() {
 #[test]
 fn packages_in_python_alone_come_beside_the_script() {
     let make = "import zipfile
-for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'native.so', 'py3-none-any')]:
+import os
+os.makedirs('evil')
+open('evil/pyproject.toml', 'w').write('[build-system]\\nrequires = []\\nbuild-backend = \\'backend\\'\\nbackend-path = [\\'.\\']\\n')
+open('evil/backend.py', 'w').write(f'open({os.getcwd()!r} + \\'/ran\\', \\'w\\')\\n')
+for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'native.so', 'py3-none-any'), ('needy', 'needy.py', 'py3-none-any')]:
     with zipfile.ZipFile(f'wheels/{name}-1.0-{tag}.whl', 'w') as wheel:
         wheel.writestr(module, 'def answer():\\n    return 42\\n')
-        needs = 'Requires-Dist: six' if name == 'tiny' else ''
+        needs = {'tiny': 'Requires-Dist: six', 'needy': f'Requires-Dist: evil @ file://{os.getcwd()}/evil'}.get(name, '')
         wheel.writestr(f'{name}-1.0.dist-info/METADATA', f'Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n{needs}\\n')
         wheel.writestr(f'{name}-1.0.dist-info/WHEEL', f'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {tag}\\n')
         wheel.writestr(f'{name}-1.0.dist-info/RECORD', '')
@@ -376,6 +380,16 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
     assert!(made.success());
     let ran = job.command(&["python", "vendor", "native", "--from", "wheels"]);
     ran.exits_with(2).says("native.so is not there in Python alone");
+    // What pip would build runs code of strangers, outside of any sandbox.
+    for refused in
+        ["evil @ file:///tmp/evil", "./evil", "evil.tar.gz/x", "git+https://example.org/x"]
+    {
+        let ran = three_files("").env("VIRTUAL_ENV", venv.to_str().unwrap());
+        ran.command(&["python", "vendor", refused]).exits_with(2).says("name packages alone");
+    }
+    let ran = ran.into_job().command(&["python", "vendor", "needy", "--from", "wheels"]);
+    ran.exits_with(2).says("evil is not there in Python alone");
+    assert!(!ran.has("ran"), "the code of a package that another needs was run");
     let ran =
         ran.into_job().command(&["python", "vendor", "tiny", "pandas==1.5", "--from", "wheels"]);
     ran.exits_with(0).says("left out, as the science runtime has them: pandas==1.5");

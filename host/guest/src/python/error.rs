@@ -72,7 +72,9 @@ pub enum InstallError {
         source: io::Error,
     },
     /// A requirements file has more than packages.
-    #[error("{line:?} is an option of pip; name packages alone, one a line, as rich or rich==13.7")]
+    #[error(
+        "{line:?} is an option, a path or an address; name packages alone, one a line, as rich or rich==13.7"
+    )]
     Option {
         /// The line.
         line: String,
@@ -85,7 +87,7 @@ pub enum InstallError {
     },
     /// A package has code in C, or is not there.
     #[error(
-        "{package} is not there in Python alone, and a sandbox runs no native code: export a model to ONNX and call it by \
+        "{package} is not there in Python alone, or not in that version, and a sandbox runs no native code: export a model to ONNX and call it by \
          sandmill.models, or see which packages the science runtime has (docs/entry-scripts.md)"
     )]
     NotPure {

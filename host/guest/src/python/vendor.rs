@@ -17,6 +17,9 @@ const MANIFEST: &str = "sandmill.json";
 /// What makes wheels without content.
 const EMPTY_WHEELS: &str = include_str!("../../../../python/vendor.py");
 
+/// pip, made to run no code of packages.
+const PIP: &str = include_str!("../../../../python/vendor_pip.py");
+
 /// Packages to be put beside a script.
 pub struct Vendor<'a> {
     /// What pip is asked for, as `rich` or `rich==13.7`.
@@ -87,11 +90,18 @@ impl Vendor<'_> {
         let lines = lines.iter().map(clean);
         let lines: Vec<_> =
             lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-        if let Some(option) = lines.iter().find(|line| line.starts_with('-')) {
-            return Err(InstallError::Option { line: option.clone() });
+        // pip would build what lies at a path or an address: code of strangers, outside of any sandbox.
+        let is_plain = |line: &String| {
+            line.starts_with(|c: char| c.is_ascii_alphanumeric())
+                && !line.contains(['@', '/', '\\'])
+        };
+        if let Some(other) = lines.iter().find(|line| !is_plain(line)) {
+            return Err(InstallError::Option { line: other.clone() });
         }
         let has: BTreeSet<String> = science_packages().map(|(package, _)| package).collect();
-        Ok(lines.into_iter().partition(|line| !has.contains(&package_of(line))))
+        Ok(lines
+            .into_iter()
+            .partition(|line| line.contains('[') || !has.contains(&package_of(line))))
     }
 
     fn fetch(&self, asked: &[String], scratch: &Path, made: &Path) -> Result<(), InstallError> {
@@ -104,7 +114,7 @@ impl Vendor<'_> {
         let constraints = scratch.join("constraints.txt");
         std::fs::write(&constraints, pins.join("\n")).map_err(failed(&constraints))?;
         let mut fetch = tool(&python, scratch)?;
-        fetch.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        fetch.args(["-c", PIP, "install", "--quiet", "--disable-pip-version-check"]);
         fetch.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py"]);
         fetch.args(["--abi", "none", "--python-version", "3.14", "--no-compile", "--target"]);
         fetch.arg(made).arg("--find-links").arg(&wheels).arg("--constraint").arg(&constraints);

@@ -98,7 +98,9 @@ pub(super) fn elsewhere(scan: &Scan) -> Vec<String> {
 fn line(missing: &Missing, runtime: Runtime) -> String {
     let Missing { package, file, line, standard, .. } = missing;
     let in_science = runtime == Runtime::Light && science_version(package).is_some();
-    let way = if runtime == Runtime::JavaScript && package.starts_with('.') {
+    let way = if runtime == Runtime::JavaScript && *standard {
+        "modules of Node are not there; take what \"sandmill\" has, or do without it"
+    } else if runtime == Runtime::JavaScript && package.starts_with('.') {
         "that file is not there; where the job names no source_directory, scripts see .js and .ts files alone"
     } else if runtime == Runtime::JavaScript {
         "bundle the script and its packages into one file, as by esbuild --bundle --format=esm --external:sandmill"
@@ -114,8 +116,8 @@ fn line(missing: &Missing, runtime: Runtime) -> String {
         "of Azure's SDK azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path are there; what needs Azure itself has no counterpart"
     } else {
         return format!(
-            "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: if it is written in Python \
-             alone, bring it along: sandmill python vendor {package}"
+            "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: put a module of \
+             your own beside the script; a package in Python alone comes by its name on PyPI: sandmill python vendor NAME"
         );
     };
     format!(

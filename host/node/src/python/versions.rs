@@ -33,6 +33,9 @@ pub(super) fn differences(
 }
 
 fn version_of(package: &str, runtime: Runtime) -> Option<&'static str> {
+    if runtime == Runtime::JavaScript {
+        return None;
+    }
     if package == "python" {
         return Some(version(runtime));
     }
