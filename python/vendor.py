@@ -1,4 +1,5 @@
-"""Wheels without content, for the packages that a runtime has: pip takes them for installed. Run by `sandmill python vendor`."""
+"""Wheels without content, for the packages that a runtime has: pip takes them for installed. Their build number puts
+them before PyPI's. Run by `sandmill python vendor`."""
 
 import sys
 import zipfile
@@ -8,7 +9,7 @@ for package in packages:
     name, version = package.split("==")
     base = name.replace("-", "_")
     info = f"{base}-{version}.dist-info"
-    with zipfile.ZipFile(f"{folder}/{base}-{version}-py3-none-any.whl", "w") as wheel:
+    with zipfile.ZipFile(f"{folder}/{base}-{version}-999-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: sandmill\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: sandmill\nRoot-Is-Purelib: true\nTag: py3-none-any\nBuild: 999\n")
         wheel.writestr(f"{info}/RECORD", "")
