@@ -75,7 +75,7 @@ pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::{CONTROL_SOCKET, JobDir, LOCK_FILE, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError, Profiler};
-pub use python::{PythonRuntime, ScriptLanguage};
+pub use python::{PythonRuntime, ScriptLanguage, package_name};
 pub use registered::{
     Held, Latest, ParseRegisteredNameError, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind,
     RegisteredName, is_registered_name,

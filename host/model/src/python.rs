@@ -48,3 +48,24 @@ impl PythonRuntime {
         }
     }
 }
+
+/// The package's name that a line of a requirements file begins with, as PyPI compares names: in small letters, with `-` between
+/// words; and what follows the name.
+pub fn package_name(line: &str) -> (String, &str) {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let (name, rest) = line.split_at(line.find(|c| !is_name(c)).unwrap_or(line.len()));
+    (name.to_ascii_lowercase().replace(['_', '.'], "-"), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_known_by_their_names() {
+        for line in ["Rich", "rich==13.7", "rich[all] >= 1", "rich;python_version<'4'", "rich~=1"] {
+            assert_eq!(package_name(line).0, "rich", "{line}");
+        }
+        assert_eq!(package_name("Zope.Interface_x").0, "zope-interface-x");
+    }
+}

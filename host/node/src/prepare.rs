@@ -83,8 +83,7 @@ pub fn prepare(
         standby,
         gpus: Gpus::default(),
     };
-    let prepared = told(&job, found, ask.job_file.as_deref())?;
-    Ok((Prepared { runtime, notices, ..prepared }, job))
+    Ok((told(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
 }
 
 /// What of it the leader is told.
@@ -92,6 +91,7 @@ fn told(
     job: &NodeJob,
     found: backends::Found,
     job_file: Option<&Path>,
+    (runtime, notices): (Option<String>, Vec<String>),
 ) -> Result<Prepared, NodeError> {
     let NodeJob { spec, real, staged, seen, component, budget, .. } = job;
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
@@ -115,8 +115,8 @@ fn told(
         models: staged.models.iter().zip(seen).map(model).collect(),
         backends: usable_backends(job, found),
         budget: budget.total().0,
-        runtime: None,
-        notices: Vec::new(),
+        runtime,
+        notices,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::error::Report;
 use super::tree::{self, Node, Value};
+use crate::model::package_name;
 
 /// A package that a Python script asks for, in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +44,7 @@ fn requirement(line: &str) -> Option<Requirement> {
     let line = line.split('#').next().unwrap_or_default();
     let line = line.split(';').next().unwrap_or_default().trim();
     let line = line.rsplit_once("::").map_or(line, |(_, after)| after);
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let end = line.find(|c| !is_name(c))?;
-    let (name, rest) = line.split_at(end);
+    let (package, rest) = package_name(line);
     let mut rest = rest.trim_start();
     if let Some(extras) = rest.strip_prefix('[') {
         rest = extras.split_once(']')?.1.trim_start();
@@ -55,7 +54,6 @@ fn requirement(line: &str) -> Option<Requirement> {
     let end = version.find(|c: char| !c.is_ascii_alphanumeric() && !".+!".contains(c));
     let version = &version[..end.unwrap_or(version.len())];
     let is_version = version.starts_with(|c: char| c.is_ascii_digit());
-    let package = name.to_ascii_lowercase().replace(['_', '.'], "-");
     (is_version && !package.is_empty())
         .then(|| Requirement { package, version: version.to_owned() })
 }

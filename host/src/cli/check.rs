@@ -17,7 +17,9 @@ use crate::inference::{Judged, NamedLibrary, Probe};
 use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 };
-use crate::model::{InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, printable};
+use crate::model::{
+    InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, ScriptLanguage, printable,
+};
 use crate::node::trial::{Asked, Trial as TrialProcess, TrialError, Wanted};
 use crate::node::{self, NotBuilt};
 use crate::opening::Scratch;
@@ -151,6 +153,11 @@ impl<'a> Check<'a> {
         let onnxruntime = backends.onnxruntime(policy.file(), config);
         let (cache, os_sandbox) = (cache.as_deref(), *os_sandbox);
         Ok(Self { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime })
+    }
+
+    /// Whether it is a script that a runtime loads.
+    pub(super) fn is_script(&self) -> bool {
+        ScriptLanguage::of(self.path).is_some() && !self.path.is_dir()
     }
 
     /// The same component, tried in another way.

@@ -9,7 +9,7 @@ use super::script::Tried;
 use super::tools::ToolArguments;
 use super::{say, signals, terminal};
 use crate::compile::{Cache, Compiled, Instrumentation};
-use crate::model::{LoggingLevel, PythonRuntime, ScriptLanguage, counted, printable};
+use crate::model::{LoggingLevel, PythonRuntime, counted, printable};
 use crate::node::mapping::{MapNews, Mapping, Taken};
 use crate::node::python::PythonError;
 use crate::node::trial::{Asked, Trial, TrialError, Wanted};
@@ -95,7 +95,7 @@ fn prepare(
 ) -> Result<(Compiled, Asked), Problem> {
     let limits = check.policy.default_limits();
     let with = instrumentation(&limits);
-    let is_script = ScriptLanguage::of(check.path).is_some() && !check.path.is_dir();
+    let is_script = check.is_script();
     let script = is_script.then(|| Tried::at(check.path)).transpose().map_err(Problem::usage)?;
     let (compiled, library) = match &script {
         Some(script) => match script.choose(check, &limits, (arguments.runtime, true), &mut say) {

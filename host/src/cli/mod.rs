@@ -48,7 +48,7 @@ mod tools;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};
-use crate::model::{OsSandbox, ScriptLanguage};
+use crate::model::OsSandbox;
 use crate::spec::SpecErrors;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::ArgumentError;
@@ -309,7 +309,7 @@ fn check_and_print(
         print_found(&report, as_json, &report.text())?;
         return Ok(if report.is_good() { Exit::Completed } else { Exit::Failed });
     }
-    let checked = match ScriptLanguage::of(path).is_some() && !path.is_dir() {
+    let checked = match check.is_script() {
         true => check_script::check_script(&check, &mut say),
         false => check::check(&check, &mut say),
     };

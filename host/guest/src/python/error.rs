@@ -5,7 +5,7 @@ use super::find::file_name;
 use super::sources::package;
 use crate::compile::CompileError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a runtime cannot be installed.
 #[derive(Debug, thiserror::Error)]
@@ -100,4 +100,12 @@ pub enum InstallError {
     /// The runtime cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
+}
+
+impl InstallError {
+    /// What a failure to write a folder or a file becomes.
+    pub(super) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Write { path, source }
+    }
 }

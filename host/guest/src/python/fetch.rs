@@ -18,8 +18,7 @@ pub(super) fn fetch(
 ) -> Result<PathBuf, InstallError> {
     let (name, version, size) = package(runtime);
     let list = scratch.join("requirements.txt");
-    std::fs::write(&list, requirements(runtime))
-        .map_err(|source| InstallError::Write { path: list.clone(), source })?;
+    std::fs::write(&list, requirements(runtime)).map_err(InstallError::write(&list))?;
     let packages = scratch.join("packages");
     let mut fetch = fetcher(python, scratch)?;
     fetch.args(["--quiet", "--no-deps", "--require-hashes", "--target"]).arg(&packages);
@@ -56,8 +55,7 @@ pub(super) fn python() -> Result<PathBuf, InstallError> {
 /// be that of a stranger's script.
 pub(super) fn tool(program: &Path, scratch: &Path) -> Result<Command, InstallError> {
     let empty = scratch.join("empty");
-    std::fs::create_dir_all(&empty)
-        .map_err(|source| InstallError::Write { path: empty.clone(), source })?;
+    std::fs::create_dir_all(&empty).map_err(InstallError::write(&empty))?;
     let mut command = Command::new(program);
     command.current_dir(empty).env("PYTHONSAFEPATH", "1").env("PYTHONDONTWRITEBYTECODE", "1");
     Ok(command)

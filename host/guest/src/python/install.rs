@@ -6,6 +6,7 @@ use super::science::Prepare;
 use super::{Installed, Runtime, javascript, light, science};
 use crate::compile::{Cache, Compiler, Instrumentation};
 use crate::opening::Scratch;
+use sandmill_files::remove_tree;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
@@ -68,10 +69,10 @@ impl Installer<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Installed, InstallError> {
         // Tools are started elsewhere.
-        let folder = &std::path::absolute(folder).map_err(failed(folder))?;
-        std::fs::create_dir_all(folder).map_err(failed(folder))?;
+        let folder = &std::path::absolute(folder).map_err(InstallError::write(folder))?;
+        std::fs::create_dir_all(folder).map_err(InstallError::write(folder))?;
         let lock = folder.join(LOCK);
-        let file = File::create(&lock).map_err(failed(&lock))?;
+        let file = File::create(&lock).map_err(InstallError::write(&lock))?;
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             say("waiting for another installation");
         }
@@ -81,7 +82,7 @@ impl Installer<'_> {
             return Ok(installed);
         }
         if is_alone {
-            remove_leftovers(folder).map_err(failed(folder))?;
+            remove_leftovers(folder).map_err(InstallError::write(folder))?;
         }
         self.make(runtime, folder, say)?;
         installed_in(folder, runtime)
@@ -95,11 +96,11 @@ impl Installer<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<(), InstallError> {
         let scratch = folder.join(format!("{MAKING}{}", std::process::id()));
-        let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;
+        let scratch = Scratch::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
         let made = scratch.path().join("runtime.wasm");
         let library = scratch.path().join("library");
         match self.from.and_then(|from| installed_in(from, runtime)) {
-            Some(ready) => copy(&ready, &made, &library).map_err(failed(&made))?,
+            Some(ready) => copy(&ready, &made, &library).map_err(InstallError::write(&made))?,
             None => match runtime {
                 Runtime::JavaScript => {
                     if let Some(folder) = self.from {
@@ -122,17 +123,12 @@ impl Installer<'_> {
         if let Some(name) = library_name(runtime) {
             let target = folder.join(name);
             // Of a removal that did not get to its end.
-            remove(&target).map_err(failed(&target))?;
-            std::fs::rename(&library, &target).map_err(failed(&target))?;
+            remove_tree(&target).map_err(InstallError::write(&target))?;
+            std::fs::rename(&library, &target).map_err(InstallError::write(&target))?;
         }
         let target = folder.join(file_name(runtime));
-        std::fs::rename(&made, &target).map_err(failed(&target))
+        std::fs::rename(&made, &target).map_err(InstallError::write(&target))
     }
-}
-
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> InstallError {
-    let path = path.to_owned();
-    move |source| InstallError::Write { path, source }
 }
 
 /// Removes what installations left that were killed.
@@ -140,17 +136,10 @@ fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().as_encoded_bytes().starts_with(MAKING.as_bytes()) {
-            remove(&entry.path())?;
+            remove_tree(&entry.path())?;
         }
     }
     Ok(())
-}
-
-fn remove(folder: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn copy(ready: &Installed, component: &Path, library: &Path) -> io::Result<()> {

@@ -16,8 +16,7 @@ pub(super) fn make(
     let [npm, node] = ["npm", "node"].map(|name| in_path(name).ok_or(InstallError::NoNode));
     let (npm, node) = (npm?, node?);
     let folder = scratch.join("javascript");
-    write_javascript(&folder)
-        .map_err(|source| InstallError::Write { path: folder.clone(), source })?;
+    write_javascript(&folder).map_err(InstallError::write(&folder))?;
     say("fetching componentize-qjs, esbuild and sucrase from npm, 20 MB");
     let mut fetch = tool(&npm, scratch)?;
     // The lock file holds what is fetched to its digests; no script of a package runs.

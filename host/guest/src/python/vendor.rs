@@ -3,7 +3,9 @@
 use super::error::InstallError;
 use super::fetch::{python, run, tool};
 use super::science::science_packages;
+use crate::model::package_name;
 use crate::opening::Scratch;
+use sandmill_files::remove_tree;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
@@ -52,16 +54,16 @@ impl Vendor<'_> {
     /// # Errors
     /// If one has code in C, cannot be fetched, or there is no room.
     pub fn vendor(&self, say: &mut dyn FnMut(&str)) -> Result<Vendored, InstallError> {
-        let folder = std::path::absolute(self.folder).map_err(failed(self.folder))?;
+        let folder = std::path::absolute(self.folder).map_err(InstallError::write(self.folder))?;
         let target = folder.join(PACKAGES);
         if target.exists() && !target.join(MANIFEST).is_file() {
             return Err(InstallError::NotOurs { folder: target });
         }
         let (asked, left_out) = self.asked()?;
         let scratch = folder.join(format!(".{PACKAGES}-{}", std::process::id()));
-        let scratch = Scratch::at(scratch.clone()).map_err(failed(&scratch))?;
+        let scratch = Scratch::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
         let made = scratch.path().join("packages");
-        std::fs::create_dir(&made).map_err(failed(&made))?;
+        std::fs::create_dir(&made).map_err(InstallError::write(&made))?;
         if !asked.is_empty() {
             say("fetching packages in Python alone");
             self.fetch(&asked, scratch.path(), &made)?;
@@ -70,11 +72,9 @@ impl Vendor<'_> {
         let packages = installed(&made)?;
         let manifest = made.join(MANIFEST);
         let text = serde_json::json!({ "needs": needs }).to_string() + "\n";
-        std::fs::write(&manifest, text).map_err(failed(&manifest))?;
-        if target.exists() {
-            std::fs::remove_dir_all(&target).map_err(failed(&target))?;
-        }
-        std::fs::rename(&made, &target).map_err(failed(&target))?;
+        std::fs::write(&manifest, text).map_err(InstallError::write(&manifest))?;
+        remove_tree(&target).map_err(InstallError::write(&target))?;
+        std::fs::rename(&made, &target).map_err(InstallError::write(&target))?;
         Ok(Vendored { folder: target, packages, left_out, needs })
     }
 
@@ -101,7 +101,7 @@ impl Vendor<'_> {
         let has: BTreeSet<String> = science_packages().map(|(package, _)| package).collect();
         Ok(lines
             .into_iter()
-            .partition(|line| line.contains('[') || !has.contains(&package_of(line))))
+            .partition(|line| line.contains('[') || !has.contains(&package_name(line).0)))
     }
 
     fn fetch(&self, asked: &[String], scratch: &Path, made: &Path) -> Result<(), InstallError> {
@@ -109,17 +109,17 @@ impl Vendor<'_> {
         let pins: Vec<String> =
             science_packages().map(|(package, version)| format!("{package}=={version}")).collect();
         let wheels = scratch.join("wheels");
-        std::fs::create_dir(&wheels).map_err(failed(&wheels))?;
+        std::fs::create_dir(&wheels).map_err(InstallError::write(&wheels))?;
         run(tool(&python, scratch)?.args(["-c", EMPTY_WHEELS]).arg(&wheels).args(&pins))?;
         let constraints = scratch.join("constraints.txt");
-        std::fs::write(&constraints, pins.join("\n")).map_err(failed(&constraints))?;
+        std::fs::write(&constraints, pins.join("\n")).map_err(InstallError::write(&constraints))?;
         let mut fetch = tool(&python, scratch)?;
         fetch.args(["-c", PIP, "install", "--quiet", "--disable-pip-version-check"]);
         fetch.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py"]);
         fetch.args(["--abi", "none", "--python-version", "3.14", "--no-compile", "--target"]);
         fetch.arg(made).arg("--find-links").arg(&wheels).arg("--constraint").arg(&constraints);
         if let Some(from) = self.from {
-            let from = std::path::absolute(from).map_err(failed(from))?;
+            let from = std::path::absolute(from).map_err(InstallError::write(from))?;
             fetch.arg("--no-index").arg("--find-links").arg(from);
         }
         run(fetch.args(asked)).map_err(|error| match error {
@@ -132,11 +132,6 @@ impl Vendor<'_> {
     }
 }
 
-fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> InstallError {
-    let path = path.to_owned();
-    move |source| InstallError::Write { path, source }
-}
-
 /// The package that pip found no wheel of, unless it could not look.
 fn impure(said: &str) -> Option<String> {
     if said.contains("onnection") || said.contains("Max retries") {
@@ -146,20 +141,13 @@ fn impure(said: &str) -> Option<String> {
     Some(after.split_whitespace().next()?.to_owned())
 }
 
-/// The package that a line asks for, in small letters, with `-` between words.
-fn package_of(line: &str) -> String {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let end = line.find(|c| !is_name(c)).unwrap_or(line.len());
-    line[..end].to_ascii_lowercase().replace(['_', '.'], "-")
-}
-
 /// Removes the wheels without content, and returns their packages.
 fn take_needs(made: &Path) -> Result<Vec<String>, InstallError> {
     let mut needs = Vec::new();
     for (package, version) in science_packages() {
         let info = made.join(format!("{}-{version}.dist-info", package.replace('-', "_")));
         if info.is_dir() {
-            std::fs::remove_dir_all(&info).map_err(failed(&info))?;
+            remove_tree(&info).map_err(InstallError::write(&info))?;
             needs.push(package);
         }
     }
@@ -169,9 +157,7 @@ fn take_needs(made: &Path) -> Result<Vec<String>, InstallError> {
 /// The packages in a folder, with their versions. Programs that came with them are removed.
 fn installed(made: &Path) -> Result<Vec<String>, InstallError> {
     let programs = made.join("bin");
-    if programs.is_dir() {
-        std::fs::remove_dir_all(&programs).map_err(failed(&programs))?;
-    }
+    remove_tree(&programs).map_err(InstallError::write(&programs))?;
     let mut packages = Vec::new();
     for entry in WalkDir::new(made).sort_by_file_name().into_iter().filter_map(Result::ok) {
         let name = entry.file_name().to_string_lossy();
@@ -190,14 +176,6 @@ fn installed(made: &Path) -> Result<Vec<String>, InstallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn packages_are_known_by_their_names() {
-        for line in ["Rich", "rich==13.7", "rich[all] >= 1", "rich;python_version<'4'", "rich~=1"] {
-            assert_eq!(package_of(line), "rich", "{line}");
-        }
-        assert_eq!(package_of("Zope.Interface_x"), "zope-interface-x");
-    }
 
     #[test]
     fn what_pip_says_of_native_packages_is_understood() {

@@ -1,7 +1,7 @@
 //! Packages that a script asks for in one version, held against those of its runtime.
 
 use crate::model::printable;
-use crate::runtimes::{Runtime, science_packages, version};
+use crate::runtimes::{Runtime, package_version, python_version};
 use crate::spec::Requirement;
 
 /// A line for each package of which the runtime has another major version; of scikit-learn, whose pickles load in close
@@ -33,16 +33,10 @@ pub(super) fn differences(
 }
 
 fn version_of(package: &str, runtime: Runtime) -> Option<&'static str> {
-    if runtime == Runtime::JavaScript {
-        return None;
+    match package {
+        "python" => python_version(runtime),
+        _ => package_version(runtime, package),
     }
-    if package == "python" {
-        return Some(version(runtime));
-    }
-    if runtime == Runtime::Light {
-        return None;
-    }
-    science_packages().find_map(|(name, version)| (name == package).then_some(version))
 }
 
 /// The first numbers of a version.

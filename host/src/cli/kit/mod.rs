@@ -14,7 +14,6 @@ use super::check_script::check_script;
 use super::checked::{Checked, Written};
 use super::script::Tried;
 use crate::compile::{Cache, Compiled};
-use crate::model::ScriptLanguage;
 use crate::model::{ByteSize, LoggingLevel, PythonRuntime};
 use crate::node::python::Chosen;
 use crate::node::trial::{Asked, Step, StepData, Trial as Process, TrialError, Wanted};
@@ -40,7 +39,7 @@ enum Subject {
 /// # Errors
 /// As for [`check::check`].
 pub(super) fn kit(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
-    let is_script = ScriptLanguage::of(check.path).is_some() && !check.path.is_dir();
+    let is_script = check.is_script();
     let checked = match is_script {
         true => check_script(check, say)?,
         false => check::check(check, say)?,
