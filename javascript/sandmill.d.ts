@@ -62,4 +62,42 @@ declare module "sandmill" {
     export function readText(path: string): string;
     /** Writes a file below outputDir(), logDir() or /tmp. */
     export function writeFile(path: string, data: string | Uint8Array): void;
+
+    /** The job's models, computed by the host. */
+    export namespace models {
+        type Numbers = number | bigint | ArrayLike<number | bigint> | readonly Numbers[];
+        type NumberArray = Float32Array | Float64Array | Uint8Array | Int32Array | BigInt64Array;
+
+        /** Numbers in a shape; the last dimension is the fastest in `values`. */
+        class Tensor {
+            constructor(shape: number[], values: ArrayLike<number | bigint>);
+            readonly shape: number[];
+            readonly values: NumberArray;
+            /** Arrays in arrays, one level for each dimension. */
+            toArray(): any;
+        }
+
+        /** An input or an output. A size that may vary is null; the shape is null where the model does not say it. */
+        interface Port {
+            name: string;
+            type: string;
+            shape: (number | null)[] | null;
+        }
+
+        interface Model {
+            readonly name: string;
+            readonly inputs: Port[];
+            readonly outputs: Port[];
+            /** Takes a tensor for each input by its name, or one alone where the model has one input. */
+            run(inputs: Tensor | Numbers | Record<string, Tensor | Numbers>): Record<string, Tensor>;
+        }
+
+        /** In the host's words. */
+        class ModelError extends Error {}
+
+        /** The names of the job's models. */
+        function names(): string[];
+        /** Loads a model by its name in the job file. Call it in `init`. */
+        function load(name: string): Model;
+    }
 }

@@ -6,6 +6,7 @@ import { decode, encode } from "./utf8.js";
 
 export { print, printError } from "./globals.js";
 export { Table, int64 } from "./table.js";
+export * as models from "./models.js";
 
 /** What `init` found; the runtime fills it in. */
 export const settings = { path: "", args: [], environment: {} };

@@ -3,6 +3,7 @@
 mod backends;
 mod gpu_real;
 mod gpus;
+mod javascript;
 mod models;
 mod nn;
 mod nn_conformance;

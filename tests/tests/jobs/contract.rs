@@ -2,7 +2,7 @@
 //! when, and what becomes of what they return.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest, python_guest, root};
+use sandmill_tests::{Job, guest, python_guest, root, wat_module};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::{PackageId, Resolve};
 
@@ -66,6 +66,31 @@ fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8
     embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8)
         .expect("metadata fits");
     module
+}
+
+/// As in Go: the allocator is code of the language, which cannot run before `_initialize` has.
+#[test]
+fn a_core_module_whose_allocator_comes_late_works() {
+    let module = wat_module(
+        r#"(module
+            (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ (param i32 i32) (result i32)))
+            (memory (export "memory") 2)
+            (global $free (mut i32) (i32.const 0))
+            (func (export "_initialize")
+              (drop (call $environ (i32.const 2048) (i32.const 2052)))
+              (global.set $free (i32.const 65536)))
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+              (local $at i32)
+              (if (i32.eqz (global.get $free)) (then unreachable))
+              (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+              (global.set $free (i32.add (local.get $at) (local.get 3)))
+              (local.get $at))
+            GOOD
+            (func RUN (call $good (local.get $id))))"#,
+    );
+    let ran = three_files(std::path::Path::new("late.wasm")).file("late.wasm", module).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "good 00\ngood 01\ngood 02\n");
 }
 
 /// A core module whose `run` gives one row, whatever it gets.

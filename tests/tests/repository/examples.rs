@@ -44,3 +44,15 @@ fn iris_equals_scikit_learn_for_all_flowers() {
 fn word_count_counts_as_wc_does() {
     run("word-count", "job.yaml", 8);
 }
+
+#[test]
+fn word_count_counts_the_same_in_every_language() {
+    for language in ["python", "javascript", "c"] {
+        run("word-count", &format!("{language}/job.yaml"), 8);
+    }
+}
+
+#[test]
+fn iris_equals_scikit_learn_in_javascript() {
+    run("iris", "javascript/job.yaml", 150);
+}

@@ -1,6 +1,8 @@
 //! What scripts return, equal row by row to what they return in ordinary CPython.
 
-use crate::{files, is_installed, make, native, table};
+use crate::{cache, files, is_installed, make, native, table, text};
+use insta::assert_snapshot;
+use sandmill_tests::{Job, root};
 use std::fmt::Write as _;
 
 /// Ten stores' sales, as in "many models": whole numbers, floats with nulls, text, dates and truth values.
@@ -124,4 +126,59 @@ open('in/d.txt', 'w', encoding='utf-8').write('ein größeres Wort')
     ran.exits_with(0);
     let paths = ["in/a.png", "in/b.png", "in/c.xlsx", "in/d.txt"];
     assert_eq!(ran.output(), native(ran.dir(), "files", &paths, None));
+}
+
+/// `examples/iris/python`, against what scikit-learn predicted.
+#[test]
+fn the_example_equals_scikit_learn() {
+    if !is_installed() {
+        return;
+    }
+    let example = root().join("examples/iris");
+    let ran = Job::empty()
+        .env("SANDMILL_CACHE_DIR", &text(&cache()))
+        .command(&["run", &text(&example.join("python/job.yaml")), "--job-dir", "job"]);
+    ran.exits_with(0);
+    let expected = std::fs::read_to_string(example.join("expected/iris.txt")).unwrap();
+    let mut expected: Vec<_> = expected.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(ran.sorted_output(), expected);
+}
+
+/// O8, with the script of docs/entry-scripts.md.
+#[test]
+fn a_model_that_mlflow_saved_is_scored_as_an_endpoint_scores_it() {
+    if !is_installed() {
+        return;
+    }
+    let page = std::fs::read_to_string(root().join("docs/entry-scripts.md")).unwrap();
+    let (_, section) = page.split_once("### Models that MLflow saved").expect("the page has it");
+    let block = |kind: &str| {
+        let (_, rest) = section.split_once(&format!("```{kind}\n")).expect("an example");
+        rest.split_once("```").expect("its end").0.to_owned()
+    };
+    let job = Job::empty()
+        .file("score.py", block("python"))
+        .file("job.yaml", block("yaml"))
+        .env("SANDMILL_CACHE_DIR", &text(&cache()));
+    make(
+        &job,
+        "import os, pickle
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+train = pd.DataFrame({'x': [0.0, 1.0, 2.0, 3.0], 'y': [1.0, 0.0, 1.0, 0.0]})
+os.makedirs('model'), os.makedirs('data')
+pickle.dump(LogisticRegression().fit(train, ['low', 'low', 'high', 'high']), open('model/model.pkl', 'wb'))
+open('model/MLmodel', 'w').write('''flavors:
+  python_function: {loader_module: mlflow.sklearn, model_path: model.pkl}
+  sklearn: {pickled_model: model.pkl, serialization_format: pickle, sklearn_version: 1.9.1}
+''')
+train[:3].to_csv('data/a.csv', index=False)
+train[3:].to_parquet('data/b.parquet')
+",
+    );
+    let ran = job.command(&["run", "job.yaml", "--job-dir", "job"]);
+    ran.exits_with(0);
+    let rows = ran.sorted_output();
+    assert_snapshot!(rows.join("\n"), @"");
 }

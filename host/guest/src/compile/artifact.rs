@@ -120,7 +120,10 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
 
 /// The component of a core module. `glue`: a module between this and the contract, by the name that it is imported by.
 pub(super) fn encode(module: &[u8], glue: Option<(&str, &[u8])>) -> anyhow::Result<Vec<u8>> {
-    let mut encoder = ComponentEncoder::default().validate(true).module(module)?;
+    // The adapter takes its memory itself: the allocator of a module, as of one in Go, may be code that cannot run
+    // before `_initialize` has.
+    let mut encoder =
+        ComponentEncoder::default().validate(true).realloc_via_memory_grow(true).module(module)?;
     if let Some((name, glue)) = glue {
         encoder = encoder.adapter(name, glue)?;
     }

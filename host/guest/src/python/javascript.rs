@@ -3,7 +3,7 @@
 
 use super::error::InstallError;
 use super::fetch::{run, tool};
-use super::sources::write_javascript;
+use super::sources::{JAVASCRIPT_WORLD, write_javascript};
 use crate::compile::in_path;
 use std::path::Path;
 
@@ -35,6 +35,6 @@ pub(super) fn make(
     let mut making = tool(&node, scratch)?;
     // Without --sync it would import WASI's asynchronous interfaces.
     making.arg(packages.join("componentize-qjs/bin/componentize-qjs")).arg("--sync");
-    making.arg("--wit").arg(folder.join("wit")).args(["--world", "runtime"]);
+    making.arg("--wit").arg(folder.join("wit")).args(["--world", JAVASCRIPT_WORLD]);
     run(making.arg("--js").arg(&bundle).arg("--output").arg(component))
 }

@@ -2,6 +2,7 @@
 
 use super::Runtime;
 use crate::compile::{WIT, host_functions};
+use crate::features::HAS_INFERENCE;
 use crate::model::hex;
 use sha2::{Digest, Sha256};
 use std::io;
@@ -24,14 +25,20 @@ const JAVASCRIPT: &[(&str, &str)] = carried!("javascript":
     "runtime/flat.js",
     "runtime/globals.js",
     "runtime/main.js",
+    "runtime/models.js",
     "runtime/modules.js",
     "runtime/results.js",
     "runtime/sandmill.js",
     "runtime/scan.js",
     "runtime/table.js",
     "runtime/utf8.js",
+    "runtime/without_models.js",
     "world.wit",
 );
+
+/// The world of the JavaScript runtime. A build without inference refuses components that import models.
+pub(super) const JAVASCRIPT_WORLD: &str =
+    if HAS_INFERENCE { "runtime" } else { "runtime-without-inference" };
 
 /// Writes the sources of the JavaScript runtime into `folder`.
 ///
@@ -39,6 +46,10 @@ const JAVASCRIPT: &[(&str, &str)] = carried!("javascript":
 /// If they cannot be written.
 pub(super) fn write_javascript(folder: &Path) -> io::Result<()> {
     write(folder, JAVASCRIPT)?;
+    if !HAS_INFERENCE {
+        let runtime = folder.join("runtime");
+        std::fs::rename(runtime.join("without_models.js"), runtime.join("models.js"))?;
+    }
     let wit = folder.join("wit");
     for (name, text) in WIT {
         // The contract is a package that the world includes, as those of WASI are.

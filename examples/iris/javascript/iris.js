@@ -1,0 +1,29 @@
+// Tells three kinds of iris apart: a table with `id`, `species` and `probability` for each flower.
+
+import { Table, args, readText } from "sandmill";
+
+let model;
+
+export function init() {
+    const at = args().indexOf("--model");
+    if (at < 0) throw new Error("--model FILE is missing");
+    model = JSON.parse(readText(args()[at + 1]));
+}
+
+export function run(flowers) {
+    const columns = model.features.map((name) => flowers.get(name));
+    const predictions = flowers.get("id").map((_, row) => predict(columns.map((column) => column[row])));
+    return new Table({
+        id: flowers.get("id"),
+        species: predictions.map(({ best }) => model.classes[best]),
+        probability: predictions.map(({ probability }) => Math.round(probability * 1e6) / 1e6),
+    });
+}
+
+/** The most likely class of one flower. */
+function predict(features) {
+    const scores = model.coefficients.map((weights, at) => weights.reduce((sum, weight, feature) => sum + weight * features[feature], model.intercepts[at]));
+    const most = Math.max(...scores);
+    const sum = scores.reduce((sum, score) => sum + Math.exp(score - most), 0);
+    return { best: scores.indexOf(most), probability: 1 / sum };
+}

@@ -1,0 +1,144 @@
+// The job's models, computed by the host: on the CPU or a GPU, outside of the sandbox. `models` of "sandmill".
+
+import { describe, names as hostNames } from "sandmill:entry/models@0.1.0";
+import { loadByName } from "wasi:nn/graph@0.2.0-rc-2024-10-28";
+import { Tensor as HostTensor } from "wasi:nn/tensor@0.2.0-rc-2024-10-28";
+
+// Typed arrays hold numbers as tensors do: little-endian, the last dimension fastest.
+const ARRAYS = { FP32: Float32Array, FP64: Float64Array, U8: Uint8Array, I32: Int32Array, I64: BigInt64Array };
+
+/** A model cannot be loaded, or cannot compute; in the host's words. */
+export class ModelError extends Error {
+    name = "ModelError";
+}
+
+/** Numbers in a shape: `values` is a typed array of all of them, the last dimension fastest. */
+export class Tensor {
+    constructor(shape, values) {
+        const count = shape.reduce((product, size) => product * size, 1);
+        if (count !== values.length) throw new RangeError(`a tensor of shape [${shape}] has ${count} values, not ${values.length}`);
+        Object.assign(this, { shape, values });
+    }
+
+    /** The values as arrays of arrays, one level for each dimension. */
+    toArray() {
+        let values = numbersOf(this.values);
+        for (const size of this.shape.slice(1).reverse()) {
+            const rows = [];
+            for (let at = 0; at < values.length; at += size) rows.push(values.slice(at, at + size));
+            values = rows;
+        }
+        return this.shape.length ? values : values[0];
+    }
+}
+
+/** 64-bit integers are numbers, unless one of them is beyond 2^53; the same rule as for the columns of tables. */
+function numbersOf(values) {
+    const plain = [...values];
+    if (!(values instanceof BigInt64Array)) return plain;
+    const numbers = plain.map(Number);
+    return numbers.every(Number.isSafeInteger) ? numbers : plain;
+}
+
+class Model {
+    #context;
+    #types;
+
+    constructor(name, described, context) {
+        this.name = name;
+        this.inputs = described.inputs.map(portOf);
+        this.outputs = described.outputs.map(portOf);
+        this.#context = context;
+        this.#types = new Map(described.inputs.map((port) => [port.name, port.ty.val]));
+    }
+
+    /** Computes; takes an object with a tensor for each input, or one tensor alone where the model has one input. */
+    run(inputs) {
+        const named = isNumbers(inputs) ? this.#alone(inputs) : inputs;
+        const given = Object.entries(named).map(([name, value]) => {
+            const port = this.inputs.find((port) => port.name === name);
+            if (!port) throw new ModelError(`model "${this.name}" has no input "${name}"; it has: ${[...this.#types.keys()].join(", ")}`);
+            const type = this.#types.get(name);
+            const { shape, values } = tensorOf(name, value, type, port);
+            return [name, new HostTensor(shape, type, new Uint8Array(values.buffer, values.byteOffset, values.byteLength))];
+        });
+        const outputs = inWords(() => this.#context.compute(given));
+        return Object.fromEntries(outputs.map(([name, tensor]) => [name, fromHost(tensor)]));
+    }
+
+    #alone(value) {
+        const names = [...this.#types.keys()];
+        if (names.length !== 1) throw new TypeError(`model "${this.name}" has ${names.length} inputs: give an object with ${names.join(", ")}`);
+        return { [names[0]]: value };
+    }
+}
+
+const isNumbers = (value) => value instanceof Tensor || Array.isArray(value) || ArrayBuffer.isView(value) || typeof value !== "object";
+
+function portOf({ name, ty, shape }) {
+    const sizes = shape?.map((size) => (size.tag === "fixed" ? size.val : null));
+    return { name, type: ty.tag === "standard" ? ty.val.toLowerCase() : ty.val, shape: sizes ?? null };
+}
+
+function tensorOf(name, value, type, port) {
+    const Typed = arrayOf(type);
+    if (value instanceof Tensor) return new Tensor(value.shape, converted(name, value.values, Typed, type));
+    if (ArrayBuffer.isView(value)) return new Tensor([value.length], converted(name, value, Typed, type));
+    const shape = [];
+    let values = [value];
+    while (Array.isArray(values[0])) {
+        const size = values[0].length;
+        if (!values.every((each) => each?.length === size && Array.isArray(each))) {
+            throw new RangeError(`input "${name}": its arrays differ in length, or numbers stand beside arrays`);
+        }
+        shape.push(size);
+        values = values.flat();
+    }
+    // No rows: the other dimensions are those of the model.
+    if (!values.length && port.shape) shape.push(...port.shape.slice(shape.length).map((size) => size ?? 0));
+    return new Tensor(shape, converted(name, values, Typed, type));
+}
+
+function arrayOf(type) {
+    const found = ARRAYS[type];
+    if (!found) throw new ModelError(`tensors of ${type.toLowerCase()} have no numbers in JavaScript; export the model with float32`);
+    return found;
+}
+
+/** Numbers as the typed array that a tensor holds. What would become another number is refused. */
+function converted(name, values, Typed, type) {
+    if (values instanceof Typed) return values;
+    const isWhole = !type.startsWith("FP");
+    const result = new Typed(values.length);
+    values.forEach((value, at) => {
+        const isNumber = typeof value === "number" || typeof value === "bigint";
+        if (isNumber && (!isWhole || typeof value === "bigint" || Number.isInteger(value))) {
+            result[at] = type === "I64" ? BigInt(value) : Number(value);
+            // Whole numbers that do not fit would wrap around.
+            if (!isWhole || result[at] == value) return;
+        }
+        throw new TypeError(`input "${name}" takes ${type.toLowerCase()}, not ${typeof value === "string" ? JSON.stringify(value) : value}`);
+    });
+    return result;
+}
+
+function fromHost(tensor) {
+    const bytes = tensor.data();
+    const Typed = arrayOf(tensor.ty());
+    return new Tensor([...tensor.dimensions()], new Typed(bytes.slice().buffer));
+}
+
+function inWords(call) {
+    try {
+        return call();
+    } catch (error) {
+        const reason = error.payload ?? error;
+        throw new ModelError(typeof reason?.data === "function" ? reason.data() : (reason?.message ?? String(reason)));
+    }
+}
+
+/** The names of the job's models. */
+export const names = () => [...hostNames()];
+
+/** Loads a model by its name in the job file; in `init`, so that it happens once for each worker. */
+export const load = (name) => inWords(() => new Model(name, describe(name), loadByName(name).initExecutionContext()));

@@ -1,0 +1,8 @@
+// Takes the place of models.js in a build of Sandmill without inference.
+
+/** Such a job has no models. */
+export const names = () => [];
+
+export const load = () => {
+    throw new Error("this sandmill was built without inference: use a build with the feature `inference`");
+};
