@@ -7,7 +7,7 @@ target/bench/python. `make python-science` installs the runtimes, and makes the 
 
     benches/python.py                     all, with the program of target/dist
     benches/python.py --program PATH --rounds 3 frames
-    parts: light, frames, files
+    parts: light, text, frames, files, digits
 """
 
 import argparse
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "target/bench/python"
 PYTHON = ROOT / "target/venv/bin/python"
 CACHE = ROOT / "target/science-cache"
+EXAMPLE = ROOT / "examples/digit-identification/data"
 ROWS, FILES, LIGHT_ROWS = 2_000_000, 20_000, 400_000
 CHUNKS = (20_000, 50_000, 200_000)
 
@@ -49,6 +50,25 @@ def run(mini_batch):
     return rows
 """
 
+DIGITS = """import os
+import numpy as np
+from PIL import Image
+from sandmill import models
+
+def init():
+    global digits
+    digits = models.load("digits")
+
+def run(mini_batch):
+    pixels = np.stack([np.asarray(Image.open(path), np.float32).reshape(-1) / 240 for path in mini_batch])
+    best = digits.run({"pixels": pixels})["probabilities"].argmax(axis=1)
+    return [f"{os.path.basename(path)}: {digit}" for path, digit in zip(mini_batch, best)]
+"""
+
+TEXT = """def run(frame):
+    return [f"{id} {a + b:.3f}" for id, a, b in zip(frame["id"], frame["a"], frame["b"])]
+"""
+
 LIGHT = """def run(table):
     return [f"{id} {a + b:.3f}" for id, a, b in zip(table["id"], table["a"], table["b"])]
 """
@@ -56,6 +76,24 @@ LIGHT = """def run(table):
 # Run by the native side: SCRIPT KIND DATA CHUNK OUTPUT.
 POOL = """import importlib.util, multiprocessing, os, sys
 script, kind, data, chunk, output = sys.argv[1:]
+if kind == "digits":
+    import types
+    import numpy, onnxruntime
+    from PIL import Image
+
+    # What the script calls: a session of one thread in each process, as the host gives to each worker.
+    class Model:
+        def __init__(self, name):
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = options.inter_op_num_threads = 1
+            self.session = onnxruntime.InferenceSession(MODEL, options, providers=["CPUExecutionProvider"])
+            self.names = [output.name for output in self.session.get_outputs()]
+
+        def run(self, inputs):
+            return dict(zip(self.names, self.session.run(None, inputs)))
+
+    sys.modules["sandmill"] = sandmill = types.ModuleType("sandmill")
+    sandmill.models = types.SimpleNamespace(load=Model)
 if kind == "frames":
     import pandas as pd
     TYPES = {"id": "int64", "a": "float64", "b": "float64", "c": "float64", "d": "float64"}
@@ -73,10 +111,10 @@ if kind == "frames":
     work, parts = frame, pd.read_csv(data, dtype=TYPES, chunksize=int(chunk))
 else:
     names = sorted(os.listdir(data))
-    size = max(1, int(chunk) // 100)
+    size = max(1, int(chunk) // (1000 if kind == "digits" else 100))
     work = files
     parts = ([os.path.join(data, name) for name in names[at : at + size]] for at in range(0, len(names), size))
-with multiprocessing.get_context("fork").Pool(2) as pool, open(output, "w") as out:
+with multiprocessing.get_context("fork").Pool(2, getattr(module, "init", None)) as pool, open(output, "w") as out:
     for text in pool.imap(work, parts):
         out.write(text)
 """
@@ -84,14 +122,14 @@ with multiprocessing.get_context("fork").Pool(2) as pool, open(output, "w") as o
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("parts", nargs="*", default=["light", "frames", "files"])
+    options.add_argument("parts", nargs="*", default=list(PARTS))
     options.add_argument("--program", type=Path, default=ROOT / "target/dist/sandmill")
     options.add_argument("--rounds", type=int, default=5)
     options = options.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    (WORK / "pool.py").write_text(POOL)
+    (WORK / "pool.py").write_text(POOL.replace("MODEL", repr(str(EXAMPLE / "models/digits.onnx")), 1))
     for part in options.parts:
-        {"light": light, "frames": frames, "files": files}[part](options)
+        PARTS[part](options)
 
 
 def light(options):
@@ -104,6 +142,15 @@ def light(options):
     ready = [event["start_seconds"] + event["init_seconds"] for event in events if event["event"] == "worker_ready"]
     seconds = statistics.median(taken)
     print(f"light: {LIGHT_ROWS / seconds:,.0f} rows/s, start to exit {seconds:.2f} s; worker ready {1000 * max(ready):.0f} ms")
+
+
+def text(options):
+    """Rows a second of one worker: a DataFrame in, rows of text out."""
+    data = table("frames.csv", ROWS)
+    job = job_file("text", TEXT, f"inputs: {{t: {{path: {data}, format: csv}}}}\nmini_batch_size: 50000 rows\n"
+                   "process_count_per_node: 1\n")  # fmt: skip
+    seconds = statistics.median(sandmill(options, job) for _ in range(options.rounds))
+    print(f"text: {ROWS / seconds:,.0f} rows/s, start to exit {seconds:.2f} s")
 
 
 def frames(options):
@@ -129,6 +176,16 @@ def files(options):
             (folder / f"{number:05}.txt").write_text(" ".join(chosen.choices(words, k=200)))
     job = job_file("files", COUNT, f"inputs: {{t: {folder}}}\nmini_batch_size: 200\nprocess_count_per_node: 2\n")
     compare(options, "files", job, "files", folder)
+
+
+def digits(options):
+    """Images read by Pillow, and a model that the host computes."""
+    job = job_file("digits", DIGITS, f"inputs: {{t: {EXAMPLE / 'images'}}}\nmodels: {{digits: {EXAMPLE / 'models/digits.onnx'}}}\n"
+                   "mini_batch_size: 200\nprocess_count_per_node: 2\n")  # fmt: skip
+    compare(options, "digits", job, "digits", EXAMPLE / "images")
+
+
+PARTS = {"light": light, "text": text, "frames": frames, "files": files, "digits": digits}
 
 
 def compare(options, name, job, kind, data, near=False):
