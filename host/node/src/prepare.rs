@@ -18,7 +18,7 @@ use crate::compile::{
     Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate,
 };
 use crate::inference::{TRACT_VERSION, has_inference};
-use crate::model::{Backend, InputKind, JobDir, ScriptLanguage};
+use crate::model::{Backend, InputKind, JobDir};
 use crate::pool::Standby;
 use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
 use crate::runtimes;
@@ -164,11 +164,9 @@ impl Script {
         Ok(Self { path, file, compiler })
     }
 
-    /// Whether it may compute with models: the runtimes of Python scripts can.
+    /// Whether it may compute with models: the runtimes of scripts can.
     fn computes_with_models(&self, spec: &JobSpec) -> Result<bool, NodeError> {
-        let runs_python =
-            spec.script.as_ref().is_some_and(|it| it.language == ScriptLanguage::Python);
-        Ok(runs_python || self.compiler.outline(&self.path)?.names.compute_with_models())
+        Ok(spec.script.is_some() || self.compiler.outline(&self.path)?.names.compute_with_models())
     }
 
     /// Returns what runs.

@@ -40,6 +40,23 @@ export function run(table) {
         .file("t.csv", "id,a,b,c,d\n1,5.1,3.5,1.4,0.2\n2,6.3,3.3,6.0,2.5\n")
         .run(&[]);
     ran.exits_with(0);
-    assert_snapshot!(ran.output(), @"");
-    assert_snapshot!(ran.log("user/stdout/0/process000.stdout.txt"), @"");
+    assert_snapshot!(ran.output(), @"
+    1 0 0.982 2,3
+    2 2 0.996 2,3
+    ");
+    assert_snapshot!(ran.log("user/stdout/0/process000.stdout.txt"), @r#"
+    ["iris"] {"name":"iris","inputs":[{"name":"X","type":"fp32","shape":[null,4]}],"outputs":[{"name":"label","type":"i64","shape":[null]},{"name":"probabilities","type":"fp32","shape":[null,3]}]}
+    ModelError: model "iris" has no input "nope"; it has: X
+    RangeError: input "X": its arrays differ in length, or numbers stand beside arrays
+    ModelError: input "X": expected f32 [?, 4], got f32 [1, 2]
+    TypeError: input "X" takes fp32, not "x"
+    TypeError: input "X" takes fp32, not null
+    ModelError: input "X": expected f32 [?, 4], got f32 []
+    ModelError: input "X": expected f32 [?, 4], got f32 [1]
+    RangeError: a tensor of shape [2,2] has 4 values, not 1
+    ModelError: there is no model "other"; the job's models are "iris"
+    ModelError: input "X": expected f32 [?, 4], got f32 [0]
+    {"shape":[0,3],"values":{}}
+    [0]
+    "#);
 }

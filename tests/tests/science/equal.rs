@@ -135,9 +135,12 @@ fn the_example_equals_scikit_learn() {
         return;
     }
     let example = root().join("examples/iris");
-    let ran = Job::empty()
-        .env("SANDMILL_CACHE_DIR", &text(&cache()))
-        .command(&["run", &text(&example.join("python/job.yaml")), "--job-dir", "job"]);
+    let ran = Job::empty().env("SANDMILL_CACHE_DIR", &text(&cache())).command(&[
+        "run",
+        &text(&example.join("python/job.yaml")),
+        "--job-dir",
+        "job",
+    ]);
     ran.exits_with(0);
     let expected = std::fs::read_to_string(example.join("expected/iris.txt")).unwrap();
     let mut expected: Vec<_> = expected.lines().collect();

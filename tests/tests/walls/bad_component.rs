@@ -40,7 +40,7 @@ fn files_that_are_no_component() {
     error: [DIR]/cut.wasm: the file is a damaged component: unexpected end-of-file (at offset [ADDRESS])
     error: [DIR]/head.wasm: the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one
     error: [DIR]/module.wasm: the file is a core module without WIT metadata, so nothing says which functions it exports to Sandmill: build it with sandmill-guest or wit-bindgen, or embed the metadata with `wasm-tools component embed wit/ --world entry-script`
-    error: [DIR]/script.wasm: the file is no WebAssembly component: it is Python source. Make a component of it with componentize-py and name that
+    error: [DIR]/script.wasm: the file is no WebAssembly component: it is Python source. Rename it so that its name ends in .py
     ");
 }
 
