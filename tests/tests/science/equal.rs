@@ -177,11 +177,17 @@ open('model/MLmodel', 'w').write('''flavors:
   sklearn: {pickled_model: model.pkl, serialization_format: pickle, sklearn_version: 1.9.1}
 ''')
 train[:3].to_csv('data/a.csv', index=False)
-train[3:].to_parquet('data/b.parquet')
+train[3:].to_csv('data/b.csv', index=False)
 ",
     );
     let ran = job.command(&["run", "job.yaml", "--job-dir", "job"]);
     ran.exits_with(0);
     let rows = ran.sorted_output();
-    assert_snapshot!(rows.join("\n"), @"");
+    assert_snapshot!(rows.join("\n"), @"
+    0,high,b.csv
+    0,low,a.csv
+    1,low,a.csv
+    2,high,a.csv
+    row,prediction,file_name
+    ");
 }
