@@ -21,7 +21,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The tally of a mini-batch whose records were all rejected before the call.
+    /// A tally that counts only the records that were rejected before the call.
     pub fn of_rejected(loaded: Loaded<'_>) -> Self {
         Self {
             items: ItemCounts::from_returned(loaded.rejected_count, 0),
