@@ -79,8 +79,8 @@ impl Finisher {
                 Err(RecvTimeoutError::Timeout) => told(source.stream_position().unwrap_or(0)),
             }
         };
-        // The child has closed its standard error, so it has nothing more to say. If it is exiting by itself,
-        // the kill does not change its status.
+        // The child has closed its standard error, or its message is as long as allowed. If it is exiting by
+        // itself, the kill does not change its status.
         let _ = child.kill();
         let status = child.wait().map_err(cannot)?;
         if status.success() {

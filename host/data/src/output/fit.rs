@@ -1,5 +1,5 @@
 //! Converts values to the type with which they are written. The conversion never changes a value. A value
-//! that the type cannot hold is an error, unless it lies below a null and therefore does not count.
+//! that the type cannot hold is an error, unless it is below a null and therefore does not count.
 
 use super::layouts::Runs;
 use super::times::DAY_MILLIS;

@@ -112,7 +112,7 @@ impl Shuffle<'_> {
         }
     }
 
-    /// Gives out the whole input as tasks, and counts the pieces.
+    /// Passes the whole input to `give` as tasks, and counts the pieces.
     fn scatter(
         &self,
         setup: &Setup,
