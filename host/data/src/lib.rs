@@ -1,17 +1,17 @@
-//! Inputs and outputs: finding, cutting and reading what jobs read, and writing rows.
+//! Inputs and outputs of jobs: finding, cutting and reading the inputs, and writing rows.
 //!
-//! It uses `model`, `files`, `wire` and `wall`; `store`, `guest` and `node` may use it. `leader` and `report` may not, as they
-//! never look into what an input or a guest holds.
+//! This crate uses `model`, `files`, `wire` and `wall`; `store`, `guest` and `node` may use it. `leader` and
+//! `report` may not, because they never read the content of an input or the results of a guest.
 //!
-//! - [`dataset`]: what belongs to an input, how tables are cut, how a worker reads its part;
+//! - [`dataset`]: which files belong to an input, how tables are cut, how a worker reads its part;
 //! - [`plan`]: the process that cuts inputs into mini-batches, and groups rows by keys;
 //! - [`output`]: rows as a worker formats them;
-//! - [`attempt`]: what a worker gives to a call of `run`, and how it judges what comes back;
-//! - [`finish`]: the process that makes a Parquet or Arrow file of them;
+//! - [`attempt`]: what a worker passes to a call of `run`, and how it judges the results;
+//! - [`finish`]: the process that makes a Parquet or Arrow file from the rows;
 //! - [`sample`]: tables for trying out entry scripts.
 //!
-//! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
-//! siblings in its own folder:
+//! Items of other crates keep their names here. The modules form layers, lowest first; a file imports only
+//! from lower layers or from its own folder:
 //!
 //! 0. `model`, `opening`, `protocol` and `wall`, which are other crates or parts of one
 //! 1. `dataset`, `output`, `sample`

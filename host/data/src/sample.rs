@@ -1,5 +1,5 @@
-//! Tables for trying out whether a language's tables keep the contract, as Arrow IPC streams; and the rows of those that
-//! come back, in words.
+//! Sample tables, as Arrow IPC streams, to check that a language's table library keeps the contract; and a
+//! function that shows the rows of a returned table as text.
 
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray,
@@ -12,13 +12,13 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Rows of a table that comes back, at the most; more are an error.
+/// The most rows that a returned table may have; more are an error.
 const MOST_ROWS: usize = 1000;
 
-/// Every type of CSV columns, each with nulls, in two record batches.
+/// A table with every type that CSV columns can have, each with nulls, in two record batches.
 ///
 /// # Errors
-/// If Arrow does not make it.
+/// If Arrow cannot make the table.
 pub fn types() -> Result<Vec<u8>, ArrowError> {
     let whole = types_batch()?;
     stream(&[whole.slice(0, 2), whole.slice(2, 2)])
@@ -27,7 +27,7 @@ pub fn types() -> Result<Vec<u8>, ArrowError> {
 /// The columns of [`types`] without rows.
 ///
 /// # Errors
-/// If Arrow does not make it.
+/// If Arrow cannot make the table.
 pub fn empty() -> Result<Vec<u8>, ArrowError> {
     stream(&[types_batch()?.slice(0, 0)])
 }
@@ -35,7 +35,7 @@ pub fn empty() -> Result<Vec<u8>, ArrowError> {
 /// 65 columns of integers with two rows.
 ///
 /// # Errors
-/// If Arrow does not make it.
+/// If Arrow cannot make the table.
 pub fn wide() -> Result<Vec<u8>, ArrowError> {
     let column = |index: i64| -> ArrayRef {
         Arc::new(Int64Array::from(vec![Some(index), (index != 64).then_some(-index)]))
@@ -68,8 +68,8 @@ fn stream(batches: &[RecordBatch]) -> Result<Vec<u8>, ArrowError> {
     Ok(ipc)
 }
 
-/// The rows of a stream, each as `NAME=VALUE NAME=VALUE`, with `null` for nulls; texts stand in quotes. Before them
-/// comes a line with the columns' names.
+/// Returns a line with the columns' names, then the rows of a stream, each as `NAME=VALUE NAME=VALUE`. Nulls
+/// appear as `null`, and texts in quotes.
 ///
 /// # Errors
 /// Why the stream cannot be read, in words.

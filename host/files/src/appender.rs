@@ -1,4 +1,4 @@
-//! The one output file, on the leader's side.
+//! The single output file, on the leader's side.
 
 use super::OutputError;
 use crate::opening::at_its_path;
@@ -11,11 +11,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read at once: with more, it takes longer.
+/// Bytes that are read at a time; larger blocks are slower.
 const BLOCK: usize = 64 << 10;
 
-/// Appends committed segments of part files to the output file. All or nothing of a segment counts:
-/// after an error the length is what it was.
+/// Appends committed segments of part files to the output file. A segment counts as a whole or not at all:
+/// after an error the length is the same as before.
 #[derive(Debug)]
 pub struct Appender {
     file: File,
@@ -26,7 +26,8 @@ pub struct Appender {
     chunk: Vec<u8>,
 }
 
-/// Opens the file, which is made where it is missing, and follows no link: the path was without any when the job began.
+/// Opens the file, and makes it if it is missing. Follows no link, because the path had none when the job
+/// began.
 fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::RDWR | OFlags::CREATE;
     at_its_path(path, flags, Mode::from_raw_mode(0o666)).map(File::from)
@@ -40,7 +41,7 @@ impl Appender {
         Ok(Self::new(file, path, 0))
     }
 
-    /// Opens the output file of an earlier run, or makes it where it is gone.
+    /// Opens the output file of an earlier run, or makes it if it is gone.
     pub fn open(path: &Path) -> Result<Self, OutputError> {
         let failed = |e| OutputError::io("open the output file", path)(e);
         let file = open(path, OFlags::NONBLOCK).map_err(failed)?;
@@ -66,27 +67,27 @@ impl Appender {
         self.end == 0
     }
 
-    /// How many of the bytes are on the disk for certain.
+    /// How many of the bytes are certainly on the disk.
     pub fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// So many of the bytes are known to be on the disk.
+    /// Records that so many of the bytes are on the disk.
     pub fn trust(&mut self, synced: u64) {
         self.synced = synced.min(self.end);
     }
 
-    /// Where the output file is.
+    /// The path of the output file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is in the file, for reading.
+    /// The output file, for reading.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Writes bytes to a place, over what is there.
+    /// Writes bytes at an offset, over what is there.
     pub fn put(&mut self, bytes: &[u8], at: u64) -> Result<(), OutputError> {
         self.file.write_all_at(bytes, at).map_err(|e| self.failed(e))?;
         self.end = self.end.max(at + bytes.len() as u64);
@@ -94,7 +95,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Writes a segment to a place, over what is there.
+    /// Writes a segment at an offset, over what is there.
     pub fn patch(&mut self, part: &File, segment: &Segment, at: u64) -> Result<(), OutputError> {
         let end = checked_end(segment, size_of(part)?)?;
         self.copy(part, segment.offset, end, at)?;
@@ -108,13 +109,13 @@ impl Appender {
         self.append_all(part, std::slice::from_ref(segment))
     }
 
-    /// Appends segments of one part file in their order. Segments that touch are copied as one.
+    /// Appends segments of one part file in their order. Adjacent segments are copied as one.
     pub fn append_all(&mut self, part: &File, segments: &[Segment]) -> Result<(), OutputError> {
         let before = self.end;
         let result = self.copy_all(part, segments);
         if result.is_err() {
             self.end = before;
-            // Best effort: the next segment would overwrite the rest anyway.
+            // Best effort: the next segment would overwrite these bytes anyway.
             let _ = self.file.set_len(before);
         }
         result
@@ -140,7 +141,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Copies the bytes from `from` up to `end`, which the part file holds, to the place `at`.
+    /// Copies the bytes from `from` up to `end` to the offset `at`. The part file must have them.
     fn copy(&mut self, part: &File, mut from: u64, end: u64, at: u64) -> Result<(), OutputError> {
         let length = end - from;
         let mut to = at;
@@ -153,7 +154,7 @@ impl Appender {
                 Some(&mut to),
                 wanted,
             ) {
-                // The part file was cut behind our back, or the file system reads it as empty.
+                // The part file was cut meanwhile, or its file system claims that it is empty.
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(
@@ -198,7 +199,7 @@ impl Appender {
         OutputError::io("copy rows to the output file", &self.path)(source)
     }
 
-    /// Cuts the file back to what the journal knows.
+    /// Cuts the file back to the length that the journal knows.
     pub fn truncate(&mut self, length: u64) -> Result<(), OutputError> {
         self.file.set_len(length).map_err(OutputError::io("cut the output file", &self.path))?;
         self.end = length;
@@ -215,7 +216,8 @@ impl Appender {
     }
 }
 
-/// Looks whether a file holds segments, fastest if they are asked for in the order of their places.
+/// Checks whether a file holds given segments. It is fastest if they are checked in the order of their
+/// offsets.
 #[derive(Debug)]
 pub struct Checker<'a> {
     reader: BufReader<&'a File>,
@@ -229,7 +231,7 @@ impl<'a> Checker<'a> {
         Ok(Self { reader: BufReader::with_capacity(BLOCK, file), at: 0 })
     }
 
-    /// Whether the bytes from `offset` are those of the segment. False too where the file ends before.
+    /// Whether the bytes from `offset` are those of the segment. Also `false` if the file ends before.
     pub fn holds(&mut self, offset: u64, segment: &Segment) -> io::Result<bool> {
         let far = || io::Error::other("a place is beyond what a file can hold");
         let step = i64::try_from(offset).map_err(|_| far())?
@@ -255,12 +257,12 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Has the kernel begin to write a range to the disk, so that [`Appender::sync`], for which a job's
-/// end waits, finds little left to do. A wish without any promise: a failure does not matter.
+/// Asks the kernel to begin writing a range to the disk, so that [`Appender::sync`], for which a job's end
+/// waits, finds little left to do. This is only a hint, so a failure does not matter.
 fn begin_write(file: &File, offset: u64, length: u64) {
     let offset = offset.cast_signed();
     let length = length.cast_signed();
-    // SAFETY: the descriptor is open as long as `file` lives, and no memory is handed over.
+    // SAFETY: the descriptor is open as long as `file` lives, and the call accesses no memory of ours.
     unsafe {
         libc::sync_file_range(file.as_raw_fd(), offset, length, libc::SYNC_FILE_RANGE_WRITE);
     }
@@ -278,7 +280,7 @@ fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {
     }
 }
 
-/// The CRC-32 of so many bytes of a file, from a place on. Fails if it has fewer.
+/// The CRC-32 of a range of a file. Fails if the file ends before.
 pub fn checksum(file: &File, mut from: u64, length: u64) -> io::Result<u32> {
     let end = from.saturating_add(length);
     let mut hasher = crc32fast::Hasher::new();
@@ -306,10 +308,10 @@ pub fn verify(part: &File, segment: &Segment) -> Result<(), OutputError> {
 
 #[cfg(any(test, feature = "testing"))]
 impl Appender {
-    /// One whose disk is full.
+    /// An output file on a full disk.
     ///
     /// # Panics
-    /// Where there is no `/dev/full`.
+    /// If there is no `/dev/full`.
     pub fn to_full_disk() -> Self {
         let path = Path::new("/dev/full");
         let file = File::options().read(true).write(true).open(path);

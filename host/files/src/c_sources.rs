@@ -1,9 +1,9 @@
-//! Sources in C and C++, as the folder of an entry script may hold them.
+//! C and C++ sources in the folder of an entry script.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The sources of C and C++ that lie in a folder, and in its `src`, in the order of their names.
+/// The C and C++ sources in a folder and in its `src`, sorted by path.
 pub fn c_sources(folder: &Path) -> Vec<PathBuf> {
     let files = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
     let all = files(folder.to_owned()).chain(files(folder.join("src")));

@@ -1,9 +1,8 @@
-//! What a mini-batch left in the folder that its guest sees, on its way to where the leader finds
-//! it.
+//! Moves what a mini-batch left in its guest's folder to where the leader finds it.
 //!
-//! Files are copied, folders made anew: a guest may keep a file or folder open for as long as its
-//! instance lives, and what it does there later must not reach anything that is published. No guest
-//! runs while its folder is looked at, so going by paths is safe.
+//! Files are copied and folders are made anew. A guest may keep a file or folder open for as long as its
+//! instance lives, and what it writes there later must not reach anything that is published. No guest runs
+//! while its folder is inspected, so working with paths is safe.
 
 use super::OutputError;
 use super::publish::{MAX_DEPTH, MAX_ENTRIES, check_kind, check_name};
@@ -16,15 +15,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What `init` made in a guest's folder. It belongs to no mini-batch: folders are there for all
-/// mini-batches to write into, files must not change, and are published when the job completes.
+/// What `init` made in a guest's folder. It belongs to no mini-batch. All mini-batches may write into the
+/// folders; the files must not change, and are published when the job completes.
 #[derive(Debug, Default)]
 pub struct Kept {
     folders: HashSet<PathBuf>,
     files: HashMap<PathBuf, Stamp>,
 }
 
-/// Tells whether a file is the same, unchanged.
+/// Identifies a file and its state, to detect changes.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -42,7 +41,7 @@ impl From<&Metadata> for Stamp {
     }
 }
 
-/// What an entry of the folder is to [`Kept`].
+/// How an entry of the folder relates to [`Kept`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     None,
@@ -52,10 +51,10 @@ enum Part {
 }
 
 impl Kept {
-    /// All that is in the folder now.
+    /// Everything that is in the folder now.
     ///
     /// # Errors
-    /// If that cannot be listed, or is more or deeper than a guest may leave.
+    /// If the folder cannot be listed, or holds more or deeper entries than a guest may leave.
     pub fn of(folder: &Path) -> Result<Self, OutputError> {
         let mut kept = Self::default();
         for entry in walkdir::WalkDir::new(folder).min_depth(1) {
@@ -101,32 +100,32 @@ impl Kept {
         }
     }
 
-    /// One that is not there any more.
+    /// An entry that is now missing.
     fn missing(&self, folder: &Path) -> Option<PathBuf> {
         let mut all = self.folders.iter().chain(self.files.keys());
         all.find(|path| fs::symlink_metadata(folder.join(path)).is_err()).cloned()
     }
 }
 
-/// Copies what a mini-batch left in `folder` to the new folder `staged`, which is made only if there
-/// is anything, and removes it from `folder`. Returns whether there was anything.
+/// Moves what a mini-batch left in `folder` to the new folder `staged`, which is made only if there is
+/// anything. Files are copied and then removed from `folder`. Returns whether there was anything.
 ///
 /// # Errors
-/// If it cannot be published, was too much, or `kept` is not as it was. Then `staged` is not there,
-/// and `folder` is to be cleared.
+/// If something cannot be published, if it was too much, or if `kept` has changed. Then `staged` does not
+/// exist, and the caller must clear `folder`.
 pub fn collect_files(folder: &Path, kept: &Kept, staged: &Path) -> Result<bool, OutputError> {
     let relative = PathBuf::new();
     let made = false;
     let mut collector = Collector { folder, kept, staged, relative, made, entries: 0, seen: 0 };
     let result = collector.folder(0).and_then(|()| collector.all_there());
     if result.is_err() && collector.made {
-        // Should some of it stay, nothing ever refers to it, and it goes with the job's work.
+        // If some of it stays, nothing refers to it, and it is removed with the job's working files.
         let _ = remove_tree(staged);
     }
     result.map(|()| collector.made)
 }
 
-/// Removes what a failed attempt left in `folder`. Returns whether `kept` is all as it was.
+/// Removes what a failed attempt left in `folder`. Returns whether `kept` is unchanged.
 ///
 /// # Errors
 /// The operating system's.
@@ -136,7 +135,7 @@ pub fn clear_files(folder: &Path, kept: &Kept) -> io::Result<bool> {
     Ok(seen == kept.len())
 }
 
-/// Removes what is in `folder` and not in `kept`. A file of `kept` stays, changed or not.
+/// Removes everything from `folder` that is not in `kept`. A file of `kept` stays, even if it has changed.
 ///
 /// # Errors
 /// The operating system's.
@@ -144,7 +143,8 @@ pub fn clear_others(folder: &Path, kept: &Kept) -> io::Result<()> {
     clear(folder, kept, Path::new(""), true, &mut 0)
 }
 
-/// Counts what is as it was in `seen`. Removes the rest, but for the files of `kept` if `changed_stay`.
+/// Counts the unchanged entries of `kept` in `seen`. Removes everything else, except changed files of `kept`
+/// if `changed_stay`.
 fn clear(
     folder: &Path,
     kept: &Kept,
@@ -162,7 +162,7 @@ fn clear(
             Part::File => *seen += 1,
             Part::Folder => {
                 *seen += 1;
-                // No deeper than `Kept::of` allowed.
+                // The recursion is no deeper than `Kept::of` allows.
                 clear(folder, kept, &relative, changed_stay, seen)?;
             }
         }
@@ -174,12 +174,12 @@ struct Collector<'a> {
     folder: &'a Path,
     kept: &'a Kept,
     staged: &'a Path,
-    /// Where below the folder the walk is.
+    /// The current position of the walk, below the folder.
     relative: PathBuf,
-    /// Whether `staged` is there.
+    /// Whether `staged` exists.
     made: bool,
     entries: usize,
-    /// How many of `kept` are as they were.
+    /// How many entries of `kept` are unchanged.
     seen: usize,
 }
 
@@ -196,7 +196,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Sorted, so that messages do not depend on the file system.
+    /// The names are sorted, so that messages do not depend on the file system.
     fn names(&mut self) -> Result<Vec<OsString>, OutputError> {
         let path = self.folder.join(&self.relative);
         let failed = |error| OutputError::io("list", &path)(error);
@@ -209,7 +209,7 @@ impl Collector<'_> {
             }
         }
         names.sort_unstable();
-        // Those with control characters first, as when files are published.
+        // Names with control characters come first, as when files are published.
         names.sort_by_key(|name| !name.as_bytes().iter().any(u8::is_ascii_control));
         Ok(names)
     }
@@ -242,15 +242,15 @@ impl Collector<'_> {
         fs::remove_file(&from).map_err(OutputError::io("remove", &from))
     }
 
-    /// Where the entry goes, in a folder that is there.
+    /// The path for a copy of the entry. Its parent folder exists.
     fn place(&mut self) -> Result<PathBuf, OutputError> {
         let to = self.staged.join(&self.relative);
         let parent = to.parent().unwrap_or(self.staged);
         if !self.made {
-            // Left over by a worker of the same name, should there be anything.
+            // A worker of the same name may have left something.
             remove_tree(self.staged).map_err(OutputError::io("remove", self.staged))?;
         }
-        // A folder that `init` made has no counterpart yet.
+        // A folder that `init` made does not exist in `staged` yet.
         if !self.made || parent != self.staged {
             fs::create_dir_all(parent).map_err(OutputError::io("make the folder", parent))?;
         }
@@ -267,7 +267,7 @@ impl Collector<'_> {
     }
 }
 
-/// Copies an ordinary file to a new one; in the kernel where it can do that.
+/// Copies an ordinary file to a new one; within the kernel if it can.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);

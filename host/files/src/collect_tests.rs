@@ -103,7 +103,7 @@ fn what_cannot_be_published_is_refused_at_once() {
 
 #[test]
 fn the_number_of_files_is_limited() {
-    // In memory where that is possible: a disk takes a minute.
+    // In memory if possible: on a disk, this takes a minute.
     let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let folders = folders_in(root.unwrap());
     for number in 0..=MAX_ENTRIES {

@@ -1,14 +1,14 @@
-//! What tables have in common whose columns, in words, differ where one of them has nothing but nulls: a column that is
-//! all null in one mini-batch has the type `Null` there, and another one in the next. It may also be a list's values
-//! or a part of a structure.
+//! Finds the columns that tables have in common, given as text, if one of them has all-null columns. A column
+//! that is all null in one mini-batch has the type `Null` there, and another type in the next. The same holds
+//! for a list's values and a struct's fields.
 
-/// What columns of nulls alone have for a type, in words.
+/// The type of an all-null column, as text.
 const NULL: &str = "Null";
-/// Before a type in words whose values are never null.
+/// The prefix of a type whose values are never null.
 const NON_NULL: &str = "non-null ";
 
-/// The columns, in words as `words` makes them, that tables of either kind of columns can have. `None`: these differ
-/// in more than columns of nulls.
+/// The columns that tables of both kinds can share, in the text form that `words` makes. `None` if they
+/// differ in more than all-null columns.
 pub fn common_columns(one: &str, other: &str) -> Option<String> {
     let mut one = one;
     let mut other = other;
@@ -16,7 +16,7 @@ pub fn common_columns(one: &str, other: &str) -> Option<String> {
     let mut quotes = Quotes::default();
     loop {
         let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-        // Where they differ within a character, that is within a name.
+        // If they differ within a character, then that is within a name.
         let same = one.floor_char_boundary(same).min(other.floor_char_boundary(same));
         one[..same].bytes().for_each(|byte| quotes.pass(byte));
         all.push_str(&one[..same]);
@@ -40,14 +40,14 @@ pub fn common_columns(one: &str, other: &str) -> Option<String> {
     }
 }
 
-/// What follows a type of nulls alone, if that is here.
+/// The text after a `Null` type; `None` if the text does not begin with one.
 fn after_null(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(NON_NULL).unwrap_or(text).strip_prefix(NULL)?;
     let goes_on = rest.starts_with(|next: char| next.is_ascii_alphanumeric());
     (!goes_on).then_some(rest)
 }
 
-/// Bytes of the type that a text begins with: a word, and what it has in parentheses.
+/// The length in bytes of the type at the beginning of a text: a word, and its parentheses.
 fn type_length(text: &str) -> Option<usize> {
     let word = text.find(|next: char| !next.is_ascii_alphanumeric()).unwrap_or(text.len());
     if word == 0 {
@@ -72,7 +72,7 @@ fn type_length(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether what follows stands in quotes.
+/// Tracks whether the next byte is inside quotes.
 #[derive(Default)]
 struct Quotes {
     are_open: bool,

@@ -1,4 +1,4 @@
-//! What files were found to be: whether a mini-batch's content is what it was.
+//! The observed state of files, to tell whether a mini-batch's content has changed.
 
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -8,29 +8,29 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Length and time of the last change: what tells a file from what it was before.
+/// Length and modification time: they tell whether a file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Bytes.
     pub length: u64,
-    /// Seconds since 1970 of the last change.
+    /// The time of the last change, in seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds after these.
+    /// The nanoseconds of that time.
     pub nanos: u32,
 }
 
 impl Found {
-    /// Whether it was changed after a moment, in seconds since 1970 and nanoseconds.
+    /// Whether the file was changed after a moment, in seconds since 1970 and nanoseconds.
     pub fn is_after(&self, moment: (i64, u32)) -> bool {
         (self.seconds, self.nanos) > moment
     }
 
-    /// Whether a regular file at a path is like that. A link to one is not.
+    /// Whether a regular file with this state is at the path. A link to one does not count.
     pub fn is_at(&self, path: &Path) -> bool {
         fs::symlink_metadata(path).is_ok_and(|there| there.is_file() && Self::from(&there) == *self)
     }
 
-    /// What digests are made of.
+    /// The bytes for digests.
     pub fn bytes(&self) -> [u8; 24] {
         let facts = [self.length, self.seconds.cast_unsigned(), self.nanos.into()];
         let mut bytes = [0; 24];
@@ -43,7 +43,7 @@ impl Found {
 
 #[cfg(any(test, feature = "testing"))]
 impl Found {
-    /// One byte of long ago, for tests.
+    /// One byte from long ago.
     pub fn sample() -> Self {
         Self { length: 1, seconds: 1, nanos: 1 }
     }
@@ -65,9 +65,9 @@ impl From<&Stat> for Found {
     }
 }
 
-/// The stamp of a mini-batch of files: `planned`, which knows their names, and what they were found
-/// to be, in their order. It is `planned` alone without files, and where nobody can say what one of them
-/// was. The same in every build, on every machine.
+/// The stamp of a mini-batch of files: a digest of `planned`, which covers their names, and of the files'
+/// states, in order. It is `planned` itself if there are no files, or if the state of one is unknown. It is
+/// the same in every build and on every machine.
 pub fn content_stamp(planned: u64, files: impl IntoIterator<Item = Option<Found>>) -> u64 {
     let mut facts = Vec::new();
     for file in files {

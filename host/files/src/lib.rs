@@ -1,18 +1,18 @@
-//! Bytes on a disk. No file here knows what rows or tables are.
+//! Bytes on a disk. This crate does not know what rows or tables are.
 //!
 //! It uses `model`; every crate above may use it.
 //!
-//! - [`opening`]: opening and making what other people name;
-//! - [`Found`], [`Root`] and [`content_stamp`]: what tells a file from what it was before;
-//! - [`c_sources()`]: what the folder of an entry script in C holds;
-//! - [`lock_holders`]: who has a lock on a file;
+//! - [`opening`]: opening and making files and folders that other people name;
+//! - [`Found`], [`Root`] and [`content_stamp`]: detecting whether files have changed;
+//! - [`c_sources()`]: the C and C++ sources in the folder of an entry script;
+//! - [`lock_holders`]: which processes hold a lock on a file;
 //! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;
-//! - [`PartFile`]: a worker appends rows to it; [`Appender`] copies committed segments of part files into the output
-//!   file, by offset;
-//! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, around what
-//!   its `init` [`Kept`] there;
-//! - [`publish`]: files that a guest wrote go to the output folder; [`remove_tree`] and [`empty_folder`] remove whatever
-//!   guests may have made.
+//! - [`PartFile`]: the file to which a worker appends rows; [`Appender`] copies committed segments of part
+//!   files into the output file, by offset;
+//! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, except what its `init`
+//!   [`Kept`] there;
+//! - [`publish`]: moves files that guests wrote to the output folder; [`remove_tree`] and [`empty_folder`]
+//!   remove anything that guests may have made.
 
 mod appender;
 mod c_sources;

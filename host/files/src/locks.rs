@@ -1,17 +1,17 @@
-//! Which processes have a lock on a file, as the kernel tells it.
+//! Which processes hold a lock on a file, according to the kernel.
 
 use rustix::fs::{major, minor};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// The processes that have taken a lock on a file; none where `/proc/locks` tells nothing.
+/// The processes that hold a lock on a file; empty if `/proc/locks` cannot be read.
 pub fn lock_holders(file: &Metadata) -> Vec<u32> {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     holders(&locks, file.dev(), file.ino())
 }
 
-/// The processes that have a lock on this file. Some file systems (btrfs) have other numbers for their device there than
-/// in what they tell of a file: then the inode alone counts.
+/// The processes that hold a lock on this file. Some file systems (btrfs) report another device number in
+/// `/proc/locks` than in a file's metadata; then only the inode is compared.
 fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
     let device = format!("{:02x}:{:02x}", major(device), minor(device));
     let all: Vec<(u32, &str)> = locks.lines().filter_map(|line| holder(line, inode)).collect();
@@ -20,8 +20,8 @@ fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
     all.iter().filter(|(_, found)| counts(found)).map(|(pid, _)| *pid).collect()
 }
 
-/// The process that a line of `/proc/locks` tells of, and the device, if it has a lock on a file with this number:
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
+/// The process and the device in a line of `/proc/locks`, if it is a lock on a file with this inode: `1:
+/// FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
 fn holder(line: &str, inode: u64) -> Option<(u32, &str)> {
     let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
     let pid = words.nth(3)?;

@@ -1,12 +1,13 @@
-//! Manifests: lists of the objects of a store that a job wants in one folder.
+//! Manifests: lists of a store's objects that a job wants in one folder.
 //!
-//! A manifest lies in a folder beside the folder `data`, where an object lies that was fetched. Its records are sorted by the
-//! bytes of the objects' paths below that folder: the path, a NUL, length, seconds and nanoseconds in digits (and the
-//! version, if that is another number; or `!` and why the object cannot be had), a NUL, a line break. Paths have no NUL, so that a record's end can be found from
-//! wherever somebody begins to read.
+//! The folder of a manifest is next to the folder `data`, which has the objects that were fetched. Records
+//! are sorted by the bytes of the objects' paths below `data`. A record is the path, a NUL, the length,
+//! seconds and nanoseconds in digits (and the version, if it differs from the nanoseconds), a NUL, and a line
+//! break. If the object cannot be fetched, `!` and the reason replace the numbers. Paths have no NUL, so that
+//! a reader finds the end of a record from any position.
 //!
-//! An object is here if a regular file lies at its path in `data` that [is](Found::is_at) what the record says. The manifest
-//! does not change when an object comes or goes.
+//! An object is here if a regular file at its path in `data` [has the state](Found::is_at) that the record
+//! says. The manifest does not change when an object arrives or is removed.
 
 use super::Found;
 use memchr::memmem;
@@ -21,26 +22,26 @@ use std::path::{Path, PathBuf};
 use std::str;
 use std::sync::Arc;
 
-/// Bytes that are read at once.
+/// Bytes that are read at a time.
 const BLOCK: usize = 64 << 10;
-/// The same where a record is looked for.
+/// Bytes that are read at a time during a search.
 const PROBE: usize = 4 << 10;
-/// Bytes of a record, at most: a store's keys have 1,024, and reasons hardly more.
+/// The longest record, in bytes: a store's keys have 1,024, and reasons hardly more.
 const LONGEST: usize = 32 << 10;
-/// Bytes of records that are passed over before a path is searched for.
+/// How many bytes of records are scanned before a path is searched for.
 const NEAR: u64 = 64 << 10;
-/// What ends a record.
+/// The end of a record.
 const END: &[u8] = b"\0\n";
-/// The folder that a manifest's paths begin in, beside its own.
+/// The folder of the objects, next to the manifest's folder.
 const FOLDER: &str = "data";
 
-/// What is known of an object.
+/// What is known about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// What its file is like.
+    /// The state of its file.
     pub found: Found,
-    /// A number for its version; zero if it has none. The nanoseconds of its file's time are the same number, where the
-    /// file system keeps them.
+    /// A number for its version; zero if it has none. The nanoseconds of its file's time are the same number,
+    /// if the file system stores them.
     pub version: u32,
 }
 
@@ -50,33 +51,34 @@ impl From<Found> for Object {
     }
 }
 
-/// An object, as a manifest has it.
+/// A record of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its path.
+    /// The object's path.
     pub name: String,
-    /// What is known of it, or why it cannot be had.
+    /// What is known about it, or why it cannot be fetched.
     pub object: Result<Object, String>,
 }
 
-/// Writes a manifest. Records may be added in any order; those in that of their paths take no memory.
+/// Writes a manifest. Records may be added in any order; those that come in the order of their paths need no
+/// memory.
 #[derive(Debug)]
 pub struct ManifestWriter {
     path: PathBuf,
     file: BufWriter<File>,
     last: String,
-    /// What came out of order, or took another one's place; none was taken away.
+    /// Records that came out of order or replace others; `None` removes a record.
     late: BTreeMap<String, Option<Result<Object, String>>>,
 }
 
 impl ManifestWriter {
-    /// Begins a manifest, at a path that it keeps until it is [finished](Self::finish).
+    /// Begins a manifest at a temporary path, which is used until [`finish`](Self::finish).
     pub fn new(path: PathBuf) -> io::Result<Self> {
         let file = BufWriter::with_capacity(BLOCK, File::create(&path)?);
         Ok(Self { path, file, last: String::new(), late: BTreeMap::new() })
     }
 
-    /// Adds an object, or says anew what is known of it.
+    /// Adds an object, or replaces what is known about it.
     pub fn add(&mut self, name: &str, object: Result<Object, String>) -> io::Result<()> {
         if name <= self.last.as_str() {
             self.late.insert(name.to_owned(), Some(object));
@@ -86,12 +88,12 @@ impl ManifestWriter {
         write_record(&mut self.file, name, &object)
     }
 
-    /// Takes an object out of it again.
+    /// Removes an object.
     pub fn remove(&mut self, name: &str) {
         self.late.insert(name.to_owned(), None);
     }
 
-    /// Puts the manifest where it is read.
+    /// Completes the manifest and moves it to its final path.
     pub fn finish(self, to: &Path) -> io::Result<()> {
         let Self { path, mut file, late, .. } = self;
         file.flush()?;
@@ -154,18 +156,18 @@ fn write_record(
     to.write_all(END)
 }
 
-/// A manifest, open. Whoever wrote it may have been taken over, so that nothing in it is taken for granted.
+/// An open manifest. The process that wrote it may have been compromised, so its content is not trusted.
 #[derive(Debug)]
 pub struct Manifest {
-    /// What its paths begin with that count; those that are told and asked for come without.
+    /// Only objects whose paths have this prefix count. Paths in arguments and results come without it.
     prefix: String,
     records: Records,
-    /// The record that was read last and not asked for.
+    /// The record that was read last, if it was not returned yet.
     next: Option<Listed>,
 }
 
 impl Manifest {
-    /// Opens a manifest. Does not wait for what is none.
+    /// Opens a manifest. Does not block if the path is something else, such as a fifo.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -177,8 +179,8 @@ impl Manifest {
         Ok(Self { prefix: String::new(), records, next: None })
     }
 
-    /// Opens the manifest of a source, if it has one, at the first of its objects. Their paths are those below the
-    /// source's root.
+    /// Opens the manifest of a source, if it has one, at the first of its objects. The objects' paths are
+    /// relative to the source's root.
     pub fn of(source: &Source) -> io::Result<Option<Self>> {
         let Some(path) = &source.manifest else { return Ok(None) };
         let folder = path.parent().and_then(Path::parent).map(|slot| slot.join(FOLDER));
@@ -192,7 +194,7 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// The next object; none behind the last.
+    /// The next object; `None` after the last.
     pub fn next_object(&mut self) -> io::Result<Option<Listed>> {
         let next = match self.next.take() {
             Some(next) => Some(next),
@@ -204,7 +206,7 @@ impl Manifest {
         }))
     }
 
-    /// What is known of an object. Quick where objects are asked for in the order of their paths.
+    /// What is known about an object. Fast if objects are looked up in the order of their paths.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Result<Object, String>>> {
         let whole = format!("{}{name}", self.prefix);
         if !self.pass_to(&whole, self.records.offset() + NEAR)? {
@@ -213,7 +215,8 @@ impl Manifest {
         Ok(self.next.as_ref().filter(|next| next.name == whole).map(|next| next.object.clone()))
     }
 
-    /// Goes on to an object, past records up to a place of the file. Whether it is the next one now.
+    /// Moves forward to an object, over records up to the file offset `most`. Returns whether it is the next
+    /// one now.
     fn pass_to(&mut self, whole: &str, most: u64) -> io::Result<bool> {
         while self.records.offset() <= most {
             if self.next.is_none() {
@@ -227,7 +230,7 @@ impl Manifest {
         Ok(false)
     }
 
-    /// Goes to an object, or to the one behind its place.
+    /// Moves to an object, or to the one after its place.
     fn seek(&mut self, whole: &str) -> io::Result<()> {
         let mut low = 0;
         let mut high = self.records.length;
@@ -243,23 +246,24 @@ impl Manifest {
         }
         self.records = self.records.at(low, BLOCK);
         self.next = None;
-        // It is the one that begins behind `high`, at most; without order nothing is found.
+        // The record begins at most `LONGEST` bytes after `high`. In a file that is not sorted, it may not be
+        // found.
         self.pass_to(whole, high + LONGEST as u64).map(drop)
     }
 }
 
-/// The records of a manifest, from one on.
+/// The records of a manifest from a position on.
 #[derive(Debug)]
 struct Records {
     file: Arc<File>,
-    /// Bytes of the file when it was opened: it may grow.
+    /// The size of the file when it was opened; later additions are ignored.
     length: u64,
-    /// Bytes that are read at once.
+    /// Bytes that are read at a time.
     step: usize,
-    /// Where the buffer's end is in the file.
+    /// The file offset of the buffer's end.
     end: u64,
     buffer: Vec<u8>,
-    /// How much of the buffer was read.
+    /// How much of the buffer was consumed.
     read: usize,
 }
 
@@ -269,13 +273,13 @@ impl Records {
         Self { file, length, step: BLOCK, end: 0, buffer: Vec::new(), read: 0 }
     }
 
-    /// The records of the same file from a place on.
+    /// The records of the same file from an offset on.
     fn at(&self, offset: u64, step: usize) -> Self {
         let file = Arc::clone(&self.file);
         Self { file, length: self.length, step, end: offset, buffer: Vec::new(), read: 0 }
     }
 
-    /// Where the next record begins.
+    /// The offset of the next record.
     fn offset(&self) -> u64 {
         self.end - (self.buffer.len() - self.read) as u64
     }
@@ -288,7 +292,7 @@ impl Records {
         Ok(Some(listed))
     }
 
-    /// Passes over what is left of a record.
+    /// Skips the rest of a record.
     fn skip(&mut self) -> io::Result<()> {
         if let Some(length) = self.ahead()? {
             self.read += length + END.len();
@@ -296,7 +300,7 @@ impl Records {
         Ok(())
     }
 
-    /// Bytes of the next record without its end; none at the end of the file.
+    /// The length of the next record without its end; `None` at the end of the file.
     fn ahead(&mut self) -> io::Result<Option<usize>> {
         loop {
             let rest = self.buffer.get(self.read..).unwrap_or_default();
@@ -446,7 +450,7 @@ mod tests {
         assert_eq!(Manifest::open(&path).unwrap().find("c").unwrap(), None);
     }
 
-    /// A process that fetches may be taken over: what it writes may cost time, but not much of it.
+    /// The fetching process may be compromised: what it writes may cost time, but only a little.
     #[test]
     fn without_order_little_is_read() {
         let dir = slot();
@@ -459,7 +463,7 @@ mod tests {
         }
         let begun = manifest.records.length - manifest.records.offset();
         assert!(begun < 4 * BLOCK as u64, "{begun}");
-        // What is written later is not read.
+        // Records that are written after opening are not read.
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all("z\x000 0 0\0\n".repeat(1 << 20).as_bytes()).unwrap();
         assert_eq!(manifest.find("z").unwrap(), None);
@@ -469,7 +473,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Whatever is asked for after whatever else; the paths take many blocks.
+        /// Objects are found in any order of lookups; the paths take many blocks.
         #[test]
         fn each_object_is_found(
             numbers in prop::collection::vec(0_u32..20_000, 1..400),

@@ -1,8 +1,8 @@
-//! Opening and making what other people name, so that nothing else comes in its place.
+//! Opens and makes files and folders that other people name, and makes sure that they were not replaced.
 //!
-//! A path is checked first and opened later. In between, the one who wrote it may put a link, a fifo or a device there.
-//! So a path is resolved once, and what is opened from then on is what lies at that very path: [`at_its_path`] follows
-//! no link, and [`regular`] waits for no fifo.
+//! A path is checked first and opened later. In between, its owner may put a link, a fifo or a device there.
+//! So a path is resolved once, and afterwards only that exact path is opened: [`at_its_path`] follows no
+//! link, and [`regular`] does not block on a fifo.
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
@@ -13,7 +13,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Opens a regular file for reading, and tells what it is. Links are followed. Never waits, as opening a fifo would.
+/// Opens a regular file for reading, and returns its metadata, too. Links are followed. Never blocks, as
+/// opening a fifo would.
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a fifo, a socket or a device.
@@ -27,7 +28,7 @@ pub fn regular(path: &Path) -> io::Result<(File, Metadata)> {
     })?)
 }
 
-/// [`regular`] for a path that was found to be without links.
+/// As [`regular`], for a path that was found to be without links.
 ///
 /// # Errors
 /// Those of [`regular`] and of [`at_its_path`].
@@ -52,24 +53,25 @@ fn checked(file: File) -> io::Result<(File, Metadata)> {
     Err(io::Error::other(format!("it is no regular file but {found}")))
 }
 
-/// Opens what lies at a path that was found to be absolute and without links. A link in the place of any of its parts is
-/// an error, also one that is put there at this moment.
+/// Opens an absolute path that was found to be without links. If any part of it is a link now, that is an
+/// error, even if the link appears at this very moment.
 ///
 /// # Errors
-/// If a link lies on the way, or it cannot be opened.
+/// If a part of the path is a link, or the path cannot be opened.
 pub fn at_its_path(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
-    // The kernel takes a mode only where a file may be made.
+    // The kernel accepts a mode only if the call may make a file.
     let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
     match openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS) {
-        // Kernels before 5.6 lack the call, and the process wall hides it.
+        // Kernels before 5.6 lack the call, and the process wall blocks it.
         Err(Errno::NOSYS | Errno::PERM) => without_openat2(path, flags, mode),
         Err(Errno::LOOP) => Err(moved(path)),
         opened => Ok(opened?),
     }
 }
 
-/// Opens the folder that it lies in by name, asks the kernel where that is, and opens the last part in it.
+/// Opens the parent folder by its path, asks the kernel for the folder's actual path, and opens the last part
+/// in it.
 fn without_openat2(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(openat(CWD, path, flags, mode)?);
@@ -81,7 +83,7 @@ fn without_openat2(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd
     }
     match openat(&folder, name, flags | OFlags::NOFOLLOW, mode) {
         Err(Errno::LOOP) => Err(moved(path)),
-        // What `O_PATH` opens may be the link itself.
+        // With `O_PATH`, the kernel may open the link itself.
         Ok(opened) if rustix::fs::fstat(&opened).is_ok_and(|found| is_link(found.st_mode)) => {
             Err(moved(path))
         }
@@ -101,10 +103,10 @@ fn moved(path: &Path) -> io::Error {
     ))
 }
 
-/// Opens a folder at a path as [`at_its_path`] does; where it or those above it are missing, makes them with this mode.
+/// Opens a folder as [`at_its_path`] does. If it or its parents are missing, makes them with this mode.
 ///
 /// # Errors
-/// If a link lies on the way, or a folder cannot be made.
+/// If a part of the path is a link, or a folder cannot be made.
 pub fn folder_at_its_path(path: &Path, mode: Mode) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match at_its_path(path, flags, Mode::empty()) {
@@ -122,7 +124,7 @@ pub fn folder_at_its_path(path: &Path, mode: Mode) -> io::Result<OwnedFd> {
     Ok(openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// Makes folders that only their owner can use, as far as they are missing.
+/// Makes the missing folders of a path, for their owner alone.
 ///
 /// # Errors
 /// If one cannot be made.
@@ -130,31 +132,31 @@ pub fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// A path for a new folder of this process alone, below the folder for temporary files. No other user can guess its name
-/// and take it first. The path is without links.
+/// A path for a new folder of this process alone, in the folder for temporary files. Other users cannot guess
+/// its name and take it first. The path has no links.
 ///
 /// # Errors
 /// If the folder for temporary files cannot be found.
 pub fn scratch_path(purpose: &str) -> io::Result<PathBuf> {
-    // The standard library's hashers are seeded at random.
+    // The standard library seeds its hashers at random.
     let random = RandomState::new().hash_one(purpose);
     Ok(std::env::temp_dir().canonicalize()?.join(format!("sandmill-{purpose}-{random:016x}")))
 }
 
-/// Makes a folder that must not be there, for its owner alone.
+/// Makes a folder that must not exist yet, for its owner alone.
 ///
 /// # Errors
-/// If it is there, or cannot be made.
+/// If it exists, or cannot be made.
 pub fn make_new_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// A folder that is removed at the end, with all that is in it.
+/// A folder that is removed on drop, with its content.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one for its owner alone, at [`scratch_path`].
+    /// Makes a folder for its owner alone, at [`scratch_path`].
     ///
     /// # Errors
     /// If it cannot be made.
@@ -164,7 +166,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Makes one at this path, for its owner alone, with the folders that lead to it. It may be there.
+    /// Makes a folder at this path, for its owner alone, with its parents. It may exist already.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -181,12 +183,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays has a name that nothing else uses.
+        // If something stays, its name is used by nothing else.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The path without links, also where its last parts do not exist yet.
+/// Resolves the links in a path. Its last parts need not exist yet.
 ///
 /// # Errors
 /// If it cannot be looked up.
@@ -201,7 +203,7 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
                 return Ok(resolved);
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                // `..` below a folder that is missing has no name.
+                // `..` below a missing folder cannot be resolved.
                 let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
                     return Err(e);
                 };

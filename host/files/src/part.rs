@@ -7,23 +7,23 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file that a worker writes its attempts' rows to. The leader copies from it what is committed, and
-/// may say then that the room is free: where it can be, rows are written over older ones, which the machine has
-/// at hand. Nothing here puts the file on the disk: the leader does, where that is needed.
+/// The file to which a worker writes its attempts' rows. The leader copies what is committed, and may then
+/// say that the space is free. If possible, new rows overwrite old ones, because those bytes are still in the
+/// machine's cache. This type never syncs the file to the disk; the leader does if needed.
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
     path: PathBuf,
-    /// Attempts whose rows may be wanted still, and their bytes, as they were made.
+    /// Attempts whose rows may still be needed, with their lengths, oldest first.
     wanted: VecDeque<((MiniBatchId, u32), u64)>,
-    /// Where these rows lie, one behind the other: the first byte, and that behind the last.
+    /// The ranges of these rows, in the same order: the first byte, and the one after the last.
     runs: VecDeque<(u64, u64)>,
-    /// Whether all rows are wanted for ever.
+    /// Whether all rows are needed until the end.
     stays: bool,
 }
 
 impl PartFile {
-    /// Makes the file, empty. `stays`: whether rows stay where they are, whatever is said to be free.
+    /// Makes the file, empty. `stays` says whether rows are kept even if they are reported as free.
     pub fn create(path: &Path, stays: bool) -> Result<Self, OutputError> {
         let file = OpenOptions::new()
             .write(true)
@@ -37,7 +37,7 @@ impl PartFile {
         Ok(Self { file, path: path.to_owned(), wanted, runs, stays })
     }
 
-    /// Writes what the file is to begin with, if there is nothing in it yet.
+    /// Writes the header of the file, if the file is still empty.
     pub fn begin(&mut self, header: &[u8]) -> Result<(), OutputError> {
         if self.runs.is_empty() && !header.is_empty() {
             let written = self.file.write_all_at(header, 0);
@@ -47,7 +47,7 @@ impl PartFile {
         Ok(())
     }
 
-    /// Writes the lines of one attempt with one write. When that fails nothing of it counts.
+    /// Writes the lines of one attempt with one write. If that fails, nothing of it counts.
     pub fn append(
         &mut self,
         lines: &[u8],
@@ -61,7 +61,7 @@ impl PartFile {
         }
         let (offset, end) = self.place(length);
         if let Err(source) = self.file.write_all_at(lines, offset) {
-            // Room is given back where that is possible; what stays is never referred to.
+            // Give the space back if possible; leftover bytes are never referred to.
             let _ = self.file.set_len(end);
             return Err(OutputError::io("write rows to the part file", &self.path)(source));
         }
@@ -75,8 +75,9 @@ impl PartFile {
         Ok(Segment { offset, length, checksum, rows })
     }
 
-    /// Where so many bytes are written: at the beginning if all is free there, else behind the last rows, else
-    /// behind all. And the end of all that is wanted.
+    /// The offset for so many bytes: the beginning of the file if it is free, otherwise the end of the last
+    /// rows if the space there is free, otherwise the end of everything. Also returns the end of everything
+    /// that is needed.
     fn place(&self, length: u64) -> (u64, u64) {
         let end = self.runs.iter().map(|run| run.1).max().unwrap_or(0);
         let last = self.runs.back().map_or(0, |run| run.1);
@@ -85,7 +86,7 @@ impl PartFile {
         (found.unwrap_or(end), end)
     }
 
-    /// Rows of this attempt, and of all before it, are not wanted any more.
+    /// Frees the rows of this attempt and of all attempts before it.
     pub fn free(&mut self, attempt: (MiniBatchId, u32)) {
         let Some(last) = self.wanted.iter().position(|(wanted, _)| *wanted == attempt) else {
             return;
@@ -160,7 +161,7 @@ mod tests {
         }
         assert_eq!(offsets, [0, 4, 8, 12, 0, 4, 8, 16, 0, 4, 8, 12]);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 20);
-        // Where rows stay, nothing is.
+        // If rows stay, no space is freed.
         let mut part = PartFile::create(&path, true).unwrap();
         part.begin(b"x\n").unwrap();
         part.append(b"1\n", 1, attempt(0)).unwrap();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is freed and when, rows that are wanted lie where they were written.
+        /// Needed rows stay where they were written, whatever is freed.
         #[test]
         fn rows_that_are_wanted_are_not_written_over(
             steps in prop::collection::vec((0_usize..40, prop::option::of(0_u64..12)), 1..60),

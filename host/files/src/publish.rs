@@ -1,7 +1,7 @@
-//! Files that guests wrote, on their way into the job's output folder.
+//! Moves files that guests wrote into the job's output folder.
 //!
-//! Everything goes by open folders and never follows a link that a guest made. A file appears under
-//! its name whole or not at all, and never in the place of another.
+//! All access goes through open folders, and never follows a link that a guest made. A file appears under its
+//! name as a whole or not at all, and never replaces another one unless the rule says so.
 
 use super::OutputError;
 use super::remove::remove_tree;
@@ -18,30 +18,30 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How deep folders may lie in each other.
+/// How deep folders may be nested.
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// How many files and folders one attempt may leave.
 pub(super) const MAX_ENTRIES: usize = 100_000;
 
-/// How names begin that are Sandmill's own in an output folder.
+/// The prefix of Sandmill's own names in an output folder.
 pub(super) const OWN: &str = ".sandmill-";
 
-/// Bytes of a path below the output folder: readers of the results must be able to name it.
+/// The longest path below the output folder, in bytes: readers of the results must be able to open it.
 const MAX_PATH: usize = 1024;
 
-/// What files may do with those that are in the output folder already.
+/// What new files may do to files that are already in the output folder.
 #[derive(Clone, Copy)]
 pub struct Rule<'a> {
-    /// What becomes of a file whose name is taken.
+    /// What happens to a file whose name exists.
     pub on_conflict: OnConflict,
-    /// The name of the file for rows, which is nobody else's.
+    /// Names that guests' files may not have, such as that of the file for rows.
     pub reserved: [Option<&'a str>; 2],
-    /// Whether a file passes that is there already with the same content, or that has no place where
-    /// files are appended: it was published before.
+    /// Whether to accept a file that exists already with the same content; under [`OnConflict::Append`],
+    /// whether to skip a file without a place. Such a file was published before.
     pub same_passes: bool,
-    /// Under [`OnConflict::Append`], where in the file of that path what comes belongs, and how many
-    /// bytes of it. None for a file that is not this job's.
+    /// Under [`OnConflict::Append`], the offset at which a file's content belongs in the output file of that
+    /// path, and how many bytes of it. `None` if the output file is not this job's.
     pub place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Rule<'_> {
 }
 
 impl Rule<'_> {
-    /// The rule that refuses every name that is taken.
+    /// The rule that refuses every existing name.
     pub const STRICT: Rule<'static> = Rule {
         on_conflict: OnConflict::Error,
         reserved: [None; 2],
@@ -64,14 +64,13 @@ impl Rule<'_> {
 /// A file or folder that a guest left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Below the folder that it was found in.
+    /// The path below the folder in which it was found.
     pub path: String,
-    /// Its bytes; none for a folder.
+    /// Its length in bytes; `None` for a folder.
     pub length: Option<u64>,
 }
 
-/// What lies in a folder that guests wrote to, if all of it is of a kind that can be published, and
-/// nothing has the reserved name.
+/// Lists a folder that guests wrote to. Fails if something in it cannot be published or has a reserved name.
 pub fn list_files(folder: &Path, rule: &Rule<'_>) -> Result<Vec<Found>, OutputError> {
     let mut publisher = Publisher::new(folder, rule, true);
     match open_folder(CWD, folder, OFlags::NOFOLLOW) {
@@ -82,8 +81,8 @@ pub fn list_files(folder: &Path, rule: &Rule<'_>) -> Result<Vec<Found>, OutputEr
     Ok(publisher.found)
 }
 
-/// Checks that everything in `staged` can be published, and changes nothing. Returns what is there,
-/// folders before what lies in them.
+/// Checks that everything in `staged` can be published, and changes nothing. Returns what is there, each
+/// folder before its content.
 pub fn check_files(
     staged: &Path,
     output: &Path,
@@ -92,30 +91,30 @@ pub fn check_files(
     Publisher::new(output, rule, true).start(staged)
 }
 
-/// Brings the files and folders in `staged` into `output`, merging folders. Returns the number of
-/// files. Checks everything first, so that what is wrong with a guest's files leaves nothing half
-/// published; after an error of the machine the call can be repeated, and where `staged` is gone it
-/// has succeeded before and returns 0.
+/// Moves the files and folders in `staged` into `output`, and merges folders. Returns the number of files.
+/// Everything is checked first, so that a bad file of a guest leaves nothing half published. After an error
+/// of the machine, the call can be repeated; if `staged` is gone, an earlier call has succeeded, and this one
+/// returns 0.
 ///
-/// Files are moved and `staged` removed, except under [`OnConflict::Append`]: then all stays until
-/// the caller knows the copies to be on the disk.
+/// Under [`OnConflict::Append`], files are copied instead, and `staged` stays until the caller knows that the
+/// copies are on the disk.
 pub fn publish_files(staged: &Path, output: &Path, rule: &Rule<'_>) -> Result<u64, OutputError> {
     check_files(staged, output, rule)?;
     let found = Publisher::new(output, rule, false).start(staged)?;
     if rule.on_conflict != OnConflict::Append {
-        // Only empty folders are left: should they stay, no harm is done.
+        // Only empty folders are left: if they stay, they do no harm.
         let _ = remove_tree(staged);
     }
     Ok(found.iter().filter(|found| found.length.is_some()).count() as u64)
 }
 
-/// Removes what an attempt left, if it left anything.
+/// Removes what an attempt left, if anything.
 pub fn discard_files(staged: &Path) -> Result<(), OutputError> {
     remove_tree(staged).map_err(OutputError::io("remove the unpublished files in", staged))
 }
 
-/// Whether two folders hold the same file at `path`; with a place, whether so many bytes at that
-/// offset of the other folder's file are the whole of the first one's.
+/// Whether two folders hold the same file at `path`. With a `place` (offset and length), whether those bytes
+/// of the other folder's file are the whole file of the first folder.
 pub fn same_file(
     one: &Path,
     other: &Path,
@@ -138,10 +137,10 @@ pub fn same_file(
 struct Publisher<'a> {
     output: &'a Path,
     rule: &'a Rule<'a>,
-    /// Where in the output folder the walk is.
+    /// The current position of the walk, below the output folder.
     relative: PathBuf,
     found: Vec<Found>,
-    /// Files and folders.
+    /// The number of files and folders.
     entries: usize,
     dry: bool,
 }
@@ -157,7 +156,7 @@ impl<'a> Publisher<'a> {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(self.left("open", errno)),
         };
-        // Where the job file names a link, the path is the one that it led to when the job began.
+        // If the job file names a link, this path is where it led when the job began.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let to = at_its_path(self.output, flags, Mode::empty())
             .map_err(OutputError::io("open the output folder", self.output))?;
@@ -165,7 +164,7 @@ impl<'a> Publisher<'a> {
         Ok(self.found)
     }
 
-    /// `to` is none in a dry walk below a folder that is not there yet.
+    /// `to` is `None` in a dry run below a folder that does not exist yet.
     fn folder(
         &mut self,
         from: &OwnedFd,
@@ -198,7 +197,7 @@ impl<'a> Publisher<'a> {
         }
         self.entries += names.len();
         names.sort_unstable();
-        // Those with control characters first: of all that is wrong with names, that is told.
+        // Names with control characters come first: of several bad names, such a name is reported.
         names.sort_by_key(|name| !name.to_bytes().iter().any(u8::is_ascii_control));
         Ok(names)
     }
@@ -238,7 +237,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// There is a file of that name.
+    /// Handles a file whose name exists in the output folder.
     fn meet(&self, from: &OwnedFd, to: BorrowedFd<'_>, name: &CStr) -> Result<(), OutputError> {
         match self.rule.on_conflict {
             OnConflict::Error => {
@@ -287,7 +286,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// The folder to go on in, made where it is not there; none in a dry walk.
+    /// The folder to continue in, made if it is missing; `None` if it is missing in a dry run.
     fn target_folder(
         &self,
         to: Option<BorrowedFd<'_>>,
@@ -314,7 +313,7 @@ impl<'a> Publisher<'a> {
         replace: bool,
     ) -> Result<(), OutputError> {
         if self.rule.on_conflict == OnConflict::Append {
-            // What has no place is not to be published: it was before, or counts for nothing.
+            // A file without a place is not published: it was published before, or does not count.
             let Some(place) = self.place() else { return Ok(()) };
             append_at(from.as_fd(), to, name, place)
                 .map_err(OutputError::io("append to", self.target()))?;
@@ -339,8 +338,8 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Whoever wrote the file may still run, and may have put something else in its place since it was
-    /// looked at. Where it is now, it cannot.
+    /// Checks the file again after it was moved. Its writer may still run, and may have replaced it after the
+    /// first check. It can no longer replace it at its new place.
     fn look_again(
         &self,
         from: &OwnedFd,
@@ -350,7 +349,7 @@ impl<'a> Publisher<'a> {
         let stat = rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.io("look at the published", e))?;
         check_kind(&self.relative, stat.st_mode, stat.st_nlink).inspect_err(|_| {
-            // Back, whatever it is. Should that fail, a link or the like is removed; a folder stays.
+            // Move it back, whatever it is. If that fails, remove it; a folder stays.
             if rustix::fs::renameat(to, name, from, name).is_err() {
                 let _ = rustix::fs::unlinkat(to, name, AtFlags::empty());
             }
@@ -374,8 +373,8 @@ impl<'a> Publisher<'a> {
         OutputError::Taken { path: self.relative.clone() }
     }
 
-    /// An error with what an attempt left. Unless the machine lacks something, it is the attempt's own
-    /// fault: a worker that its guest has taken over may make links of folders, or take rights away.
+    /// An error with what an attempt left. Unless the machine lacks a resource, the attempt is to blame: a
+    /// worker that was compromised by its guest may replace folders with links, or take permissions away.
     fn left(&self, action: &'static str, errno: Errno) -> OutputError {
         match errno {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
@@ -390,20 +389,19 @@ impl<'a> Publisher<'a> {
     }
 }
 
-/// A name as file systems compare it that make no difference between small and large letters, or
-/// leave dots and blanks at its end away.
+/// The name as compared by file systems that ignore case, or ignore dots and spaces at the end.
 fn folded(name: &str) -> String {
     let lower = name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
     let text: String = lower.collect();
     text.trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// Whether a path below the output folder may be that of a file there, on some file system.
+/// Whether a path below the output folder may be the file `name` there, on some file system.
 fn may_be(path: &Path, name: &str) -> bool {
     path.to_str().is_some_and(|path| folded(path) == folded(name))
 }
 
-/// Refuses a path below the output folder whose last name would trouble others.
+/// Refuses a path below the output folder whose last name could cause trouble elsewhere.
 pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
     let why = match path.file_name().unwrap_or_default().to_str() {
         _ if path.as_os_str().len() > MAX_PATH => "makes a path of more than 1024 bytes",
@@ -420,7 +418,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
     Err(OutputError::BadName { path: path.to_owned(), why })
 }
 
-/// Refuses all but folders and files that have one name.
+/// Refuses everything except files that have a single name. Folders are handled by the caller.
 pub(super) fn check_kind(path: &Path, mode: u32, links: u64) -> Result<(), OutputError> {
     let what = match FileType::from_raw_mode(mode) {
         FileType::RegularFile if links <= 1 => return Ok(()),

@@ -82,7 +82,7 @@ fn links_and_devices_are_refused() {
     insta::assert_snapshot!(case(".Sandmill-x"), @r#"the output ".Sandmill-x" cannot be published because its name is reserved: choose another name"#);
 }
 
-/// On file systems that make no difference between small and large letters, these would be the rows.
+/// On file systems that ignore case, these names would be the file for rows.
 #[test]
 fn the_name_of_the_rows_is_reserved_in_every_spelling() {
     for name in ["PARALLEL_RUN_STEP.TXT", "parallel_run_\u{17f}tep.txt", "Parallel_run_step.txt."] {
@@ -136,8 +136,7 @@ fn another_file_system_is_no_trouble() {
     assert_eq!(fs::read_to_string(other.path().join("a/b/two.txt")).unwrap(), "2");
 }
 
-/// Whoever wrote a file may put something else in its place after it was looked at: what is moved then
-/// does not stay.
+/// The writer of a file may replace it after it was checked: what was moved then is moved back.
 #[test]
 fn what_is_swapped_at_the_last_moment_goes_back() {
     let folders = folders();

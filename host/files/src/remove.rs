@@ -1,4 +1,4 @@
-//! Removing what a guest made: folders as deep as it likes, with as many files as it likes.
+//! Removes what a guest made: folders of any depth, with any number of files.
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -8,11 +8,11 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Removes a file, a link or a folder with all that is in it, if it is there. Links are not
-/// followed. Takes a few descriptors and no stack, however deep the folders lie.
+/// Removes a file, a link or a folder with its content, if it exists. Links are not followed. Needs only a
+/// few descriptors and a constant stack, at any depth of folders.
 ///
 /// # Errors
-/// The operating system's, where something cannot be removed; what was found before is gone.
+/// The operating system's, if something cannot be removed. What was removed before is gone.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => empty_folder(path).and_then(|()| fs::remove_dir(path)),
@@ -25,27 +25,27 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes all that is in a folder; else as [`remove_tree`].
+/// Removes everything in a folder, in the same way as [`remove_tree`].
 ///
 /// # Errors
-/// As for [`remove_tree`], and if `folder` is none.
+/// As for [`remove_tree`], and if `folder` is not a folder.
 pub fn empty_folder(folder: &Path) -> io::Result<()> {
     let mut lift = Lift { root: open(CWD, folder)?, count: 0 };
-    // A listing may miss what changes while it is read, hence again until nothing is left.
+    // A listing may miss entries that change while it is read, so repeat it until nothing is left.
     while lift.pass()? {}
     Ok(())
 }
 
-/// Removes a tree level by level: whatever full folder lies inside of a folder of the root is moved
-/// up into the root, where a later pass finds it.
+/// Removes a tree level by level: each non-empty folder inside a folder of the root is moved up into the
+/// root, where a later pass finds it.
 struct Lift {
     root: OwnedFd,
-    /// For names.
+    /// The number of the next name.
     count: u64,
 }
 
 impl Lift {
-    /// Goes once through the root. Returns whether anything was in it.
+    /// Goes through the root once. Returns whether it had any entries.
     fn pass(&mut self) -> Result<bool, Errno> {
         let mut found = false;
         for entry in Dir::read_from(&self.root)? {
@@ -71,7 +71,7 @@ impl Lift {
                 self.lift(&folder, entry.file_name())?;
             }
         }
-        // If it is not empty yet, the next pass goes on.
+        // If it is not empty yet, the next pass continues.
         remove_one(&self.root, name).map(drop)
     }
 
@@ -80,7 +80,7 @@ impl Lift {
             let new = format!(".sandmill-{}", self.count);
             self.count += 1;
             match rustix::fs::renameat(folder, name, &self.root, new) {
-                // The guest has taken this name.
+                // The guest has used this name.
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
                 other => return other,
             }
@@ -88,7 +88,7 @@ impl Lift {
     }
 }
 
-/// Removes anything but a folder with something in it, for which it returns false.
+/// Removes anything except a non-empty folder, for which it returns `false`.
 fn remove_one(folder: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Folders in each other, deeper than any path is long.
+    /// Nested folders, deeper than any path can be long.
     fn nest(root: &Path, depth: usize) {
         let mut folder = open(CWD, root).unwrap();
         for _ in 0..depth {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn depth_costs_neither_descriptors_nor_stack() {
-        // In memory where that is possible: a disk takes a minute.
+        // In memory if possible: on a disk, this takes a minute.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let root = folder.path().join("root");
         fs::create_dir(&root).unwrap();

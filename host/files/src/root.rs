@@ -1,4 +1,4 @@
-//! Looking at the files of a folder.
+//! Inspects the files of a folder.
 
 use super::{Found, Manifest, Object};
 use crate::opening::at_its_path;
@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// A folder, held open: looking at its files by their whole paths takes twice the time, and an input
-/// may have millions of them.
+/// An open folder. Inspecting its files by their full paths takes twice the time, and an input may have
+/// millions of them.
 #[derive(Debug)]
 pub struct Root {
     folder: Option<OwnedFd>,
@@ -17,20 +17,20 @@ pub struct Root {
 }
 
 impl Root {
-    /// The folder at a path that was found to be without links. One that cannot be opened has no files to look at.
+    /// Opens a folder at a path that was found to be without links. If it cannot be opened, it has no files.
     pub fn open(path: &Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         Self { folder: at_its_path(path, flags, Mode::empty()).ok(), manifest: None }
     }
 
-    /// The folder of a source whose files need not be here, if they are objects of a store.
+    /// Opens the folder of a source. Its files need not be here if they are objects of a store.
     pub fn of(source: &Source) -> Self {
-        // Nobody could plan by a manifest that cannot be opened.
+        // If a manifest cannot be opened, the planner has already failed.
         let manifest = Manifest::of(source).ok().flatten().map(Mutex::new);
         Self { manifest, ..Self::open(&source.root) }
     }
 
-    /// A file below the folder; none if it is gone.
+    /// The state of a file below the folder; `None` if it is gone or cannot be fetched.
     pub fn look_at(&self, file: &str) -> Option<Found> {
         match self.listed(file) {
             Some(listed) => listed.ok().map(|object| object.found),
@@ -43,7 +43,8 @@ impl Root {
         self.listed(file).is_some()
     }
 
-    /// Whether a file is here: it is no object, or is what the manifest says of it.
+    /// Whether a file is here. A file that is not an object counts as here; an object is here if its file has
+    /// the state that the manifest says.
     pub fn is_here(&self, file: &str) -> bool {
         match self.listed(file) {
             Some(Ok(object)) => {
@@ -55,7 +56,7 @@ impl Root {
         }
     }
 
-    /// What the manifest says of a file.
+    /// What the manifest says about a file.
     fn listed(&self, file: &str) -> Option<Result<Object, String>> {
         let manifest = self.manifest.as_ref()?;
         manifest.lock().unwrap_or_else(PoisonError::into_inner).find(file).ok()?
@@ -77,7 +78,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// What is there counts as the object only if it is a file of its length and time.
+    /// A file counts as the object only if it has the object's length and time.
     #[test]
     fn an_object_is_here_if_its_file_is_what_the_list_says() {
         let dir = tempfile::tempdir().unwrap();
@@ -111,7 +112,7 @@ mod tests {
             assert_eq!((root.is_here(name), root.lists(name)), (is_here, true), "{name}");
         }
         assert_eq!((root.look_at("absent"), root.look_at("failed")), (Some(later), None));
-        // What no list tells of is what there is.
+        // For a file that is not in the list, the file itself counts.
         assert_eq!((root.is_here("linked"), root.lists("linked")), (true, false));
         assert_eq!(root.look_at("linked"), Some(of("sub/linked")));
         assert!(Root::open(&source.root).is_here("none"));

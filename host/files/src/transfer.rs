@@ -1,5 +1,5 @@
-//! How one file gets from a guest's folder into the output folder. By open folders only, and never
-//! through a link.
+//! Moves one file from a guest's folder into the output folder. Uses only open folders, and never follows a
+//! link.
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::BorrowedFd;
 
-/// The name of a file while it is copied from another file system.
+/// The temporary name of a file that is copied from another file system.
 pub(super) const PARTIAL: &CStr = c".sandmill-partial";
 
 /// Renames without replacing.
@@ -19,7 +19,8 @@ pub(super) fn rename_new(
     new: &CStr,
 ) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        // The file system cannot do that in one step. The leader alone writes to the output folder.
+        // The file system cannot do that in one step. Two steps are safe, because only the leader writes to
+        // the output folder.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),
@@ -31,8 +32,8 @@ pub(super) fn rename_new(
     }
 }
 
-/// Moves a file to another file system: copied under another name, on the disk, then renamed, over
-/// what is there if it may `replace` that.
+/// Moves a file to another file system: copies it under a temporary name, syncs the copy, and renames it.
+/// With `replace`, the new file may replace an existing one.
 pub(super) fn copy_over(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -40,7 +41,7 @@ pub(super) fn copy_over(
     replace: bool,
 ) -> io::Result<()> {
     let mut source = open_file(from, name)?;
-    // Left over by a leader that was killed.
+    // A killed leader may have left it.
     match rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
@@ -58,13 +59,13 @@ pub(super) fn copy_over(
         let _ = rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty());
     }
     copied?;
-    // The new name is on the disk before the old one goes.
+    // The new name must be on the disk before the old one is removed.
     rustix::fs::fsync(to)?;
     Ok(rustix::fs::unlinkat(from, name, AtFlags::empty())?)
 }
 
-/// Puts the first `length` bytes of a file to a place in another one of that name, which is made if
-/// it is not there. The source stays.
+/// Copies the first `length` bytes of a file to an offset in another file of that name, which is made if it
+/// is missing. The source stays.
 pub(super) fn append_at(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -81,7 +82,7 @@ pub(super) fn append_at(
     if copied == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Whether a file is the same as another one, or as so many bytes at some place of it.
+/// Whether a file equals another one, or the given range of it.
 pub(super) fn same_content(
     one: BorrowedFd<'_>,
     other: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! Files of Parquet and of Arrow, which hold what somebody says of them.
+//! Parquet and Arrow files, whose content cannot be trusted.
 
 use super::scratch;
 use arrow::ipc::reader::StreamReader;
@@ -10,15 +10,15 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "t";
-/// Slices that are read of a file: what says that it has millions of rows only takes time.
+/// How many slices of a file are read: a file may claim millions of rows, which would only take time.
 const SLICES: usize = 20;
 
 thread_local! {
     static PATH: PathBuf = scratch::file(FILE);
 }
 
-/// The first byte is the format and the size of slices; the rest is the file. It is refused in words, or
-/// each slice is a table of as many rows as it was said to have.
+/// The first byte chooses the format and the size of slices; the rest is the file. Either the file is refused
+/// with a message, or each slice is a table with the number of rows that it should have.
 pub fn columns(data: &[u8]) {
     let Some((how, file)) = data.split_first() else { return };
     let kind = if how & 1 == 0 { TableKind::Parquet } else { TableKind::Arrow };

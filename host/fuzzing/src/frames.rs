@@ -1,4 +1,4 @@
-//! Frames, as they come from processes that nobody vouches for.
+//! Frames from processes that are not trusted.
 
 use sandmill_wire::{
     FrameBuffer, FrameError, FromPlanner, FromWorker, PlanRequest, ToWorker, encode, read_frame,
@@ -6,8 +6,8 @@ use sandmill_wire::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The first byte says whose message it is and in which pieces it arrives; the rest are frames. All
-/// ways of reading agree, and what is read is written and read again as the same.
+/// The first byte chooses the type of the messages and the size of the pieces in which they arrive; the rest
+/// is frames. All ways of reading must agree, and encoding and decoding a message again must not change it.
 pub fn frames(data: &[u8]) {
     let Some((first, stream)) = data.split_first() else { return };
     let piece = usize::from(first >> 2) + 1;
@@ -19,7 +19,7 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// All ways of reading the frames of a stream agree.
+/// Checks that all ways of reading the frames of a stream agree.
 pub(super) fn all<T: Serialize + DeserializeOwned>(stream: &[u8], piece: usize) {
     let in_pieces = in_pieces::<T>(stream, piece);
     let mut rest = stream;
@@ -30,7 +30,7 @@ pub(super) fn all<T: Serialize + DeserializeOwned>(stream: &[u8], piece: usize) 
     }
     assert_eq!(in_pieces.len(), at_once.len(), "in pieces and at once");
     for (one, other) in in_pieces.iter().zip(&at_once) {
-        // Compared as bytes: what is no number is not equal to itself.
+        // Compare them as bytes: NaN is not equal to itself.
         let bytes = encoded(one);
         assert_eq!(bytes, encoded(other));
         let again = read_frame::<T>(&mut bytes.as_slice(), &mut buffer);

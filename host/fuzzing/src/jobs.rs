@@ -5,15 +5,15 @@ use sandmill_spec as spec;
 use std::path::PathBuf;
 
 thread_local! {
-    /// A job file's path; its entry script lies beside it.
+    /// The path of a job file; its entry script is next to it.
     static FILE: PathBuf = scratch::file("script.wasm").with_file_name("job.yaml");
 }
 
-/// Between a job file and what is said about it on the command line.
+/// Separates the job file from each override of the command line.
 const SET: &str = "\n--set ";
 
-/// A job file, and what is set besides in lines that begin with `--set`. Whatever comes of it, there
-/// is a sentence for each error.
+/// A job file, followed by overrides, each after a line that begins with `--set`. Either the job is valid, or
+/// each error has a message.
 pub fn jobs(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut pieces = text.split(SET);

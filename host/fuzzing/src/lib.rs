@@ -1,7 +1,7 @@
-//! What fuzzing runs: functions that take any bytes and panic where something is wrong.
+//! The functions that fuzzing runs. They accept any bytes, and panic if something is wrong.
 //!
-//! The targets of `fuzz/` call these functions. Where no fuzzer is at hand, the tests here replay the corpora, and
-//! [`Mutator`] makes more bytes of them. No program depends on this crate.
+//! The targets of `fuzz/` call these functions. Without a fuzzer, the tests here replay the corpora, and
+//! [`Mutator`] makes more inputs from them. No program depends on this crate.
 
 mod columns;
 mod frames;

@@ -1,19 +1,19 @@
-//! Bytes made of others, always the same by the same seed.
+//! Makes inputs from others; the same seed always gives the same inputs.
 
 use sandmill_model::to_usize;
 
-/// Changes bytes in the ways in which fuzzers do.
+/// Changes bytes in the way that fuzzers do.
 #[derive(Debug)]
 pub struct Mutator(u64);
 
 impl Mutator {
-    /// With a seed.
+    /// A mutator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     fn next(&mut self) -> u64 {
-        // Xorshift: no more is needed here.
+        // Xorshift is good enough here.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -44,7 +44,7 @@ impl Mutator {
             2 => bytes.insert(at, self.next().to_le_bytes()[0]),
             3 => bytes.insert(at, ODD[self.below(ODD.len())]),
             4 => {
-                // A piece of another one.
+                // Insert a piece of another text.
                 let choice = self.below(texts.len());
                 let Some(other) = texts.get(choice).filter(|other| !other.is_empty()) else {
                     return;

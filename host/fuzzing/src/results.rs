@@ -1,4 +1,4 @@
-//! What a guest returns: rows of text, and Arrow IPC streams.
+//! The results of a guest: rows of text, and Arrow IPC streams.
 
 use sandmill_data::attempt::fuzz_judge;
 use sandmill_data::output::RowWriter;
@@ -6,12 +6,12 @@ use sandmill_model::{OutputFormat, OutputKind, Quoting};
 
 const KINDS: [OutputKind; 3] = [OutputKind::Text, OutputKind::Csv, OutputKind::Jsonl];
 const QUOTINGS: [Quoting; 4] = [Quoting::Minimal, Quoting::All, Quoting::Nonnumeric, Quoting::None];
-/// Bytes that an attempt may make: more would only cost time.
+/// How many bytes an attempt may make: more would only take time.
 const LIMIT: u64 = 1 << 16;
 
-/// The first byte is the output's format, the second the way; the rest is a table, or rows with a
-/// zero byte between them, or what a worker judges. What is taken is whole lines of text, within the
-/// limit.
+/// The first byte chooses the output format, the second the form of the results. The rest is a table, or rows
+/// separated by zero bytes, or input for [`fuzz_judge`]. Accepted results must be whole lines of text, within
+/// the limit.
 pub fn results(data: &[u8]) {
     let [shape, way, results @ ..] = data else { return };
     let mut format = OutputFormat::of(KINDS[usize::from(shape % 3)]);
@@ -43,7 +43,7 @@ pub fn results(data: &[u8]) {
     assert!(lines.len() as u64 <= LIMIT, "{} bytes", lines.len());
     assert_eq!(lines.is_empty(), writer.rows() == 0 || !keep);
     assert!(lines.is_empty() || lines.ends_with('\n'));
-    // Only a table's fields may hold line breaks.
+    // Only fields of a table may have line breaks.
     if keep && (way & 2 != 0 || format.kind == OutputKind::Jsonl) {
         assert_eq!(lines.lines().count() as u64, writer.rows());
     }

@@ -1,4 +1,4 @@
-//! Rows of CSV and JSON lines, from the file to the table, however they are cut.
+//! Rows of CSV and JSON lines, from the file to the table, for any size of slices.
 
 use super::scratch;
 use arrow::array::RecordBatch;
@@ -21,7 +21,7 @@ const FILE: &str = "t";
 
 thread_local! {
     static PATH: PathBuf = scratch::file(FILE);
-    /// One for each format: making one takes longer than reading a short table.
+    /// A reader for each format: making one takes longer than reading a short table.
     static READERS: RefCell<Vec<TableReader>> = RefCell::new(formats().iter().map(reader).collect());
 }
 
@@ -29,7 +29,7 @@ fn reader(format: &TableFormat) -> TableReader {
     TableReader::new(format).expect("the format is right")
 }
 
-/// CSV of one delimiter and of another, JSON lines, and such with a column of JSON, as if inferred.
+/// CSV with two delimiters, JSON lines, and JSON lines with an inferred schema that has a JSON column.
 fn formats() -> [TableFormat; 4] {
     let column = |kind: &ColumnType| Column { name: kind.name().to_owned(), kind: *kind };
     let columns: Vec<_> = ColumnType::ALL.iter().map(column).collect();
@@ -37,7 +37,7 @@ fn formats() -> [TableFormat; 4] {
         delimiter,
         header: false,
         null_values: vec!["NA".to_owned()],
-        // One delimiter with quoted line ends, one without.
+        // Quoted line breaks are allowed with one delimiter only.
         quoted_newlines: delimiter == b',',
         ..CsvFormat::default()
     };
@@ -69,8 +69,9 @@ fn formats() -> [TableFormat; 4] {
     [text(b','), text(b';'), plain, inferred]
 }
 
-/// The first byte is the format and the unit, the second the size of slices; the rest is the file. Each
-/// record is a row, or refused with its line; and cutting changes nothing.
+/// The first byte chooses the format and the unit of sizes, the second the size of slices; the rest is the
+/// file. Each record must become a row, or be refused with its line. The size of slices must not change the
+/// result.
 pub fn rows(data: &[u8]) {
     let [kind, size, text @ ..] = data else { return };
     let size = u64::from(*size).max(1);

@@ -1,4 +1,4 @@
-//! Temporary files of the targets.
+//! Temporary files for the targets.
 
 use std::cell::RefCell;
 use std::fs;
@@ -9,8 +9,8 @@ thread_local! {
     static FOLDERS: RefCell<Vec<TempDir>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes an empty file of this name in a folder of its own, in memory where that is possible. Both
-/// last as long as the thread.
+/// Makes an empty file with this name in a new folder, in memory if possible. Both exist as long as the
+/// thread.
 pub(super) fn file(name: &str) -> PathBuf {
     let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let folder = made.expect("fuzzing needs a folder for temporary files");

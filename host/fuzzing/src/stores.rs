@@ -1,10 +1,10 @@
-//! What is said to the process that fetches from stores, and what it says.
+//! The messages to and from the process that fetches from stores.
 
 use super::frames::all;
 use sandmill_wire::store::{FetchRequest, FromFetcher};
 
-/// The first byte says whose message it is and in which pieces it arrives; the rest are frames, as for
-/// [`frames`](super::frames()).
+/// The first byte chooses the type of the messages and the size of the pieces in which they arrive; the rest
+/// is frames, as for [`frames`](super::frames()).
 pub fn stores(data: &[u8]) {
     let Some((first, stream)) = data.split_first() else { return };
     let piece = usize::from(first >> 1) + 1;

@@ -1,12 +1,12 @@
-//! Arrow IPC streams of `sandmill map`.
+//! Arrow IPC streams for `sandmill map`.
 
 use arrow::ipc::reader::StreamReader;
 use sandmill_data::dataset::Incoming;
 use std::io::Cursor;
 use std::num::NonZeroU64;
 
-/// The first byte says how many rows a mini-batch has at the most, the rest is the stream. What is taken is a table of as
-/// many rows as is said.
+/// The first byte is the most rows of a mini-batch, the rest is the stream. Each part that is returned must
+/// be a table with the reported number of rows.
 pub fn streams(data: &[u8]) {
     let [most, stream @ ..] = data else { return };
     let most = NonZeroU64::new(u64::from(*most));
@@ -20,7 +20,7 @@ pub fn streams(data: &[u8]) {
         let taken = taken.and_then(Iterator::collect::<Result<Vec<_>, _>>).expect("a table");
         let count: usize = taken.iter().map(arrow::array::RecordBatch::num_rows).sum();
         assert_eq!(count as u64, rows.count);
-        // Some types claim any number of rows without holding a byte.
+        // Stop early: some types claim any number of rows without holding a byte.
         if first > 1 << 16 {
             return;
         }

@@ -1,4 +1,4 @@
-//! Cutting CSV, held against a cut that looks at one byte at a time.
+//! Cuts CSV, and compares the slices with those of a simple reference that goes byte by byte.
 
 use super::scratch;
 use sandmill_data::dataset::csv::Cutter;
@@ -13,14 +13,15 @@ const FILE: &str = "t.csv";
 
 thread_local! {
     static PATH: PathBuf = scratch::file(FILE);
-    /// One for all tables, as workers have it: making its buffer takes longer than a short table.
+    /// One cutter for all tables, as in workers: making its buffer takes longer than a short table.
     static CUTTER: RefCell<Cutter> = RefCell::new(Cutter::new(&CsvFormat::default(), SliceSize::Rows(1)));
-    /// One for each delimiter.
+    /// One parser for each delimiter.
     static PARSERS: RefCell<BTreeMap<u8, csv_core::Reader>> = RefCell::default();
 }
 
-/// The first byte is delimiter, header and unit, the second the size of slices; the rest is the file. The
-/// slices are those of the plain reference, and csv-core finds as many records where no quote is stray.
+/// The first byte chooses the delimiter, the header and the unit of sizes, the second the size of slices; the
+/// rest is the file. The slices must be those of the reference, and csv-core must find as many records if no
+/// quote is stray.
 pub fn tables(data: &[u8]) {
     let [kind, size, text @ ..] = data else { return };
     let delimiter = DELIMITERS[usize::from(kind & 3)];
@@ -56,14 +57,14 @@ fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> Vec<TextSlice> {
     })
 }
 
-/// What is true in front of each byte, and at the end.
+/// The state before each byte, and at the end.
 #[derive(Clone, Copy)]
 struct At {
     /// Whether a record begins here, or a blank line.
     start: bool,
     /// The byte before.
     before: u8,
-    /// Records and lines that have ended.
+    /// How many records and lines have ended.
     records: u64,
     lines: u64,
 }
@@ -96,25 +97,25 @@ impl<'a> Reference<'a> {
         Self { text, at, has_strays }
     }
 
-    /// Records up to a place.
+    /// The number of records up to an offset.
     fn records(&self, place: usize) -> u64 {
         self.at[place].records
     }
 
-    /// Behind the LF of a CRLF that was cut in two.
+    /// If `place` is inside a CRLF, the offset after its LF; otherwise `place`.
     fn behind_lf(&self, place: usize) -> usize {
         let cut = self.at[place].before == b'\r' && self.text.get(place) == Some(&b'\n');
         place + usize::from(cut)
     }
 
-    /// Behind the line end of the record that has not ended at `place`.
+    /// The offset after the line end of the record that has not ended at `place`.
     fn record_end(&self, place: usize) -> usize {
         let ended = |end: &usize| self.at[*end].records > self.at[place].records;
         let end = (place + 1..self.at.len()).find(ended).unwrap_or(self.text.len());
         self.behind_lf(end)
     }
 
-    /// Where the slice that begins at `from` ends.
+    /// The end of the slice that begins at `from`.
     fn slice_end(&self, from: usize, size: SliceSize) -> usize {
         let (bytes, rows) = match size {
             SliceSize::Bytes(bytes) => (to_usize(bytes), 1),
@@ -155,7 +156,8 @@ fn ends(byte: u8) -> bool {
     byte == b'\n' || byte == b'\r'
 }
 
-/// Behind the first byte of the line end of the record that begins at `start`, and whether a quote in it is stray.
+/// The offset after the first byte of the line end of the record that begins at `start`, and whether a quote
+/// in it is stray.
 fn record_end(text: &[u8], start: usize, delimiter: u8) -> (usize, bool) {
     let mut at = start;
     let is_stray = loop {
@@ -176,7 +178,8 @@ fn record_end(text: &[u8], start: usize, delimiter: u8) -> (usize, bool) {
     ((at + 1).min(text.len()), is_stray)
 }
 
-/// Behind the closing quote, and blanks, of the field that a quote opens. None if the quote is stray.
+/// The offset after the closing quote, and blanks after it, of the field that a quote opens. `None` if the
+/// quote is stray.
 fn field_end(text: &[u8], quote: usize, delimiter: u8) -> Option<usize> {
     let mut at = quote + 1;
     loop {
@@ -194,7 +197,7 @@ fn field_end(text: &[u8], quote: usize, delimiter: u8) -> Option<usize> {
 /// How many records csv-core finds.
 fn records(text: &[u8], delimiter: u8) -> u64 {
     PARSERS.with_borrow_mut(|parsers| {
-        // Making one takes longer than a short table.
+        // Making a parser takes longer than parsing a short table.
         let build = || csv_core::ReaderBuilder::new().delimiter(delimiter).build();
         count_records(parsers.entry(delimiter).or_insert_with(build), text)
     })
@@ -204,7 +207,7 @@ fn count_records(parser: &mut csv_core::Reader, text: &[u8]) -> u64 {
     let mut fields = vec![0; text.len() + 1];
     let mut ends = vec![0; text.len() + 2];
     parser.reset();
-    // A parser that has read nothing would drop a second BOM.
+    // A parser that has read nothing yet would drop a second BOM.
     parser.read_record(b"\n", &mut fields, &mut ends);
     let mut rest = text;
     let mut count = 0;

@@ -1,11 +1,11 @@
-//! The corpora, and some thousand inputs made of each, by ordinary tests: what fuzzing has found once
-//! is looked for again where there is no fuzzer. `SANDMILL_FUZZ=100000` makes as many.
+//! Replays the corpora, and some thousand inputs made from each, as ordinary tests, so that problems that
+//! fuzzing once found are checked without a fuzzer, too. `SANDMILL_FUZZ=100000` sets the number of inputs.
 
 use super::{Mutator, columns, frames, jobs, recovery, results, rows, stores, streams, tables};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
-/// Runs what lies in `fuzz/corpus/NAME`, and `count` inputs made of it.
+/// Runs the files in `fuzz/corpus/NAME`, and `count` inputs made from them.
 fn replay(name: &str, target: fn(&[u8]), count: u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let mut files: Vec<_> =
@@ -47,7 +47,7 @@ fn tables_of_the_corpus_and_like_them() {
 
 #[test]
 fn results_of_the_corpus_and_like_them() {
-    // The decoder's own panics are caught where it is called.
+    // The caller of the decoder catches its panics; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("results", results, 5_000);
 }
@@ -59,7 +59,7 @@ fn rows_of_the_corpus_and_like_them() {
 
 #[test]
 fn columns_of_the_corpus_and_like_them() {
-    // The readers' own panics are caught where they are called.
+    // The callers of the readers catch their panics; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("columns", columns, 1_000);
 }
@@ -71,7 +71,7 @@ fn words_of_stores_of_the_corpus_and_like_them() {
 
 #[test]
 fn streams_of_the_corpus_and_like_them() {
-    // The decoder's own panics are caught where it is called.
+    // The caller of the decoder catches its panics; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("streams", streams, 3_000);
 }

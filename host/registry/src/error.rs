@@ -1,20 +1,20 @@
-//! What can go wrong with a registry, for people.
+//! Errors of a registry, for people.
 
 use super::settings::{PATIENCE, VARIABLE};
 use rusqlite::ErrorCode;
 use sandmill_model::{Registered, RegisteredKind, RegisteredName, printable};
 use std::path::{Path, PathBuf};
 
-/// A registry that cannot be used, or does not have what is asked of it.
+/// Why a registry cannot be used, or does not have what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// No variable of the environment says where it is.
+    /// No environment variable says where the registry is.
     #[error(
         "there is no place for the registry: none of {VARIABLE}, XDG_DATA_HOME and HOME is set. Set \
          {VARIABLE} to a file in a folder of yours"
     )]
     NoPlace,
-    /// Others could write to it.
+    /// Other users could write to it.
     #[error(
         "the registry cannot be trusted: {} {why}, who could decide what jobs read. Close it with \
          `chmod go-w`, or name another file in {VARIABLE}",
@@ -31,10 +31,10 @@ pub enum RegistryError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// Another process holds it for long.
+    /// Another process has locked it for too long.
     #[error(
         "the registry {} has been in use by another process for {} s; try again when that has ended",
         path.display(),
@@ -50,7 +50,7 @@ pub enum RegistryError {
         /// The file.
         path: PathBuf,
     },
-    /// No right to write, or to make a file beside it.
+    /// The user has no permission to write to the file, or to make a file next to it.
     #[error(
         "the registry {} cannot be written: check the rights to it and to its folder, or name \
          another file in {VARIABLE}",
@@ -60,7 +60,7 @@ pub enum RegistryError {
         /// The file.
         path: PathBuf,
     },
-    /// Not what this program wrote.
+    /// The file is not what this program wrote.
     #[error(
         "the registry {} is damaged ({what}): put a copy in its place that is not, or move it away \
          and register anew",
@@ -69,10 +69,10 @@ pub enum RegistryError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with it.
         what: String,
     },
-    /// A database of something else.
+    /// The file is a database of something else.
     #[error(
         "{} is a database, but no registry of sandmill; name another file in {VARIABLE}",
         path.display()
@@ -81,7 +81,7 @@ pub enum RegistryError {
         /// The file.
         path: PathBuf,
     },
-    /// Written by a later version.
+    /// The file was written by a later version.
     #[error(
         "the registry {} has format {found}, and this version of sandmill knows {known}: use a newer \
          one, or name another file in {VARIABLE}",
@@ -100,17 +100,17 @@ pub enum RegistryError {
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// Nothing has this name.
+    /// No dataset or model has this name.
     #[error("there is no registered {} {:?}{}", kind.word(), wanted.name, near(*kind, wanted, nearest))]
     NoName {
         /// A dataset or a model.
         kind: RegisteredKind,
         /// What was asked for.
         wanted: RegisteredName,
-        /// What has nearly that name, nearest first.
+        /// Similar names, nearest first.
         nearest: Vec<String>,
     },
     /// The name has no such version.
@@ -120,12 +120,12 @@ pub enum RegistryError {
         kind: RegisteredKind,
         /// Its name.
         name: String,
-        /// What was asked for.
+        /// The requested version.
         version: u64,
-        /// Those that there are, at least one, rising.
+        /// The existing versions, at least one, in rising order.
         there: Vec<u64>,
     },
-    /// The name is taken.
+    /// The name is already registered.
     #[error(
         "{} {} is registered already, by {} at {}: {}; add --new-version to register it as version \
          {}, or take another name",
@@ -139,7 +139,7 @@ pub enum RegistryError {
     Taken {
         /// A dataset or a model.
         kind: RegisteredKind,
-        /// The latest version.
+        /// Its latest version.
         there: Box<Registered>,
     },
 }
@@ -175,7 +175,7 @@ fn versions(there: &[u64]) -> String {
     format!("there are {}", runs.iter().map(run).collect::<Vec<_>>().join(", "))
 }
 
-/// The first paths, and how many more.
+/// The first paths, and how many more there are.
 fn paths(registered: &Registered) -> String {
     const SHOWN: usize = 3;
     let mut text = registered.paths.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -189,7 +189,7 @@ fn paths(registered: &Registered) -> String {
 }
 
 impl RegistryError {
-    /// Puts SQLite's error into words.
+    /// Converts SQLite's error.
     pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         if let rusqlite::Error::IntegralValueOutOfRange(..)

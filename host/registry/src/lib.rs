@@ -1,9 +1,10 @@
-//! Registered datasets and models: names with versions for what jobs read, in one SQLite file for each
+//! Registered datasets and models: names with versions for the inputs of jobs, in one SQLite file for each
 //! user.
 //!
-//! It uses `model`; only the command line uses it, which tells `spec` what a name means.
+//! This crate uses `model`. Only the command line uses it, and tells `spec` what a name means.
 //!
-//! [`Registry`] is the door, `place` where the file lies and who may write to it, `schema` its table.
+//! [`Registry`] is the entry point. `place` decides where the file is and who may write to it; `schema` has
+//! its table.
 
 mod error;
 mod place;

@@ -1,4 +1,4 @@
-//! Where the registry lies, and who may write to it.
+//! Where the registry's file is, and who may write to it.
 
 use super::RegistryError;
 use super::settings::VARIABLE;
@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The registry's file: `$SANDMILL_REGISTRY`, else `sandmill/registry.db` in the user's data folder.
-/// None if no variable of the environment says where that is.
+/// The registry's file: `$SANDMILL_REGISTRY`, otherwise `sandmill/registry.db` in the user's data folder.
+/// `None` if no environment variable says where that is.
 pub fn default_file() -> Option<PathBuf> {
     file(|name| std::env::var_os(name))
 }
@@ -22,7 +22,7 @@ fn file(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf
     set(VARIABLE).or_else(data)
 }
 
-/// Makes the folder that the registry is to lie in, for its owner alone.
+/// Makes the folder of the registry, for its owner alone.
 pub(super) fn make_folder(file: &Path) -> io::Result<()> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
         return Ok(());
@@ -33,8 +33,8 @@ pub(super) fn make_folder(file: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// The file without links, and whether it is there. A link that leads nowhere is not followed: what is
-/// made there is not what somebody else wanted.
+/// The path of the file with links resolved, and whether the file exists. A link whose target is missing is
+/// an error, so that another user cannot choose where the registry is made.
 pub(super) fn real(file: &Path) -> io::Result<(PathBuf, bool)> {
     match file.canonicalize() {
         Ok(real) => Ok((real, true)),
@@ -44,7 +44,7 @@ pub(super) fn real(file: &Path) -> io::Result<(PathBuf, bool)> {
             let name = file.file_name().ok_or(ErrorKind::InvalidInput)?;
             Ok((folder.join(name), false))
         }
-        // Another process made it in between.
+        // Another process may have made the file in the meantime.
         Err(error) => match file.symlink_metadata() {
             Ok(there) if !there.is_symlink() => Ok((file.canonicalize()?, true)),
             _ => Err(error),
@@ -52,12 +52,12 @@ pub(super) fn real(file: &Path) -> io::Result<(PathBuf, bool)> {
     }
 }
 
-/// Refuses what others could write to: they would decide what jobs read.
+/// Refuses a file or folder that others could write to: they could decide what jobs read.
 pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
     let failed = |source| RegistryError::Io { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(failed)?;
     let user = rustix::process::geteuid().as_raw();
-    // SQLite would wait for a fifo, or take a device for a database.
+    // SQLite would block on a fifo, or accept a device as a database.
     let why = if !metadata.is_file() && !metadata.is_dir() {
         "is no regular file".to_owned()
     } else if metadata.uid() != user && metadata.uid() != 0 {
@@ -70,7 +70,7 @@ pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
     Err(RegistryError::Open { path: path.to_owned(), why })
 }
 
-/// Who registers: the user's name, or the number where it has none.
+/// The user's name for the records of the registry, or the user's number if there is no name.
 pub(super) fn user() -> String {
     let user = rustix::process::geteuid().as_raw();
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();

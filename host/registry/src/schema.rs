@@ -1,4 +1,4 @@
-//! The table, and how a version lies in it.
+//! The table, and how a version is stored in it.
 
 use jiff::Timestamp;
 use rusqlite::types::Type;
@@ -7,11 +7,11 @@ use sandmill_model::{Held, Registered};
 
 /// The format of this build, in SQLite's `user_version`. A new database has 0.
 pub(super) const VERSION: i64 = 1;
-/// Tells a registry from other databases, in SQLite's `application_id`: "SMRg".
+/// Marks a database as a registry, in SQLite's `application_id`: "SMRg".
 pub(super) const APPLICATION: i64 = 0x534d_5267;
 
-/// One row is one version. What a job has read under a name stays what it was: a version that was removed keeps its
-/// row, without paths, so that no other one gets its number.
+/// One row is one version. A name and version never change their meaning: a removed version keeps its row,
+/// without paths, so that its number is not used again.
 pub(super) const CREATE: &str = "
     CREATE TABLE registered (
         kind TEXT NOT NULL CHECK (kind IN ('dataset', 'model')),
@@ -35,10 +35,10 @@ pub(super) const INSERT: &str = "
     INSERT INTO registered VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 ";
 
-/// Tells versions that were not removed from others.
+/// The condition for versions that were not removed.
 pub(super) const THERE: &str = "paths <> '[]'";
 
-/// Removes what a version says, if there is one still.
+/// Deletes the content of a version, but keeps its row.
 pub(super) const REMOVE: &str = "
     UPDATE registered SET paths = '[]', datastore = NULL, digest = NULL, folder_digest = NULL,
         description = NULL, registered = ?4, registered_by = ?5, files = NULL, bytes = NULL, newest = NULL

@@ -1,8 +1,8 @@
-//! What errors name as well.
+//! Settings that error messages name, too.
 
 use std::time::Duration;
 
-/// The variable that names the registry's file.
+/// The environment variable with the path of the registry's file.
 pub(super) const VARIABLE: &str = "SANDMILL_REGISTRY";
-/// How long one process waits for another that writes.
+/// How long a process waits while another one writes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! The registry itself.
 //!
-//! It keeps SQLite's rollback journal, not a write-ahead log as the journal of a job: writes are few and
-//! tiny, and a registry can be read where it cannot be written, by whom it was made for.
+//! It uses SQLite's rollback journal, not a write-ahead log like a job's journal: writes are few and tiny,
+//! and a registry can then be read even by a user who cannot write to it.
 
 use super::settings::PATIENCE;
 use super::{RegistryError, place, schema};
@@ -11,13 +11,13 @@ use sandmill_model::fail_point;
 use sandmill_model::{Held, Registered, RegisteredKind, RegisteredName, near};
 use std::path::{Path, PathBuf};
 
-/// Names that are told where a name is not known.
+/// How many similar names are suggested for an unknown name.
 const NEAREST: usize = 3;
 
-/// What is to be registered.
+/// A version to register.
 #[derive(Clone, Debug, Default)]
 pub struct NewVersion {
-    /// Its name: one that [`is_registered_name`](sandmill_model::is_registered_name) takes.
+    /// Its name, which [`is_registered_name`](sandmill_model::is_registered_name) must accept.
     pub name: String,
     /// As in [`Registered`].
     pub paths: Vec<String>,
@@ -33,20 +33,20 @@ pub struct NewVersion {
     pub held: Option<Held>,
 }
 
-/// A registry, open.
+/// An open registry.
 #[derive(Debug)]
 pub struct Registry {
     path: PathBuf,
     connection: Connection,
-    /// Whether anything was ever registered in it.
+    /// Whether its table exists yet.
     has_table: bool,
 }
 
 impl Registry {
-    /// Opens the registry in a file; none if there is no such file.
+    /// Opens the registry in a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// If the file is no registry of this version, or others could write to it.
+    /// If the file is not a registry of this version, or others could write to it.
     pub fn open(file: &Path) -> Result<Option<Self>, RegistryError> {
         let failed = |source| RegistryError::Io { path: file.to_owned(), source };
         if !file.try_exists().map_err(failed)? {
@@ -54,15 +54,14 @@ impl Registry {
         }
         let (path, _) = place::real(file).map_err(failed)?;
         check_private(&path, true)?;
-        // Where the file may not be written, SQLite opens it for reading.
+        // If the file is not writable, SQLite opens it for reading.
         Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map(Some)
     }
 
-    /// Opens the registry in a file, which is made if it is not there, and so is its folder, for its
-    /// owner alone.
+    /// Opens the registry in a file. If the file or its folder is missing, makes it, for its owner alone.
     ///
     /// # Errors
-    /// As for [`Registry::open`], or if nothing can be made there.
+    /// As for [`Registry::open`], or if the file or folder cannot be made.
     pub fn open_or_make(file: &Path) -> Result<Self, RegistryError> {
         let failed = |source| RegistryError::Io { path: file.to_owned(), source };
         place::make_folder(file).map_err(failed)?;
@@ -77,9 +76,9 @@ impl Registry {
             let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let connection = Connection::open_with_flags(&path, flags)?;
             connection.busy_timeout(PATIENCE)?;
-            // Nothing that the file itself says is run.
+            // SQLite must not run functions that the file's own schema names.
             connection.pragma_update(None, "trusted_schema", false)?;
-            // All of it at one moment: another process may be about to make the registry.
+            // Read everything in one transaction: another process may be making the registry.
             let format = Format::of(&*connection.unchecked_transaction()?)?;
             Ok((connection, format))
         };
@@ -88,10 +87,10 @@ impl Registry {
         Ok(Self { path, connection, has_table })
     }
 
-    /// Adds a version: the first of its name, or, if `may_be_there`, the next.
+    /// Adds a version: the first of its name, or, if `may_be_there`, the next one.
     ///
     /// # Errors
-    /// If the name is there and must not be, or the registry cannot be written. Then it is as it was.
+    /// If the name exists and must not, or if the registry cannot be written. Then the registry is unchanged.
     pub fn register(
         &mut self,
         kind: RegisteredKind,
@@ -100,7 +99,7 @@ impl Registry {
     ) -> Result<Registered, RegistryError> {
         let Self { path, connection, has_table } = self;
         let failed = |e| RegistryError::of(path, e);
-        // Before anything is looked at: another process may be about to register the same name.
+        // Lock the registry before reading it: another process may be about to register the same name.
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         if !Format::of(&transaction).map_err(failed)?.check(path)? {
@@ -134,7 +133,7 @@ impl Registry {
         Ok(registered)
     }
 
-    /// The version that is meant.
+    /// Finds the version with this name and number, or the latest one.
     ///
     /// # Errors
     /// If there is none.
@@ -170,17 +169,17 @@ impl Registry {
         Err(RegistryError::NoVersion { kind, name: wanted.name.clone(), version, there })
     }
 
-    /// Removes a version, or, if the name has none, all of them, and returns what they were. Numbers are not given
-    /// again, and what was registered stays where it is.
+    /// Removes one version, or all versions if `wanted` has no number, and returns them. Their numbers are
+    /// not used again, and the registered files stay where they are.
     ///
     /// # Errors
-    /// If there is none, or the registry cannot be written. Then it is as it was.
+    /// If there is none, or the registry cannot be written. Then the registry is unchanged.
     pub fn remove(
         &mut self,
         kind: RegisteredKind,
         wanted: &RegisteredName,
     ) -> Result<Vec<Registered>, RegistryError> {
-        // Says what there is, if it is not this.
+        // If there is none, this error lists what there is.
         let found = self.find(kind, wanted)?;
         let Self { path, connection, .. } = self;
         let failed = |e| RegistryError::of(path, e);
@@ -197,7 +196,7 @@ impl Registry {
         Ok(removed)
     }
 
-    /// All versions of everything, by name and version.
+    /// All versions of all names, sorted by name and version.
     ///
     /// # Errors
     /// If the registry cannot be read.
@@ -208,7 +207,7 @@ impl Registry {
         versions(&self.connection, kind, None).map_err(|e| RegistryError::of(&self.path, e))
     }
 
-    /// The latest version of everything, by name.
+    /// The latest version of each name, sorted by name.
     ///
     /// # Errors
     /// If the registry cannot be read.
@@ -229,7 +228,7 @@ impl Registry {
         read().map_err(|e| RegistryError::of(&self.path, e))
     }
 
-    /// Names that are nearly this one, nearest first.
+    /// Similar names, nearest first.
     fn nearest(&self, kind: RegisteredKind, wanted: &str) -> Result<Vec<String>, RegistryError> {
         let all = self.all(kind)?;
         let near = near(wanted, all.iter().map(|one| one.name.as_str()));
@@ -237,7 +236,7 @@ impl Registry {
     }
 }
 
-/// What a database says that it is.
+/// What a database says about itself.
 struct Format {
     application: i64,
     version: i64,
@@ -256,7 +255,7 @@ impl Format {
         })
     }
 
-    /// Whether it is a registry of this version; not yet, if it is empty.
+    /// Whether it is a registry of this version; `false` if it is still empty.
     fn check(&self, path: &Path) -> Result<bool, RegistryError> {
         let path = || path.to_owned();
         match (self.application, self.version) {
@@ -283,13 +282,13 @@ fn latest(
     connection.query_row(&sql, [kind.word(), name], schema::read).optional()
 }
 
-/// The highest number that was ever given to a version; 0 if none was.
+/// The highest version number ever used for a name; 0 if there is none.
 fn last(connection: &Connection, kind: RegisteredKind, name: &str) -> rusqlite::Result<u64> {
     let sql = "SELECT coalesce(max(version), 0) FROM registered WHERE kind = ?1 AND name = ?2";
     connection.query_row(sql, [kind.word(), name], |row| row.get(0)).map(i64::cast_unsigned)
 }
 
-/// All versions of a name, or of every one.
+/// All versions of a name, or of all names.
 fn versions(
     connection: &Connection,
     kind: RegisteredKind,
@@ -332,8 +331,8 @@ fn insert(
     )
 }
 
-/// A folder that others can write to is as bad as the file: a rollback journal that is put beside it
-/// would be played back.
+/// A folder that others can write to is as dangerous as a writable file: SQLite would replay a rollback
+/// journal that was put next to the registry.
 fn check_private(path: &Path, is_there: bool) -> Result<(), RegistryError> {
     if let Some(folder) = path.parent() {
         place::check_private(folder)?;

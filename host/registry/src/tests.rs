@@ -1,4 +1,4 @@
-//! What a registry keeps, and what it says of one that it cannot use.
+//! What a registry stores, and its errors.
 
 use super::*;
 use insta::assert_snapshot;
@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// A folder with a registry in it.
+/// A folder for a registry.
 struct Fixture(tempfile::TempDir);
 
 impl Fixture {
@@ -44,7 +44,7 @@ impl Fixture {
         self.open()?.find(RegisteredKind::Dataset, &name)
     }
 
-    /// What is said of a name that is not found.
+    /// The error for a name that is not found.
     fn missing(&self, name: &str) -> String {
         self.told(&self.find(name).unwrap_err())
     }
@@ -66,7 +66,7 @@ fn what_is_registered_is_found_again() {
     let first = fixture.register("digits", "/data/1", false).unwrap();
     assert_eq!((first.version, first.title().as_str()), (1, "digits@1"));
     assert_eq!(fixture.register("digits", "/data/2", true).unwrap().version, 2);
-    // A script may say it the first time, too.
+    // A script may pass the flag the first time, too.
     assert_eq!(fixture.register("iris", "/data/i", true).unwrap().version, 1);
     assert_eq!(fixture.find("digits@1").unwrap(), first);
     assert_eq!(fixture.find("digits").unwrap().paths, ["/data/2"]);
@@ -166,7 +166,7 @@ fn what_others_can_write_to_is_not_trusted() {
     assert!(fixture.find("digits").is_ok());
 }
 
-/// Twenty processes' worth of registering at once: no version is lost or there twice.
+/// Twenty threads register at the same time: no version is lost or duplicated.
 #[test]
 fn versions_are_handed_out_once() {
     let fixture = Fixture::new();

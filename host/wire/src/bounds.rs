@@ -1,5 +1,5 @@
-//! What a message may hold, beyond its form: an honest child never comes near. Whoever does is taken
-//! over or broken, and its message is none.
+//! Limits on the content of messages. An honest child stays far below them. A message that exceeds one is
+//! rejected, because its sender is broken or compromised.
 
 use super::{FrameError, FromPlanner, FromWorker};
 use sandmill_model::{
@@ -9,26 +9,27 @@ use sandmill_model::{
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of a failure's one line; workers cut at less.
+/// Bytes of a failure's one-line message; workers cut it at less.
 const MESSAGE: usize = 8 << 10;
-/// Bytes of a failure's detail, and of a planner's words; workers cut at less.
+/// Bytes of a failure's detail, and of a planner's texts; workers cut them at less.
 const DETAIL: usize = 128 << 10;
 /// Bytes of the path of a failed item, and of the reason.
 const ITEM: usize = 64 << 10;
 const REASON: usize = 4 << 10;
-/// Bytes of a header, in words and as it is written; workers refuse more than a third of that for each.
+/// Bytes of a header, as text and as written to the output; workers refuse more than a third of this for
+/// each.
 const HEADER: usize = 3 << 20;
-/// Bytes of the name of a layer of the wall, with the reason why it is missing.
+/// Bytes of the name of a layer of the wall, including the reason why it is missing.
 const LAYER: usize = 4 << 10;
-/// Seconds that a call may take by a worker's account: some thirty years.
+/// Seconds that a call may take by a worker's account: about thirty years.
 const SECONDS: f64 = 1e9;
-/// Items of a mini-batch, and the place of a byte: sums of them stay far from what 64 bits hold.
+/// Items of a mini-batch, and the position of a byte. Sums of them stay far below what 64 bits hold.
 const COUNT: u64 = 1 << 40;
 const PLACE: u64 = 1 << 60;
 
-/// Files that a planner may name in advance; it names less.
+/// Files that a planner may name in advance; it names fewer.
 const NEXT: usize = 64;
-/// Bytes of the path of a file that it looks into: the kernel opens no longer one.
+/// Bytes of the path of a file that the planner opens: the kernel accepts no longer path.
 const PATH: usize = 4 << 10;
 
 type Checked = Result<(), FrameError>;
@@ -38,9 +39,9 @@ fn hold(condition: bool, what: &'static str) -> Checked {
 }
 
 impl FromWorker {
-    /// Whether everything in the message is within bounds. `results` is the job's `limits.results`, which
-    /// an honest worker holds its guest's rows against. Whether it is said in its turn, the state
-    /// machine knows.
+    /// Checks that everything in the message is within the limits. `results` is the job's `limits.results`;
+    /// an honest worker enforces it on its guest's rows. The order of messages is not checked here, but by
+    /// the state machine.
     ///
     /// # Errors
     /// [`FrameError::Beyond`].
@@ -76,16 +77,16 @@ impl FromPlanner {
     }
 }
 
-/// Whether a planner that [asks](crate::PlanRequest::asks) waits for an answer. One that asked for more before
-/// it has it could fill its leader's memory.
+/// Whether a planner that [asks](crate::PlanRequest::asks) is waiting for an answer. A planner that sent
+/// further questions without waiting could fill its leader's memory.
 #[derive(Debug, Default)]
 pub struct Question(AtomicBool);
 
 impl Question {
-    /// Notes what the planner says.
+    /// Records a message from the planner.
     ///
     /// # Errors
-    /// [`FrameError::Beyond`] if it asks although it waits for an answer.
+    /// [`FrameError::Beyond`] if the planner asks while it waits for an answer.
     pub fn hear(&self, message: &FromPlanner) -> Result<(), FrameError> {
         let asks = matches!(message, FromPlanner::Opening { waits: true, .. });
         hold(
@@ -94,19 +95,19 @@ impl Question {
         )
     }
 
-    /// The answer is about to be written.
+    /// The leader calls this just before it writes the answer.
     pub fn answer(&self) {
         self.0.store(false, Ordering::Release);
     }
 
-    /// Whether it waits.
+    /// Whether the planner waits for an answer.
     pub fn is_open(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
 fn seconds(seconds: f64) -> Checked {
-    // What is no number is in no range.
+    // NaN is in no range.
     hold((0.0..=SECONDS).contains(&seconds), "a time that cannot be")
 }
 
@@ -180,7 +181,7 @@ fn slice(slice: &TextSlice) -> Checked {
     hold(slice.rows <= slice.length && slice.first_line <= PLACE, "more records than bytes")
 }
 
-/// Whether a path leads nowhere but down.
+/// Whether a path can only lead downwards from its root.
 fn stays_below(path: &str) -> bool {
     let down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     is_plainly_below(path) || Path::new(path).components().all(down) && !path.contains('\0')

@@ -113,7 +113,7 @@ fn a_planner_is_held_to_what_can_be() {
     assert!(error(FromPlanner::Notice("x".repeat(1 << 20)).check()).is_some());
 }
 
-/// A few bytes for each element would make many more in memory.
+/// A few bytes for each element on the wire would need far more in memory.
 #[test]
 fn lists_end_while_they_are_read() {
     let refused = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Asking a running job to end, from any thread.
+//! Asks a running job to end, from any thread.
 
 use tokio::sync::watch;
 
@@ -6,12 +6,12 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub struct Cancel(watch::Sender<Option<Request>>);
 
-/// That a job is to end.
+/// A request that a job ends.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// Without waiting for running mini-batches.
+    /// Whether running mini-batches are killed instead of finished.
     pub at_once: bool,
 }
 
@@ -21,8 +21,8 @@ impl Cancel {
         Self(watch::Sender::new(None))
     }
 
-    /// Winds the job down: running mini-batches may end within ten seconds, what is committed is
-    /// kept. `reason` ends up in the result, for people.
+    /// Winds the job down: running mini-batches get ten seconds to finish, and what is committed is kept.
+    /// `reason` appears in the result, for people.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.0.send_replace(Some(Request { reason: reason.into(), at_once: false }));
     }
@@ -32,15 +32,15 @@ impl Cancel {
         self.0.send_replace(Some(Request { reason: reason.into(), at_once: true }));
     }
 
-    /// Why the job is to end, if somebody has asked for that.
+    /// Why the job is to end; `None` if it was not cancelled.
     pub fn reason(&self) -> Option<String> {
         self.0.borrow().as_ref().map(|request| request.reason.clone())
     }
 
-    /// Sees what is asked, also before now.
+    /// Watches for requests, including one that was made before this call.
     pub fn watch(&self) -> watch::Receiver<Option<Request>> {
         let mut receiver = self.0.subscribe();
-        // A job that is cancelled before it starts must notice.
+        // So that a job notices a cancellation from before its start.
         receiver.mark_changed();
         receiver
     }

@@ -1,8 +1,8 @@
-//! The control socket of a running job: its owner asks there how the job stands, and asks it to end. One question and one
-//! answer for each connection, each a line of JSON with a version.
+//! The control socket of a running job. Through it the job's owner asks for the job's state, and asks the job
+//! to end. Each connection carries one question and one answer, each a line of JSON with a version.
 //!
-//! The socket lies in the job directory. It is reached by way of the open directory, since the path of a socket must be
-//! shorter than 108 bytes and that of a directory need not be.
+//! The socket is in the job directory. Clients reach it through a descriptor of that directory, because the
+//! path of a socket must be shorter than 108 bytes and the path of a directory may be longer.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Changes with every change of questions and answers that is not an addition.
+/// Changes whenever questions and answers change in another way than by an addition.
 pub const CONTROL_VERSION: u32 = 1;
 
 /// Bytes of a question or an answer, at most.
@@ -20,15 +20,15 @@ const LONGEST: usize = 16 << 10;
 /// How long a whole question or answer may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is asked of a running job.
+/// A question to a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Ask {
-    /// How it stands.
+    /// Asks for the job's state.
     State,
-    /// To end; what is committed is kept.
+    /// Asks the job to end; what is committed is kept.
     Cancel {
-        /// Whether running mini-batches are ended, too, instead of finished.
+        /// Whether running mini-batches are killed instead of finished.
         #[serde(default)]
         at_once: bool,
     },
@@ -37,7 +37,7 @@ pub enum Ask {
 /// A question with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// [`CONTROL_VERSION`] of the one who asks.
+    /// [`CONTROL_VERSION`] of the client.
     pub version: u32,
     /// The question.
     #[serde(flatten)]
@@ -51,7 +51,7 @@ impl Asked {
     }
 }
 
-/// How a running job stands.
+/// The state of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LiveState {
@@ -66,7 +66,7 @@ pub enum LiveState {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// [`CONTROL_VERSION`] of the one who answers.
+    /// [`CONTROL_VERSION`] of the job's process.
     pub version: u32,
     /// The job's name.
     pub job: String,
@@ -74,17 +74,17 @@ pub struct Answer {
     pub run: String,
     /// The process that runs it.
     pub pid: u32,
-    /// How it stands, with what was asked already counted in.
+    /// The job's state, which already includes the effect of this question.
     pub state: LiveState,
-    /// Why it ends, if it does.
+    /// Why the job is ending, if it is.
     pub reason: Option<String>,
-    /// Why the request was refused; `None` where it was not.
+    /// Why the request was refused; `None` if it was accepted.
     #[serde(default)]
     pub refused: Option<String>,
 }
 
-/// A path to the socket in an open job directory; short, however long the directory's own path is. Good for as long as
-/// the directory is open.
+/// Returns a path to the socket through the opened job directory, and that directory. The path is short even
+/// if the directory's own path is long. It is valid while the directory is open.
 ///
 /// # Errors
 /// If the directory cannot be opened.
@@ -95,10 +95,11 @@ pub fn control_path(job_dir: &Path, name: &str) -> io::Result<(OwnedFd, PathBuf)
     Ok((folder, path))
 }
 
-/// Asks the job that runs in a directory. Not found and connection refused mean that none listens there.
+/// Asks the job that runs in a directory. The errors "not found" and "connection refused" mean that no job
+/// listens there.
 ///
 /// # Errors
-/// If the job cannot be reached, or answers something else or nothing within seconds.
+/// If the job cannot be reached, answers something else, or does not answer within seconds.
 pub fn ask(job_dir: &Path, socket: &str, ask: Ask) -> io::Result<Answer> {
     let (_folder, path) = control_path(job_dir, socket)?;
     let mut stream = UnixStream::connect(path)?;
@@ -120,7 +121,7 @@ pub fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result
 /// Reads one line of JSON.
 ///
 /// # Errors
-/// If it is too long, takes too long, or is something else.
+/// If the line is too long, takes too long, or is not valid JSON of this type.
 pub fn read_line<T: for<'de> Deserialize<'de>>(stream: &mut UnixStream) -> io::Result<T> {
     let end = Instant::now() + PATIENCE;
     let mut line = Vec::new();

@@ -1,28 +1,28 @@
-//! Frames: a length of four bytes, little-endian, then that many bytes of postcard.
+//! Frames: a length of four bytes (little-endian), then that many bytes of postcard.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
 
-/// No frame is longer. A mini-batch of 100,000 file names still fits.
+/// The longest frame, in bytes. A mini-batch of 100,000 file names still fits.
 pub const MAX_FRAME: usize = 16 << 20;
 
-/// Bytes of room that a [`FrameBuffer`] keeps between messages.
+/// Capacity in bytes that a [`FrameBuffer`] keeps between messages.
 const KEEP: usize = 64 << 10;
 
-/// A frame that is not one.
+/// Why a frame cannot be sent or read.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// Longer than [`MAX_FRAME`].
     #[error("a message of {0} bytes is longer than the {MAX_FRAME} allowed")]
     TooLong(usize),
-    /// Not the message that was expected.
+    /// Not a valid encoding of the expected message.
     #[error("a message cannot be decoded: {0}")]
     Malformed(#[from] postcard::Error),
     /// A message that no honest child sends.
     #[error("a message goes beyond its bounds: {0}")]
     Beyond(&'static str),
-    /// Bytes after the message's end.
+    /// Bytes after the end of the message.
     #[error("{0} bytes follow a message's end")]
     Trailing(usize),
     /// The stream failed, or ended within a frame.
@@ -46,7 +46,7 @@ pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameE
     Ok(())
 }
 
-/// Decodes the body of one frame, all of it.
+/// Decodes the body of one frame, which must be one whole message.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     let (message, rest) = postcard::take_from_bytes(body)?;
     if rest.is_empty() { Ok(message) } else { Err(FrameError::Trailing(rest.len())) }
@@ -69,14 +69,14 @@ pub fn read_frame<T: DeserializeOwned>(
     }
     let length = checked_length(header)?;
     buffer.clear();
-    // Grows as bytes arrive: a length alone must not make us allocate.
+    // The buffer grows as bytes arrive: the announced length alone must not make us allocate.
     if stream.take(length as u64).read_to_end(buffer)? < length {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
     decode(buffer).map(Some)
 }
 
-/// Collects bytes of a non-blocking stream and gives out whole messages.
+/// Collects the bytes of a non-blocking stream and returns whole messages.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -89,7 +89,7 @@ impl FrameBuffer {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
-            // One long message must not cost its room for ever.
+            // One long message must not occupy memory forever.
             self.bytes.shrink_to(KEEP.max(bytes.len()));
         }
         self.bytes.extend_from_slice(bytes);

@@ -1,10 +1,11 @@
-//! What leader, nodes, planner and workers say to each other, and how it is framed. Versioned: both sides
-//! are the same program, but a stale one must be refused, not misread.
+//! The messages between leader, nodes, planner, workers and helper processes, and their framing. Messages are
+//! versioned: both sides are the same program, but a stale process must be refused, not misread.
 //!
-//! It uses `model` and, for what stores are asked, `files`; whatever talks to another process may use it.
+//! This crate uses `model` and, for the messages about stores, `files`. Every crate that talks to another
+//! process may use it.
 //!
-//! What comes from a worker or a planner is untrusted: lengths are bounded before anything is
-//! allocated and decoding is strict, so a malformed frame is a dead child and no more.
+//! Messages from a worker or a planner are untrusted. Lengths are bounded before anything is allocated, and
+//! decoding is strict, so that a malformed frame costs its sender its life and does no other harm.
 
 mod bounds;
 pub mod cancel;

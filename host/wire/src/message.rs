@@ -1,4 +1,5 @@
-//! The messages.
+//! The messages between leader, planner, workers, and the process from which workers are forked (the
+//! nursery).
 
 use sandmill_model::{
     AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
@@ -8,60 +9,60 @@ use sandmill_model::{
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Changes with every change of a message or of the framing.
+/// Increases with every change of a message or of the framing.
 pub const PROTOCOL_VERSION: u32 = 18;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// Everything a worker needs; once. (Its file descriptor 0 is the socket, its descriptor 1 the
-    /// compiled component.)
+    /// Everything that a worker needs; sent once. (The worker's file descriptor 0 is the socket, its
+    /// descriptor 1 the compiled component.)
     Setup(Box<Setup>),
-    /// Work on this mini-batch after those already given.
+    /// Work on this mini-batch, after those already assigned.
     Run(Assignment),
-    /// Work on this mini-batch before those already given. Sent only to a worker that
-    /// [waits](Assignment::awaits_word) after a failed attempt, and ends its wait.
+    /// Work on this mini-batch before those already assigned. The leader sends it only to a worker that
+    /// [waits](Assignment::awaits_word) after a failed attempt; it ends the wait.
     RunFirst(Assignment),
-    /// Go on with the mini-batches already given: the wait after a failed attempt is over.
+    /// Continue with the mini-batches already assigned: the wait after a failed attempt is over.
     GoOn,
-    /// The rows of this attempt, and of all that were reported before it, are in the output: their
-    /// room in the part file is free.
+    /// The rows of this attempt, and of all attempts reported before it, are in the output. The worker may
+    /// reuse their space in the part file.
     Free {
         /// The mini-batch.
         id: MiniBatchId,
         /// From 1.
         attempt: u32,
     },
-    /// Call `shutdown` and end, after the mini-batches already given.
+    /// Call `shutdown` and exit, after the mini-batches already assigned.
     Shutdown,
 }
 
-/// One attempt to make.
+/// One attempt at a mini-batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     /// What to work on.
     pub mini_batch: MiniBatch,
     /// From 1.
     pub attempt: u32,
-    /// Whether no further attempt follows, whatever becomes of this one.
+    /// Whether this attempt is the last, even if it fails.
     pub is_last: bool,
 }
 
 impl Assignment {
-    /// Whether the worker waits after an attempt with this failure until the leader sends
-    /// [`ToWorker::RunFirst`] or [`ToWorker::GoOn`]: the leader may want the next attempt to begin
-    /// before the mini-batches that the worker was given ahead.
+    /// Whether the worker, after an attempt with this failure, waits until the leader sends
+    /// [`ToWorker::RunFirst`] or [`ToWorker::GoOn`]. The leader may want the retry to run before the
+    /// mini-batches that this worker already has in its queue.
     pub fn awaits_word(&self, failure: &Failure) -> bool {
         Self::awaits_word_after(failure, self.is_last)
     }
 
-    /// The same of an attempt of which only that is known.
+    /// As [`Assignment::awaits_word`], for a caller that only has `is_last`.
     pub fn awaits_word_after(failure: &Failure, is_last: bool) -> bool {
         !is_last && failure.kind.can_mend()
     }
 }
 
-/// What a worker is told at its start.
+/// What a worker receives at its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// [`PROTOCOL_VERSION`] of the leader.
@@ -70,13 +71,13 @@ pub struct Setup {
     pub worker: WorkerId,
     /// How many workers the job has at the same time.
     pub workers: u32,
-    /// The job directory; all of the worker's own paths follow from it.
+    /// The job directory; all paths of the worker's own files follow from it.
     pub job_dir: PathBuf,
     /// The program's arguments, the entry script's name first.
     pub arguments: Vec<String>,
     /// The guest's environment.
     pub environment: Vec<(String, String)>,
-    /// Side inputs and source folder: shown read-only beside the inputs.
+    /// Side inputs and source folder, mounted read-only next to the inputs.
     pub mounts: Vec<Mount>,
     /// Where the source folder is mounted, if there is one.
     pub source_dir: Option<String>,
@@ -86,19 +87,20 @@ pub struct Setup {
     pub sources: Vec<Source>,
     /// How to read the tables, one for each of `sources`; empty for file inputs.
     pub tables: Vec<TableFormat>,
-    /// What the job file says for workers.
+    /// The worker settings of the job file.
     pub settings: WorkerSettings,
     /// The guest's budget.
     pub limits: Limits,
     /// How rows are written.
     pub output_format: OutputFormat,
-    /// Whether rows stay in the part file until the job's end; else the leader says when they need not.
+    /// Whether rows stay in the part file until the job ends. Otherwise the leader says when their space is
+    /// free ([`ToWorker::Free`]).
     pub rows_stay: bool,
     /// The GPU leased to this worker.
     pub gpu: Option<GpuLease>,
     /// The job's models.
     pub models: Vec<Model>,
-    /// What inference may use.
+    /// The limits and choices for inference.
     pub inference: InferenceSettings,
 }
 
@@ -114,7 +116,7 @@ impl Setup {
         }
     }
 
-    /// What all workers such as this one may use. `cgroups`: the folder of their cgroups.
+    /// What all workers with this setup may use. `cgroups` is the folder of their cgroups.
     pub fn surroundings(&self, cgroups: Option<PathBuf>) -> Surroundings {
         let models = self.models.iter().map(Model::mount);
         Surroundings {
@@ -128,11 +130,11 @@ impl Setup {
     }
 }
 
-/// What the process that workers are forked from is confined to before it loads their code: all that any of them may
+/// What the nursery is confined to before it loads the workers' code: everything that any of its workers may
 /// use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surroundings {
-    /// How much of the process wall must stand.
+    /// How much of the process wall must be in place.
     pub os_sandbox: OsSandbox,
     /// The job directory.
     pub job_dir: PathBuf,
@@ -140,40 +142,41 @@ pub struct Surroundings {
     pub sources: Vec<Source>,
     /// Side inputs, source folder and models.
     pub mounts: Vec<Mount>,
-    /// Files and folders that a guest may have open.
+    /// How many files and folders a guest may have open.
     pub handles: u64,
-    /// The folder of the workers' cgroups, where there are any.
+    /// The folder of the workers' cgroups; `None` if the job has none.
     pub cgroups: Option<PathBuf>,
 }
 
-/// How compiled code is loaded, which is the same for all workers of a job.
+/// How compiled code is loaded; the same for all workers of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loading {
     /// [`PROTOCOL_VERSION`] of the leader.
     pub protocol: u32,
-    /// Whether it counts fuel.
+    /// Whether the code counts fuel.
     pub fuel: bool,
-    /// Whether it tells a profiler where it is.
+    /// Whether the code tells a profiler where it is.
     pub profile: bool,
-    /// Whether it is made for a deterministic job.
+    /// Whether the code is compiled for a deterministic job.
     pub deterministic: bool,
     /// `limits.stack`.
     pub stack: ByteSize,
 }
 
-/// Leader to the process that workers are forked from.
+/// Leader to nursery: the process from which workers and planners are forked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNursery {
-    /// Fork a planner. With the message come three descriptors: its standard input, output and error.
+    /// Fork a planner. Three descriptors come with the message: its standard input, output and error.
     Plan,
-    /// Build a wall with room for all workers, then load the compiled code, the descriptor that comes with the message.
+    /// Build a wall that has room for all workers, then load the compiled code from the descriptor that comes
+    /// with the message.
     Load(Loading, Box<Surroundings>),
-    /// Fork a worker. With the message come three descriptors: its socket, the pipe that it reports by, and the file
-    /// for its standard error.
+    /// Fork a worker. Three descriptors come with the message: its socket, the pipe through which it reports,
+    /// and the file for its standard error.
     Fork {
         /// Its working directory.
         folder: PathBuf,
-        /// The cgroup that is to be its own.
+        /// The cgroup for this worker alone.
         cgroup: Option<PathBuf>,
     },
 }
@@ -183,38 +186,39 @@ pub enum ToNursery {
 pub enum FromNursery {
     /// The new process's id. It is a child of the leader.
     Forked(u32),
-    /// Why there is none.
+    /// Why the nursery could not fork.
     Failed(String),
 }
 
 /// Worker to leader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// The component is loaded and `init` succeeded, also in a new instance after `Restarting`.
+    /// The component is loaded and `init` succeeded. After `Restarting`, this means the new instance.
     Ready {
         /// The call of `init`.
         init: CallStats,
         /// The wall around the worker.
         wall: WallState,
     },
-    /// Loading or `init` failed; the worker ends. Mini-batches it was given go back.
+    /// Loading or `init` failed; the worker exits. Its assigned mini-batches return to the queue.
     InitFailed {
         /// Why.
         failure: Failure,
     },
-    /// The data of the mini-batch is loaded and `run` begins: from here its time-out counts.
+    /// The mini-batch's data is loaded and `run` begins. Its time-out counts from here.
     Started {
         /// Which one.
         id: MiniBatchId,
     },
-    /// An attempt ended, well or not.
+    /// An attempt ended, with or without success.
     Finished(Box<AttemptReport>),
-    /// The instance broke in the attempt just finished; a new one is made, and `Ready` or
+    /// The instance broke in the attempt that just finished. The worker makes a new one; `Ready` or
     /// `InitFailed` follows.
     Restarting,
 }
 
-/// Leader to planner: the first frame on its standard input, and the only one unless it [asks](Self::asks).
+/// Leader to planner: the first frame on its standard input. It is the only one unless the planner
+/// [asks](Self::asks).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRequest {
     /// [`PROTOCOL_VERSION`] of the leader.
@@ -223,26 +227,27 @@ pub struct PlanRequest {
     pub sources: Vec<Source>,
     /// How to cut.
     pub cut: Cut,
-    /// By which keys rows or files are grouped, instead of by size. Empty: by size.
+    /// The keys by which rows or files are grouped. Empty: they are grouped by size.
     pub partition_keys: Vec<String>,
-    /// Where spill files of a shuffle go: a folder of the job directory.
+    /// The folder, in the job directory, for the spill files of a shuffle.
     pub spill: PathBuf,
-    /// Processes that a shuffle may use.
+    /// How many processes a shuffle may use.
     pub processes: u32,
-    /// How much of the process wall must stand around the planner and its helpers.
+    /// How much of the process wall must be in place around the planner and its helpers.
     pub os_sandbox: OsSandbox,
-    /// Bytes of memory that an instance of the entry script has, which holds a whole mini-batch.
+    /// Bytes of memory that an instance of the entry script has. A whole mini-batch must fit.
     pub memory: u64,
-    /// Files, each with the index of its source, that an earlier plan could not read: each has one place in the
-    /// plan, and what else there is of it comes behind all others.
+    /// Files that an earlier plan could not read, each with the index of its source. Each keeps its one place
+    /// in the plan; its further mini-batches come at the end of the plan.
     pub again: Vec<(u32, String)>,
-    /// Whether each file is named before it is looked into: an earlier planner died over one.
+    /// Whether the planner names each file before it opens it. The leader asks for this after a planner died
+    /// over a file.
     pub tells_files: bool,
-    /// Before which files of a store the planner asks whether it may look into them.
+    /// For which files of a store the planner must ask before it opens them.
     pub asks: Asks,
-    /// Files that planners died over, each with the index of its source: they are not looked into.
+    /// Files that planners died over, each with the index of its source. The planner does not open them.
     pub deadly: Vec<(u32, BadFile)>,
-    /// Which of the mini-batches the plan has.
+    /// Which of the mini-batches belong to the plan.
     pub sample: Sample,
 }
 
@@ -270,21 +275,21 @@ impl PlanRequest {
     }
 }
 
-/// Which objects of a store the planner names before it looks into them. It then waits until a [`MayOpen`] says that the
-/// object is here, or why it cannot be had.
+/// Which objects of a store the planner must ask for before it opens them. After it has asked, it waits for a
+/// [`MayOpen`], which says that the object is here or why it cannot be fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asks {
-    /// None: no input lies in a store.
+    /// None of them: no input is in a store.
     #[default]
     Never,
-    /// Those that are not here yet: all of them come, and stay.
+    /// Those that are not here yet. All objects of the input are fetched, and stay.
     Absent,
-    /// Each: they come on demand, and go again.
+    /// Every object. Objects are fetched on demand and removed again.
     Each,
 }
 
 impl Asks {
-    /// Whether the planner may ask, and is answered.
+    /// Whether the planner may ask, and receives answers.
     pub fn are_answered(self) -> bool {
         self != Self::Never
     }
@@ -293,57 +298,57 @@ impl Asks {
 /// How to cut inputs into mini-batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Cut {
-    /// So many files each.
+    /// Mini-batches of so many files.
     Files {
         /// At least 1.
         count: u64,
     },
     /// Tables.
     Tables {
-        /// Of which size each.
+        /// The size of a mini-batch.
         size: SliceSize,
-        /// For each source: what the job file says of its input.
+        /// For each source, what the job file says about its input.
         inputs: Vec<TableInput>,
-        /// Infer types from all of the input, not from its first part.
+        /// Whether types are inferred from the whole input instead of its beginning.
         full_inference: bool,
     },
-    /// So many void mini-batches, whatever the sources.
+    /// So many void mini-batches; the sources do not matter.
     Void {
         /// How many.
         count: u64,
     },
 }
 
-/// Leader to planner, on its standard input, as the answer to an [`FromPlanner::Opening`] that waits for it.
+/// Leader to planner, on its standard input: the answer to a [`FromPlanner::Opening`] that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MayOpen {
     /// The index of the file's source.
     pub source: u32,
     /// Its path below that.
     pub file: String,
-    /// Why it cannot be had from its store, for people; none if it is here. It stays until the planner names
-    /// another one, or says [`FromPlanner::Closed`] or that it has finished.
+    /// Why the file cannot be fetched from its store, for people; `None` if it is here. The file stays here
+    /// until the planner asks for another one, sends [`FromPlanner::Closed`], or has finished.
     pub unfetched: Option<String>,
 }
 
-/// Planner to leader, on its standard output, in this order: `Tables`, any number of `MiniBatches`,
-/// then `Finished`; or `Failed` at any time.
+/// Planner to leader, on its standard output. The order is `Tables`, any number of `MiniBatches`, then
+/// `Finished`; `Failed` may come at any time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromPlanner {
     /// How to read the tables, one for each source; empty for file inputs.
     Tables(Vec<TableFormat>),
-    /// The next mini-batches, ids rising by one from 0.
+    /// The next mini-batches; their ids rise by one from 0.
     MiniBatches(Vec<MiniBatch>),
-    /// What the columns of an input are taken to be, in one line.
+    /// The columns that the planner found in an input, in one line.
     Columns(String),
-    /// Something worth telling, e.g. that a file is empty.
+    /// Something that the user should know, e.g. that a file is empty.
     Notice(String),
-    /// That was all.
+    /// The plan is complete.
     Finished,
-    /// The inputs cannot be read or cut; for people, complete.
+    /// The inputs cannot be read or cut. The text is for people, and complete.
     Failed(String),
-    /// The file that is looked into next, where the request wants to be told, behind all mini-batches of those
-    /// before it, which are not looked into any more.
+    /// The file that the planner opens next, if the request wants to know or the planner asks. All
+    /// mini-batches of the files before it have been sent, and the planner no longer opens those files.
     Opening {
         /// The index of its source.
         source: u32,
@@ -351,11 +356,13 @@ pub enum FromPlanner {
         file: String,
         /// Whether the planner [asks](PlanRequest::asks) for it, and waits for a [`MayOpen`].
         waits: bool,
-        /// Those of this source that are likely to follow, if it asks: they may be brought in advance.
+        /// The files of this source that are likely to follow, if the planner asks. The leader may fetch them
+        /// in advance.
         next: Vec<String>,
     },
-    /// No file is looked into any more; mini-batches may follow.
+    /// The planner opens no more files; mini-batches may still follow.
     Closed,
-    /// How much of all inputs is cut with the mini-batches that follow, in thousandths; only where that is known.
+    /// How much of all inputs is planned with the mini-batches that follow, in thousandths. Sent only if it
+    /// is known.
     Share(u16),
 }

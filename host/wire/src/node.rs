@@ -1,8 +1,9 @@
-//! What a leader asks of a node, one machine that runs a job, before the job begins, and what the node answers. Plain
-//! data: paths, digests, counts and texts. What cannot be told (open files, compiled code, locks, processes) stays with
-//! the node. A leader and a node on the same machine exchange these as arguments and results of direct calls.
+//! The messages between a leader and a node before the job begins. A node is one machine that runs a job.
+//! Messages are plain data: paths, digests, counts and texts. What cannot be sent (open files, compiled code,
+//! locks, processes) stays with the node. If both are on the same machine, they exchange these as arguments
+//! and results of direct calls.
 //!
-//! The job's settings do not travel in these words: both sides have them before.
+//! The job's settings are not part of these messages: both sides already have them.
 
 use crate::FromPlanner;
 use jiff::Timestamp;
@@ -14,22 +15,24 @@ use std::time::Duration;
 /// Leader to node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNode {
-    /// Find and check all that the job needs of the machine, but for GPUs. Answered by [`FromNode::Prepared`].
+    /// Find and check everything that the job needs on the machine, except GPUs. Answered by
+    /// [`FromNode::Prepared`].
     Prepare(Prepare),
-    /// Wait for all objects of stores that come unasked: a plan that is looked at must not have to wait.
+    /// Wait until all objects that are fetched in advance have arrived: planning for a look must not have to
+    /// wait for them.
     AwaitObjects,
-    /// Plan the job in advance, and look at its files. Answered by a series of [`FromNode::Looked`].
+    /// Plan the job in advance and inspect its files. Answered by a series of [`FromNode::Looked`].
     Look(Look),
-    /// Take the GPUs that the job may have. Answered by [`FromNode::Gpus`].
+    /// Lease the GPUs that the job may have. Answered by [`FromNode::Gpus`].
     TakeGpus,
-    /// Plan the job, to run it. Answered by a series of [`FromNode::Planned`].
+    /// Plan the job in order to run it. Answered by a series of [`FromNode::Planned`].
     Plan(Plan),
 }
 
 /// Node to leader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromNode {
-    /// A line for people about what takes time.
+    /// A line for people about something that takes time.
     Said(String),
     /// The answer to [`ToNode::Prepare`].
     Prepared(Box<Prepared>),
@@ -37,26 +40,27 @@ pub enum FromNode {
     Looked(Looked),
     /// The answer to [`ToNode::TakeGpus`].
     Gpus {
-        /// What the user should know of them, one line each.
+        /// What the user should know about the GPUs, one line each.
         notices: Vec<String>,
     },
     /// A part of the answer to [`ToNode::Plan`].
     Planned(FromPlanner),
 }
 
-/// What the leader knows of a job before the node has looked at anything.
+/// What the leader knows about a job before the node has inspected anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepare {
-    /// The job directory, without links. It may not exist yet.
+    /// The job directory, with symbolic links resolved. It may not exist yet.
     pub job_dir: PathBuf,
-    /// The output folder that the job names, without links. It may not exist yet.
+    /// The output folder that the job names, with symbolic links resolved. It may not exist yet.
     pub output: Option<PathBuf>,
-    /// The parent job's folder, without links. It may not exist yet.
+    /// The parent job's folder, with symbolic links resolved. It may not exist yet.
     pub parent: Option<PathBuf>,
-    /// The job file. It is compared setting by setting, and so does not count among the files of folders that the entry
-    /// script sees: else nothing in it could be changed.
+    /// The job file. It is excluded from the digests of folders that the entry script sees, because it is
+    /// compared setting by setting. Otherwise any change to it would count as a changed folder.
     pub job_file: Option<PathBuf>,
-    /// Whether the job begins anew for certain: then processes start before they are needed.
+    /// Whether the job certainly starts from the beginning. If so, the node starts processes before they are
+    /// needed.
     pub begins: bool,
 }
 
@@ -73,26 +77,27 @@ pub struct Prepared {
     pub source_directory: Option<String>,
     /// The job's models, in the order of the job file.
     pub models: Vec<PreparedModel>,
-    /// What may compute with models; empty for a job that has none.
+    /// The backends that may compute with models; empty if the job has no models.
     pub backends: Vec<PreparedBackend>,
-    /// Bytes of memory that one worker may hold.
+    /// Bytes of memory that one worker may use.
     pub budget: u64,
-    /// The runtime that runs the entry script and its versions, for people; `None` for a component of its own.
+    /// The runtime that runs the entry script, with its versions, for people; `None` if the entry script is
+    /// itself a component.
     pub runtime: Option<String>,
     /// What the user should know, one line each.
     pub notices: Vec<String>,
 }
 
-/// A model that a node looked at.
+/// A model that a node inspected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreparedModel {
-    /// What the entry script loads it by.
+    /// The name under which the entry script loads it.
     pub name: String,
     /// The name of the ONNX file.
     pub file: String,
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub sha256: String,
-    /// A digest of the files of its folder, or `None` if the ONNX file stands alone.
+    /// A digest of the files of its folder; `None` if the job names an ONNX file without a folder.
     pub folder: Option<String>,
 }
 
@@ -101,49 +106,49 @@ pub struct PreparedModel {
 pub struct PreparedBackend {
     /// Which one.
     pub backend: Backend,
-    /// Its version, if it tells one.
+    /// Its version, if it reports one.
     pub version: Option<String>,
-    /// Its library, or `None` if it is a part of Sandmill.
+    /// Its library; `None` if it is built into Sandmill.
     pub library: Option<PathBuf>,
 }
 
-/// How the inputs are to be planned, beside what the job's settings say.
+/// How to plan the inputs, in addition to the job's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`PlanRequest::again`](crate::PlanRequest::again).
     pub again: Vec<(u32, String)>,
 }
 
-/// Asks whether the inputs are what they were.
+/// Asks whether the inputs have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
     /// How they are planned.
     pub plan: Plan,
-    /// When the job began: files that were changed later are told.
+    /// When the job began. Files that were changed later are reported.
     pub since: Timestamp,
-    /// The longest that nothing may be heard.
+    /// The longest silence that is tolerated.
     pub patience: Duration,
 }
 
-/// What a node saw of the inputs, in the order of the plan.
+/// What a node found about the inputs, in the order of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Looked {
     /// How tables are read.
     Tables(Vec<TableFormat>),
     /// The next mini-batches.
     MiniBatches(Vec<LookedAt>),
-    /// There are no more.
+    /// All mini-batches were sent.
     Finished,
 }
 
-/// A mini-batch whose files were looked at.
+/// A mini-batch whose files were inspected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookedAt {
     /// Its descriptor.
     pub batch: MiniBatch,
-    /// Of its descriptor and its files, as its worker stamps it.
+    /// The stamp of its descriptor and its files, as the worker computes it.
     pub stamp: u64,
-    /// When one of its files was changed after [`Look::since`], or `None` if all are older.
+    /// When one of its files was changed after [`Look::since`]; `None` if all are older.
     pub changed: Option<Timestamp>,
 }
 
@@ -161,7 +166,7 @@ mod tests {
         assert_eq!(decode::<T>(&frame[4..]).unwrap(), *word);
     }
 
-    /// A node on another machine must be told the same as one on this.
+    /// A node on another machine must receive the same as one on this machine.
     #[test]
     fn all_words_travel_whole() {
         let plan = Plan { again: vec![(1, "bad.csv".to_owned())] };

@@ -1,4 +1,5 @@
-//! Messages with descriptors, each whole or not at all, between two processes that trust each other.
+//! Messages with file descriptors between two processes that trust each other. Each arrives whole or not at
+//! all.
 
 use super::frame::decode;
 use rustix::io::retry_on_intr;
@@ -13,19 +14,19 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// No message is longer. It holds some paths.
+/// The longest message, in bytes; enough for some paths.
 const MOST: usize = 128 << 10;
-/// As many descriptors come with a message at the most.
+/// The largest number of descriptors that come with a message.
 const DESCRIPTORS: usize = 3;
 
-/// Two ends of a socket that keeps messages apart.
+/// Two ends of a socket that preserves message boundaries.
 pub fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
     let family = AddressFamily::UNIX;
     let kind = SocketType::SEQPACKET;
     Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends a message with these descriptors, three at the most.
+/// Sends a message with these descriptors, three at most.
 pub fn send_packet<T: Serialize>(
     socket: impl AsFd,
     message: &T,
@@ -38,7 +39,7 @@ pub fn send_packet<T: Serialize>(
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     let rights = SendAncillaryMessage::ScmRights(descriptors);
-    // There may be room for more than the other end takes.
+    // The buffer may have room for more descriptors than the other end accepts.
     if descriptors.len() > DESCRIPTORS || !descriptors.is_empty() && !control.push(rights) {
         return Err(io::Error::other(format!("{} descriptors are too many", descriptors.len())));
     }
@@ -47,7 +48,7 @@ pub fn send_packet<T: Serialize>(
     Ok(())
 }
 
-/// Waits for a message and the descriptors that come with it. None once the other end is gone.
+/// Waits for a message and the descriptors that come with it. `None` once the other end is closed.
 pub fn receive_packet<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
@@ -67,7 +68,7 @@ pub fn receive_packet<T: DeserializeOwned>(
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(io::Error::other("a message was cut on its way"));
     }
-    // No message of ours is empty.
+    // We never send an empty message, so zero bytes mean the end.
     if received.bytes == 0 {
         return Ok(None);
     }

@@ -1,5 +1,6 @@
-//! What the leader of a running job and a node say to each other. No bulk travels here: mini-batches are
-//! descriptors, rows stay in part files. Clocks of two machines differ, so that times are told as ages.
+//! The messages between the leader of a running job and a node. No bulk data travels here: mini-batches are
+//! descriptors, and rows stay in part files. Times are sent as ages, because the clocks of two machines
+//! differ.
 
 use crate::{Assignment, FromPlanner};
 use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, WallState, WorkerId};
@@ -9,24 +10,25 @@ use std::time::Duration;
 /// Leader to node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Order {
-    /// Have so many workers run. The node starts what is missing as far as it can.
+    /// How many workers should run. The node starts the missing ones as far as it can.
     Want(u32),
-    /// Begin these attempts, each on a worker that has none. See [`Standing::idle`] and [`Standing::awaits_word`].
+    /// Begin these attempts, each on a worker without one. See [`Standing::idle`] and
+    /// [`Standing::awaits_word`].
     Grant(Vec<Grant>),
-    /// Give one of these to each of the [takers](Ahead::takers), to follow what they have.
+    /// Queue one of these on each of the [takers](Ahead::takers), after the attempts that they have.
     GrantAhead(Vec<Assignment>),
-    /// The worker that waits after a failed attempt goes on with what it has.
+    /// The worker that waits after a failed attempt continues with its queue.
     GoOn,
-    /// Whether a worker of another node is past its `init`, so that one which stays inside is late.
+    /// Whether a worker of another node is past its `init`. If so, a worker that stays inside `init` is late.
     PastInitElsewhere(bool),
-    /// Nothing but results is awaited: workers without an attempt are asked to end.
+    /// Nothing remains to be assigned, and only results are awaited: ask workers without an attempt to end.
     Retire,
     /// The job ends, and so do its workers.
     End(End),
 }
 
 impl Order {
-    /// Whether it grants attempts.
+    /// Whether this order grants attempts.
     pub fn is_grant(&self) -> bool {
         matches!(self, Self::Grant(_) | Self::GrantAhead(_))
     }
@@ -37,27 +39,27 @@ impl Order {
 pub struct Grant {
     /// The attempt.
     pub assignment: Assignment,
-    /// The worker of this node whose attempt at it failed last; another one is better.
+    /// The worker of this node on which this mini-batch last failed; another worker is preferred.
     pub failed_on: Option<WorkerId>,
 }
 
 /// How the workers of a node end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
-    /// All mini-batches have ended: `shutdown` is called where `init` succeeded.
+    /// All mini-batches are done: `shutdown` is called in workers whose `init` succeeded.
     Done,
-    /// A cancelled job: attempts inside `run` may end, no others begin.
+    /// The job was cancelled: attempts inside `run` may finish, and no others begin.
     Orderly,
-    /// All are killed.
+    /// All workers are killed.
     AtOnce,
 }
 
-/// Node to leader. `age` is always the time since an attempt's worker began to load its mini-batch.
+/// Node to leader. `age` is always the time since the worker began to load the attempt's mini-batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum News {
-    /// What the node's workers are at, after something changed.
+    /// What the node's workers are doing, after a change.
     Standing(Standing),
-    /// Something to tell the user, of a worker.
+    /// A notice for the user about a worker.
     Notice(String),
     /// A worker process runs.
     Spawned {
@@ -77,15 +79,15 @@ pub enum News {
         /// Whether the node has no other worker.
         is_alone: bool,
     },
-    /// A worker was not started, as other jobs use all that the machine gives.
+    /// A worker was not started, because other jobs use everything that the machine gives to jobs.
     NoRoom(Company),
     /// A worker's `init` succeeded.
     Ready {
         /// Its number.
         worker: WorkerId,
-        /// From its start, or from its instance's break, until now.
+        /// How long its start took: since the process started, or since the previous instance broke.
         start: Duration,
-        /// Of `init`.
+        /// The call of `init`.
         init: CallStats,
     },
     /// A worker's `init` failed, or the worker ended inside it.
@@ -95,9 +97,9 @@ pub enum News {
         /// Why.
         failure: Failure,
     },
-    /// An attempt is inside `run`.
+    /// An attempt entered `run`.
     Started {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
         /// The mini-batch.
         id: MiniBatchId,
@@ -106,35 +108,36 @@ pub enum News {
     },
     /// An attempt ended.
     Finished {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
-        /// Since when.
+        /// The age of the attempt.
         age: Duration,
         /// Whether `run` began.
         has_run: bool,
-        /// What came of it.
+        /// The worker's report.
         report: Box<AttemptReport>,
     },
-    /// An attempt ended with its worker, which can say nothing more.
+    /// An attempt ended because its worker died or was killed, so that no report will come.
     Lost {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
         /// The mini-batch.
         id: MiniBatchId,
-        /// Since when.
+        /// The age of the attempt.
         age: Duration,
-        /// How long it was inside `run`, if it was.
+        /// How long it was inside `run`; `None` if `run` had not begun.
         run: Option<Duration>,
-        /// Processor time that it took until its worker was killed, in seconds; 0 where that is not known.
+        /// Processor time that it used until its worker was killed, in seconds; 0 if that is not known.
         process_seconds: f64,
         /// Why.
         failure: Failure,
     },
-    /// These were granted and not begun, or ended through no fault of their own. In the order of their grants.
+    /// These mini-batches were granted but did not begin, or their attempts ended through no fault of their
+    /// own. They are in the order of their grants.
     Returned(Vec<MiniBatchId>),
-    /// A result came from a worker that was killed for that attempt: it counts for nothing.
+    /// A result came from a worker that was killed for that attempt. The leader ignores it.
     Late {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
         /// The mini-batch.
         id: MiniBatchId,
@@ -143,31 +146,31 @@ pub enum News {
         /// Whether it would have been a success.
         succeeded: bool,
     },
-    /// A worker was asked to end in order: its `shutdown` is called.
+    /// A worker was asked to end in order: it calls `shutdown`.
     Closing,
     /// A worker process is gone.
     Exited {
         /// Its number.
         worker: WorkerId,
-        /// For people.
+        /// How it ended, for people.
         how: String,
-        /// Whether it was to end.
+        /// Whether the exit was expected.
         expected: bool,
     },
 }
 
-/// What other workers a node has.
+/// Which other workers a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Company {
     /// None.
     Alone,
-    /// Only such as end.
+    /// Only workers that are ending.
     Ending,
     /// At least one that works.
     Working,
 }
 
-/// What a node's workers are at.
+/// What a node's workers are doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// Workers inside `init`.
@@ -182,33 +185,34 @@ pub struct Standing {
     pub closing: u32,
     /// Workers that were killed, or whose `init` failed.
     pub doomed: u32,
-    /// The first of those inside `init`.
+    /// The first of the workers inside `init`.
     pub first_starting: Option<WorkerId>,
-    /// How long the last of those inside `init` has been there.
+    /// How long the most recent of the workers inside `init` has been there.
     pub last_start: Option<Duration>,
-    /// Whether a worker lives whose `init` has succeeded once.
+    /// Whether a worker is alive whose `init` has succeeded at least once.
     pub has_good: bool,
-    /// Failures of `init` since one succeeded.
+    /// Failures of `init` since the last success.
     pub init_failures: u32,
-    /// Whether no worker is started for a while, as the machine has had no room for one.
+    /// Whether the node starts no workers for a while, because the machine had no room for one.
     pub is_pausing: bool,
-    /// How many orders that grant attempts were obeyed: what else is said here may be older than a grant.
+    /// How many granting orders the node has carried out. The leader uses it to tell whether the rest of this
+    /// message is older than its last grant.
     pub grants: u64,
-    /// Whether the node was told that the job ends.
+    /// Whether the node knows that the job is ending.
     pub is_ending: bool,
-    /// The workers that have least ahead of those that may have more.
+    /// Of the workers that may receive more, those with the shortest queue.
     pub ahead: Option<Ahead>,
-    /// A worker waits after a failed attempt: whether it may be given a retry, which would not wait for a slow `init`
-    /// there.
+    /// `Some` if a worker waits after a failed attempt. The value is whether it may receive a retry; it is
+    /// `false` if the retry would have to wait there for a slow `init`.
     pub awaits_word: Option<bool>,
 }
 
-/// Workers that may be given mini-batches ahead.
+/// Workers whose queue may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ahead {
     /// How many attempts each of them has.
     pub depth: u32,
-    /// How many they are.
+    /// How many such workers there are.
     pub takers: u32,
 }
 
@@ -218,7 +222,8 @@ impl Standing {
         self.starting + self.past_init()
     }
 
-    /// One of the workers without an attempt gets one. Nothing changes if there is none: it goes to one that waits.
+    /// Records that a worker without an attempt gets one. If there is none, nothing changes: the attempt goes
+    /// to a worker that waits after a failure.
     pub fn loads_one(&mut self) {
         if self.idle > 0 {
             self.idle -= 1;
@@ -237,30 +242,30 @@ impl Standing {
     }
 }
 
-/// What a node that runs a job tells its leader.
+/// What a node reports to the leader of a running job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Told {
-    /// Of its workers.
+    /// About its workers.
     News(News),
-    /// What its workers are at has changed: how it [stands](News::Standing) is to be asked.
+    /// What its workers are doing has changed: the leader should ask for their [standing](News::Standing).
     Changed,
-    /// Something to tell the user, which may say why there is no mini-batch.
+    /// A notice for the user, which may explain why there is no mini-batch.
     Notice(String),
-    /// The planner's next words, but for what the node answers itself.
+    /// The planner's next message, except those that the node answers itself.
     Planned(FromPlanner),
     /// An object of a store has come, or a part of one.
     Arrived,
-    /// The objects that a mini-batch waited for are here, but for some: the place among
-    /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads), and why, for people.
+    /// The objects that a mini-batch waited for have arrived, except these: for each, its position in
+    /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads), and the reason, for people.
     Fetched(u64, Vec<(u32, String)>),
-    /// The disk has no room for what mini-batches need.
+    /// The disk has no room for objects that mini-batches need.
     NoSpace(String),
     /// How busy the job's GPUs are, in percent.
     GpuUse(u32),
-    /// Around the worker that is ready now.
+    /// The wall around the worker that is ready now.
     Wall(WallState),
     /// A worker has ended in order, after `shutdown`.
     WorkerDone(WorkerId),
-    /// A worker is gone: nothing more comes from it.
+    /// A worker is gone: no further message comes from it.
     WorkerGone(WorkerId),
 }

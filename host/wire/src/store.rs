@@ -1,4 +1,4 @@
-//! What is said to the process that fetches, and what it says.
+//! The messages to and from the process that fetches objects from a store.
 
 use sandmill_files::Object;
 use sandmill_model::{OsSandbox, StoreKind, is_full};
@@ -7,20 +7,20 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What opens a store.
+/// What is needed to open a store.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreConfig {
     /// Which kind of store it is.
     pub kind: StoreKind,
     /// The bucket, the container, or the address of a web server's folder.
     pub container: String,
-    /// What leads into it, by the names of the library. Secret.
+    /// The credentials and other options, under the option names of the library. Secret.
     pub options: Vec<(String, String)>,
     /// Where the options come from, for people.
     pub credentials: String,
 }
 
-/// Names what leads into the store, never shows it.
+/// Shows the names of the options, never their values.
 impl fmt::Debug for StoreConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.options.iter().map(|(name, _)| name).collect();
@@ -33,9 +33,9 @@ impl fmt::Debug for StoreConfig {
 pub enum Wanted {
     /// All.
     All,
-    /// Those whose paths match.
+    /// Those whose paths match this glob.
     Glob(String),
-    /// These, each an object or a folder of objects.
+    /// These; each is an object or a folder of objects.
     Named(Vec<String>),
 }
 
@@ -44,121 +44,121 @@ pub enum Wanted {
 pub struct FetchRequest {
     /// [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) of the leader.
     pub protocol: u32,
-    /// Whether the process must lock itself down.
+    /// How much of the process wall must be in place.
     pub os_sandbox: OsSandbox,
-    /// Which store, and what leads into it.
+    /// The store, with its credentials.
     pub store: StoreConfig,
-    /// Stands before all keys: empty, or with a `/` at its end.
+    /// The prefix of all keys: empty, or with a `/` at its end.
     pub prefix: String,
-    /// What is to be done.
+    /// The task.
     pub task: Task,
     /// The address, for people.
     pub shown: String,
-    /// The slot, or the folder with what is put.
+    /// The slot in the cache, or the folder with the files to upload.
     pub folder: PathBuf,
 }
 
-/// What is to be done.
+/// The task of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
-    /// Find objects, and write a manifest of them. Those of unknown length are fetched at once, as are
-    /// empty ones, which may stand for folders.
+    /// Find objects, and write a manifest of them. Objects of unknown length are fetched at once. So are
+    /// empty ones, because they may stand for folders.
     List {
-        /// Below the prefix.
+        /// The objects, with paths below the prefix.
         wanted: Wanted,
-        /// The most bytes that what is fetched may have.
+        /// The most bytes that the fetched objects may have.
         most: u64,
-        /// Whether all of it must fit.
+        /// Whether all of them must fit.
         must_fit: bool,
-        /// Whether each object comes when a mini-batch wants it. Of one that is named and not in the store, that
-        /// mini-batch finds out; else the manifest says that it cannot be had.
+        /// Whether each object is fetched when a mini-batch needs it. If the job names an object that is not
+        /// in the store, the mini-batch finds out; otherwise the manifest says that it cannot be fetched.
         on_demand: bool,
-        /// Whether tables with a log are refused.
+        /// Whether tables with a transaction log are refused.
         refuses_tables: bool,
     },
-    /// Fetch what is asked for by [`Bring`].
+    /// Fetch the objects that [`Bring`] messages ask for.
     Serve,
-    /// Put all files of the folder.
+    /// Upload all files of the folder.
     Put,
 }
 
-/// Asks a process that serves for one object.
+/// Asks a serving process for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bring {
-    /// Below the prefix.
+    /// Its path below the prefix.
     pub name: String,
-    /// What its manifest tells of it.
+    /// What the manifest says about it.
     pub known: Object,
 }
 
-/// What came of it so far.
+/// The progress so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
     /// Objects that are wanted.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Objects of these that are not here yet.
+    /// How many of them have not arrived yet.
     pub awaited: u64,
-    /// Objects of these that could not be fetched.
+    /// How many of them could not be fetched.
     pub failed: u64,
 }
 
-/// What the process says.
+/// What the process reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromFetcher {
-    /// How far it is.
+    /// Its progress.
     Progress(Fetched),
-    /// What was asked for is here, or cannot be had for this reason.
+    /// The requested object is here, or cannot be fetched for this reason.
     Brought(String, Option<Failed>),
-    /// All is done that was asked for at once.
+    /// Everything that was to be fetched at once is done.
     Done(Fetched),
-    /// Nothing more is fetched.
+    /// Fetching has ended with this error.
     Failed(Failed),
 }
 
-/// What ended fetching, or kept an object from being fetched.
+/// Why fetching ended, or why one object was not fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// What kind of thing went wrong.
+    /// The kind of error.
     pub kind: StoreErrorKind,
-    /// In words, without secrets.
+    /// The error in words, without secrets.
     pub text: String,
 }
 
-/// What kind of thing went wrong with a store, for programs.
+/// The kinds of errors with a store, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoreErrorKind {
-    /// The job, or the file of datastores, names what cannot be fetched anywhere.
+    /// The job or the datastores file names something that cannot be fetched.
     Invalid,
     /// There is no such object, folder or bucket.
     NotFound,
-    /// The store does not accept the credentials, or they do not suffice.
+    /// The store does not accept the credentials, or they lack a permission.
     Denied,
-    /// The store has too much to do, and refused all attempts.
+    /// The store is overloaded and refused all attempts.
     Throttled,
-    /// No connection comes about.
+    /// No connection can be made.
     Unreachable,
-    /// The server, or what came from it, cannot be trusted.
+    /// The server, or data from it, cannot be trusted.
     Untrusted,
-    /// An object is not the one that was listed before.
+    /// An object has changed since it was listed.
     Changed,
     /// There is more than the cache may hold.
     TooLarge,
-    /// The disk has no room, or not for this user. No object is to blame.
+    /// The disk is full, or this user's quota is. No object is to blame.
     DiskFull,
-    /// A file or folder of this machine cannot be used.
+    /// A file or folder on this machine cannot be used.
     Disk,
-    /// The process that fetches broke down, or never ran.
+    /// The fetching process crashed or could not be started.
     Process,
-    /// Fetching was stopped, as was asked.
+    /// Fetching was stopped on request.
     Stopped,
     /// Anything else, such as an answer that broke off.
     Other,
 }
 
 impl StoreErrorKind {
-    /// That of an answer of a file system.
+    /// The kind of an error from the local file system.
     pub fn of_disk(error: &io::Error) -> Self {
         if is_full(error) { Self::DiskFull } else { Self::Disk }
     }

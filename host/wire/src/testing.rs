@@ -1,5 +1,5 @@
-//! One value of each message that tests build, for the fields that a test does not speak of:
-//! `Setup { gpu, ..Setup::sample(job_dir) }`.
+//! One sample value of each message that tests build. A test sets only the fields that matter to it: `Setup {
+//! gpu, ..Setup::sample(job_dir) }`.
 
 use super::node::{Prepare, Prepared};
 use super::store::{FetchRequest, StoreConfig, Task};
@@ -10,7 +10,7 @@ use sandmill_model::{
 use std::path::PathBuf;
 
 impl Setup {
-    /// The first of one worker of a job without inputs and models.
+    /// The setup of the only worker of a job without inputs and models.
     pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
         Self {
             protocol: PROTOCOL_VERSION,
@@ -36,7 +36,7 @@ impl Setup {
 }
 
 impl FromPlanner {
-    /// A file of the first input is opened.
+    /// A message that a file of the first input is opened next.
     pub fn opening(file: impl Into<String>, waits: bool) -> Self {
         Self::Opening { source: 0, file: file.into(), waits, next: Vec::new() }
     }
@@ -50,7 +50,7 @@ impl Prepare {
 }
 
 impl Prepared {
-    /// Of a job without inputs, other folders and models.
+    /// For a job without inputs, other folders and models.
     pub fn sample() -> Self {
         Self {
             component: String::new(),
@@ -67,7 +67,7 @@ impl Prepared {
 }
 
 impl StoreConfig {
-    /// A bucket that needs nothing to be opened.
+    /// A bucket that needs no credentials.
     pub fn sample() -> Self {
         Self {
             kind: StoreKind::S3,
@@ -79,7 +79,7 @@ impl StoreConfig {
 }
 
 impl FetchRequest {
-    /// To serve the bucket, without a wall.
+    /// A request to serve the bucket, without a wall.
     pub fn sample(folder: impl Into<PathBuf>) -> Self {
         Self {
             protocol: PROTOCOL_VERSION,

@@ -1,20 +1,20 @@
-//! What this process has used.
+//! Resources that this process has used.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-/// What a process has used since it began.
+/// The resources that a process has used since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
     /// CPU seconds, user and system.
     pub cpu: f64,
-    /// Bytes that it asked the kernel to read, from files and what else is read like files; `None` where the kernel does not
+    /// Bytes that it read with system calls, from files, pipes and the like; `None` if the kernel does not
     /// count them.
     pub bytes_read: Option<u64>,
 }
 
 impl Used {
-    /// What was used between `before` and this.
+    /// The resources used between `before` and this.
     pub(super) fn since(self, before: Self) -> Self {
         let bytes = self.bytes_read.zip(before.bytes_read);
         Self {
@@ -24,19 +24,19 @@ impl Used {
     }
 }
 
-/// Reads what this process has used. It is made before the process gives up to open what the kernel tells.
+/// Measures what this process has used. Open it before the process gives up its access to `/proc`.
 #[derive(Debug)]
 pub struct Meter {
     counters: Option<File>,
 }
 
 impl Meter {
-    /// For the process that calls it, as long as it lives.
+    /// A meter for the calling process; it works as long as the process lives.
     pub fn open() -> Self {
         Self { counters: File::open("/proc/self/io").ok() }
     }
 
-    /// What the process has used so far. It takes some microseconds.
+    /// What the process has used so far. The call takes some microseconds.
     pub fn used(&self) -> Used {
         let mut text = [0; 512];
         let read = self.counters.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
@@ -45,7 +45,7 @@ impl Meter {
     }
 }
 
-/// The first line is `rchar: NUMBER`.
+/// The kernel's line is `rchar: NUMBER`.
 fn bytes_read(text: &[u8]) -> Option<u64> {
     let line = str::from_utf8(text).ok()?.lines().find_map(|line| line.strip_prefix("rchar:"));
     line?.trim().parse().ok()
@@ -82,7 +82,7 @@ mod tests {
         let meter = Meter::open();
         let before = meter.used();
         std::fs::read(&path).unwrap();
-        // Other tests of this process may read as well.
+        // Other tests in this process may read files at the same time.
         assert!(meter.used().since(before).bytes_read.unwrap() >= 1 << 20);
         assert_eq!(Meter { counters: None }.used().bytes_read, None);
         assert_eq!(bytes_read(b"wchar: 1\nrchar: x\n"), None);

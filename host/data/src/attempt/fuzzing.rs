@@ -1,4 +1,4 @@
-//! Results of a call, judged as a worker judges them: for fuzzing.
+//! For fuzzing: judges results of a call exactly as a worker judges them.
 
 use super::loaded::Loaded;
 use super::report::{Clock, Finished, MAX_REASON, report};
@@ -11,9 +11,9 @@ use crate::model::{
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 use crate::protocol::{Assignment, FromWorker, encode, read_frame};
 
-/// The first byte says in what form results come, what the call was given, and whether rows must be
-/// as many; the rest is a table, or entries with a zero byte between them. What the worker counts adds
-/// up, and the leader takes its report.
+/// The first byte of `bytes` chooses the form of the results, the call's input, and whether there must be as
+/// many rows as items. The rest is a table, or entries separated by zero bytes. Checks that the worker's
+/// counts add up, and that the leader accepts the report.
 pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let Some((how, results)) = bytes.split_first() else { return };
     let strict = how & 1 == 1;
@@ -71,7 +71,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     read_frame::<FromWorker>(&mut frame.as_slice(), &mut Vec::new()).expect("the leader takes it");
 }
 
-/// Hands over results in the way of the sandbox. Also returns whether they are outcomes.
+/// Passes the results to the sink as the sandbox does. Also returns whether they are outcomes.
 fn deliver(sink: &mut Sink<'_>, form: u8, results: &[u8]) -> (Result<(), Failure>, bool) {
     if form & 3 == 0 {
         return (sink.table(results), false);

@@ -1,4 +1,4 @@
-//! From a mini-batch's descriptor to what the guest is given.
+//! Turns a mini-batch's descriptor into the data for the guest.
 
 use super::loaded::{FileRows, Loaded};
 use super::report::host_fault;
@@ -16,18 +16,18 @@ use crate::output::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
 
-/// The kernel's clock for times of files goes in steps of some milliseconds.
+/// The kernel's clock for file times advances in steps of some milliseconds.
 const CLOCK: SignedDuration = SignedDuration::from_millis(20);
 
-/// Loads one mini-batch after the other and keeps its buffers.
+/// Loads one mini-batch after another and reuses its buffers.
 #[derive(Debug)]
 pub struct Loader {
     inputs: Vec<Input>,
     tables: Vec<TableFormat>,
-    /// Where rows lie that were gathered from many files.
+    /// The folder of rows that were gathered from many files.
     spill: PathBuf,
     paths: Vec<String>,
-    /// When files were loaded last, in seconds since 1970 and nanoseconds.
+    /// When files were last loaded, in seconds since 1970 and nanoseconds.
     loaded: (i64, u32),
 }
 
@@ -35,18 +35,18 @@ pub struct Loader {
 struct Input {
     source: Source,
     root: Root,
-    /// For files of a folder that must not be shown whole.
+    /// Shows single files of a folder that the guest must not see as a whole.
     stage: Option<Stage>,
-    /// Made when the first of its mini-batches comes.
+    /// Made when the first of its mini-batches arrives.
     reader: Option<TableReader>,
-    /// The same for rows that were gathered.
+    /// The reader for gathered rows.
     rows_reader: Option<TableReader>,
-    /// The same for rows of Parquet and Arrow files.
+    /// The reader for rows of Parquet and Arrow files.
     file_reader: Option<RowReader>,
 }
 
 impl Loader {
-    /// Makes the folders that inputs are shown in, where they cannot be shown as they are.
+    /// Also makes the folders that show the guest single files of an input.
     pub fn new(
         sources: &[Source],
         tables: &[TableFormat],
@@ -76,7 +76,7 @@ impl Loader {
         Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new(), loaded: (0, 0) })
     }
 
-    /// What the guest sees of the inputs. Nothing where it gets tables: it has no need to.
+    /// The input folders that the guest sees. There are none if the guest receives tables.
     pub fn mounts(&self) -> impl Iterator<Item = Mount> {
         let shown = if self.tables.is_empty() { self.inputs.as_slice() } else { &[] };
         shown.iter().map(|input| Mount {
@@ -86,7 +86,7 @@ impl Loader {
         })
     }
 
-    /// Whether loading takes longer than the leader should wait for an earlier report.
+    /// Whether loading may take so long that earlier reports should be sent to the leader first.
     pub fn takes_time(&self, mini_batch: &MiniBatch) -> bool {
         let is_staged = |source: u32| {
             let input = self.inputs.get(source as usize);
@@ -105,7 +105,7 @@ impl Loader {
         }
     }
 
-    /// Loads a mini-batch. A failure is the machine's or the input's, never the guest's.
+    /// Loads a mini-batch. The cause of a failure is the machine or the input, never the guest.
     pub fn load(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
         if matches!(mini_batch.work, Work::Void) {
             return Ok(Loaded::new(MiniBatchData::Void, "", 0));
@@ -160,7 +160,7 @@ impl Loader {
         Ok(&self.input(source)?.source.guest)
     }
 
-    /// A slice with the folder of its source and the name of its file.
+    /// A slice, with the folder of its source and the guest's name of its file.
     fn part<'a>(
         &self,
         source: u32,
@@ -175,7 +175,7 @@ impl Loader {
         Ok((root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
-    /// Rows of a file, with the folder of its source and the name of the file.
+    /// A slice of a Parquet or Arrow file, with the folder of its source and the guest's name of the file.
     fn table_part<'a>(
         &self,
         source: u32,
@@ -186,8 +186,8 @@ impl Loader {
         Ok((source.root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
-    /// Files of one or more sources of an input. Those that could not be fetched from their store are no part of
-    /// what the guest gets.
+    /// Loads files of one or more sources of an input. Files that could not be fetched from their store are
+    /// not passed to the guest; they count as failed items.
     fn load_files(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
         let now = Timestamp::now() - CLOCK;
         self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
@@ -240,10 +240,10 @@ impl Loader {
         Ok(Loaded { rejected_count: mini_batch.unfetched.len() as u64, rejected, ..loaded })
     }
 
-    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found`
-    /// is what its files were when they were read; the others are looked at now, and one that was changed
-    /// since the mini-batch was loaded may have been something else when it was read, and nobody says what one
-    /// was that could not be fetched.
+    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found` says
+    /// what its files were when the guest read them; the others are inspected now. A file that was changed
+    /// after the mini-batch was loaded counts as unknown, because it may have been read before the change. If
+    /// a file could not be fetched, its state is unknown too, so the planned stamp is returned.
     pub fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<Found>]) -> u64 {
         if !mini_batch.unfetched.is_empty() {
             return mini_batch.stamp;
@@ -251,7 +251,7 @@ impl Loader {
         let files = mini_batch.files().enumerate().map(|(index, (source, file))| {
             let input = self.inputs.get(source as usize)?;
             match found.get(index) {
-                // What is shown on a stage may be a copy.
+                // On a stage, the guest may have read a copy.
                 Some(Some(found)) if input.stage.is_none() => Some(*found),
                 _ => input.root.look_at(file).filter(|found| !found.is_after(self.loaded)),
             }
@@ -259,7 +259,7 @@ impl Loader {
         content_stamp(mini_batch.stamp, files)
     }
 
-    /// Takes away what only the last mini-batch may see.
+    /// Removes what only the last mini-batch may see.
     pub fn unload(&mut self, mini_batch: &MiniBatch) -> std::io::Result<()> {
         let mut clear = |source: u32| match self.inputs.get_mut(source as usize) {
             Some(Input { stage: Some(stage), .. }) => stage.clear(),
@@ -273,7 +273,7 @@ impl Loader {
 }
 
 impl Input {
-    /// Slices of the input's files; `label` is what they are called together.
+    /// Loads slices of the input's text files; `label` is the name for all of them together.
     fn load_tables(
         &mut self,
         parts: &[(PathBuf, &TextSlice, String)],
@@ -286,7 +286,7 @@ impl Input {
         Ok(Loaded::table(table, &self.source.dataset, label))
     }
 
-    /// Rows that were gathered from the input's files.
+    /// Loads rows that were gathered from the input's files.
     fn load_rows(
         &mut self,
         spill: &Path,
@@ -304,7 +304,7 @@ impl Input {
         Ok(Loaded::table(table, &self.source.dataset, label))
     }
 
-    /// Rows of the input's Parquet or Arrow files.
+    /// Loads rows of the input's Parquet or Arrow files.
     fn load_rows_of(
         &mut self,
         parts: &[(PathBuf, &TableSlice, String)],
@@ -344,7 +344,8 @@ fn failed(message: String) -> Failure {
     Failure::new(FailureKind::LoadFailed, message)
 }
 
-/// The failure of slices of text. What can be read and still makes no table would not the next time.
+/// The failure of text slices. If all of them can be read, the content is at fault, and a retry would fail as
+/// well.
 fn refused(error: &DatasetError, parts: &[(PathBuf, &TextSlice, String)]) -> Failure {
     let mut buffer = Vec::new();
     let is_there = |(root, slice, _): &(PathBuf, &TextSlice, String)| {
@@ -357,7 +358,7 @@ fn refused(error: &DatasetError, parts: &[(PathBuf, &TextSlice, String)]) -> Fai
     Failure::new(kind, error.to_string())
 }
 
-/// The reader, which is made when it is first asked for.
+/// Returns the reader, and makes it on first use.
 fn made<'a>(
     reader: &'a mut Option<TableReader>,
     format: Option<&TableFormat>,
@@ -427,7 +428,7 @@ mod tests {
         assert!(!shown.join("a.png").exists());
     }
 
-    /// C25: what a guest read need not be looked at again; what it did not is looked at.
+    /// C25: files that the guest read need not be inspected again; the others are.
     #[test]
     fn a_stamp_tells_what_files_were() {
         let folder = tempfile::tempdir().unwrap();
@@ -469,7 +470,7 @@ mod tests {
             loader.load(&swapped).unwrap();
             loader.stamp(&swapped, &[])
         });
-        // Nobody can say what a file was that is gone, or was changed since.
+        // The state of a file is unknown if the file is gone or was changed after loading.
         let mini_batch = MiniBatch { stamp: 7, ..files(&["a", "b"]) };
         let mut loader = loader();
         loader.load(&mini_batch).unwrap();

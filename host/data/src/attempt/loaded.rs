@@ -1,4 +1,4 @@
-//! What a guest is given, with what reports say of it.
+//! The data for a guest, with what reports need to know about it.
 
 use crate::dataset::{LoadedTable, RowLines};
 use crate::model::{FailedItem, UnknownKeys};
@@ -7,39 +7,39 @@ use crate::output::MiniBatchData;
 /// A mini-batch, ready for the guest.
 #[derive(Debug)]
 pub struct Loaded<'a> {
-    /// What `run` gets.
+    /// The data for `run`.
     pub data: MiniBatchData<'a>,
     /// The input's name.
     pub dataset: &'a str,
-    /// Items in `data`.
+    /// The number of items in `data`.
     pub items: u64,
-    /// Records that are no part of `data` because they do not fit the schema.
+    /// Records that were left out of `data` because they do not fit the schema.
     pub rejected_count: u64,
     /// The first of them.
     pub(super) rejected: Vec<FailedItem>,
-    /// Records of `data`, or near them, with keys that no column takes, where these are counted.
+    /// Records with keys for which there is no column; `None` if there are none or they are not counted.
     pub(super) unknown_keys: Option<UnknownKeys>,
-    /// The file that a table comes from, as items are called in reports.
+    /// The file that a table comes from, by the name that reports use.
     pub(super) table_file: String,
-    /// Where a text table's rows stand in their files.
+    /// The line numbers of a text table's rows in their files.
     pub(super) lines: Option<RowLines<'a>>,
-    /// What the rows of another table are in their files, one behind the other.
+    /// For other tables: which rows of which files the table consists of, in order.
     pub(super) file_rows: Vec<FileRows>,
 }
 
-/// Rows of a file that are a part of a table.
+/// Consecutive rows of one file that are part of a table.
 #[derive(Debug)]
 pub(super) struct FileRows {
-    /// The file, as items are called in reports.
+    /// The file, by the name that reports use.
     pub(super) item: String,
-    /// The number of the first of them in the file, from 0.
+    /// The number of the first row in the file, from 0.
     pub(super) first: u64,
-    /// How many.
+    /// How many rows.
     pub(super) count: u64,
 }
 
 impl<'a> Loaded<'a> {
-    /// Without rejected records.
+    /// Data without rejected records.
     pub fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
         let rejected = Vec::new();
         let table_file = String::new();
@@ -57,7 +57,7 @@ impl<'a> Loaded<'a> {
         }
     }
 
-    /// From a text table.
+    /// The data of a text table.
     pub(super) fn table(table: LoadedTable<'a>, dataset: &'a str, table_file: String) -> Self {
         Self {
             data: MiniBatchData::Table(table.ipc.pieces()),
@@ -72,7 +72,7 @@ impl<'a> Loaded<'a> {
         }
     }
 
-    /// What an item is called in reports.
+    /// The name of an item in reports.
     pub(super) fn item_name(&self, index: usize) -> &str {
         match self.data {
             MiniBatchData::Files(paths) => paths.get(index).map_or("", String::as_str),
@@ -80,7 +80,8 @@ impl<'a> Loaded<'a> {
         }
     }
 
-    /// The number of a table's row, from 1: in its file, where that has no lines, or else in the table.
+    /// The number of a table's row, from 1. It counts in the row's file if that file has no lines, otherwise
+    /// in the table.
     pub(super) fn row_number(&self, index: usize) -> u64 {
         self.file_row(index).map_or(index as u64, |(_, row)| row).saturating_add(1)
     }

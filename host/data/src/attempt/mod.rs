@@ -1,11 +1,11 @@
-//! The data of one attempt at a mini-batch, on both sides of the call of `run`. It knows no sandbox and no socket, so
-//! that tests and fuzzing can run it alone.
+//! The data of one attempt at a mini-batch, before and after the call of `run`. This module knows neither
+//! sandbox nor socket, so that tests and fuzzing can run it alone.
 //!
-//! - [`Loader`] makes what `run` is given ([`Loaded`]) from a mini-batch's descriptor; `stage` shows the guest single
-//!   files of a folder.
+//! - [`Loader`] makes the data for `run` ([`Loaded`]) from a mini-batch's descriptor; `stage` shows the guest
+//!   single files of a folder.
 //! - [`Sink`] takes what `run` returns and judges it; the result is a [`Tally`].
-//! - [`Outgoing`] makes one Arrow IPC stream of what came back, where a program reads it meanwhile.
-//! - [`report()`] puts together what the leader reads of an attempt, in bounded length.
+//! - [`Outgoing`] makes one Arrow IPC stream from the results, for a program that reads it meanwhile.
+//! - [`report()`] builds the report of an attempt for the leader, with bounded length.
 
 mod cpu;
 #[cfg(any(test, feature = "testing"))]

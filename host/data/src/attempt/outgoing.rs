@@ -11,32 +11,32 @@ use arrow::ipc::writer::StreamWriter;
 use std::io::{self, Cursor, Write};
 use std::sync::Arc;
 
-/// What a stream of Arrow IPC ends with.
+/// The marker at the end of an Arrow IPC stream.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Writes one record batch for each mini-batch, all with the columns of the first.
 pub struct Outgoing<W> {
     to: W,
-    /// Makes bytes, which are written once a record batch is whole; and the columns of all.
+    /// The writer, whose bytes are passed on once a record batch is complete, and the columns of all batches.
     stream: Option<(StreamWriter<Vec<u8>>, SchemaRef)>,
 }
 
 impl<W: Write> Outgoing<W> {
-    /// How what `run` returns is to be taken.
+    /// The writer for what `run` returns.
     pub fn rows(limits: &Limits) -> RowWriter {
         let format = OutputFormat::of(OutputKind::Arrow);
         RowWriter::new(limits.results.0, true, &format).with_row_limit(limits.row)
     }
 
-    /// Nothing is written yet.
+    /// Writes nothing yet.
     pub fn new(to: W) -> Self {
         Self { to, stream: None }
     }
 
-    /// Takes what came of a mini-batch. `header`: that of its [`Tally`](super::Tally).
+    /// Takes the results of a mini-batch. `header` comes from its [`Tally`](super::Tally).
     ///
     /// # Errors
-    /// If its columns are not those of the first mini-batch.
+    /// If its columns differ from those of the first mini-batch.
     pub fn take(&mut self, rows: &RowWriter, header: Option<&Header>) -> Result<(), Failure> {
         let batch = whole(rows.segment(), header).map_err(|error| fault(&error))?;
         let (stream, schema) = match &mut self.stream {
@@ -50,7 +50,7 @@ impl<W: Write> Outgoing<W> {
     /// Writes what was taken.
     ///
     /// # Errors
-    /// If nothing more can be written.
+    /// If the stream cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         if let Some((stream, _)) = &mut self.stream {
             let bytes = std::mem::take(stream.get_mut());
@@ -59,10 +59,10 @@ impl<W: Write> Outgoing<W> {
         self.to.flush()
     }
 
-    /// Ends the stream. If there was no mini-batch, it has no columns.
+    /// Ends the stream. Without any mini-batch, it has no columns.
     ///
     /// # Errors
-    /// If nothing more can be written.
+    /// If the stream cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         let (stream, _) = match &mut self.stream {
             Some(begun) => begun,
@@ -81,7 +81,7 @@ fn begun(schema: &SchemaRef) -> Result<(StreamWriter<Vec<u8>>, SchemaRef), Arrow
 fn whole(segment: &[u8], header: Option<&Header>) -> Result<RecordBatch, ArrowError> {
     let Some(header) = header else { return Ok(no_rows()) };
     let stream = match (&header.open_columns, &header.bytes) {
-        // Columns of which only nulls are known: a stream of its own.
+        // Only nulls are known for these columns: `open_columns` is a whole stream.
         (Some(columns), _) if segment.is_empty() => columns.clone(),
         (Some(_), _) => segment.to_vec(),
         (None, bytes) => [bytes.as_deref().unwrap_or_default(), segment, &END].concat(),
@@ -103,7 +103,7 @@ fn no_rows() -> RecordBatch {
         .unwrap_or_else(|_| RecordBatch::new_empty(Arc::new(schema)))
 }
 
-/// The rows with the columns that are wanted. A column of nulls alone may become any.
+/// Converts the rows to the wanted columns. A column that holds only nulls takes any type.
 fn fitted(batch: RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, Failure> {
     let given = batch.schema();
     if given.fields() == wanted.fields() {
@@ -175,7 +175,7 @@ mod tests {
         stream.into_inner().unwrap()
     }
 
-    /// Takes what each of these returns.
+    /// Returns the record batches written from the results of these functions.
     fn taken(returned: &[&dyn Fn(&mut Sink<'_>)]) -> Result<Vec<RecordBatch>, Failure> {
         let mut written = Vec::new();
         let mut rows = Outgoing::<Vec<u8>>::rows(&Limits::default());

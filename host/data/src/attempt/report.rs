@@ -1,4 +1,4 @@
-//! What the leader is told of an attempt, bounded: much of it comes from the guest.
+//! The report of an attempt for the leader. Its length is bounded, because much of it comes from the guest.
 
 use super::cpu::{Meter, Used};
 use super::tally::Tally;
@@ -11,13 +11,13 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-/// Bytes of the reason of a failed item. With all items at this length and long paths the report
-/// still fits into a frame.
+/// The longest reason of a failed item, in bytes. If all items have a reason of this length and long paths,
+/// the report still fits into a frame.
 pub(super) const MAX_REASON: usize = 2000;
 const MAX_MESSAGE: usize = 4000;
 const MAX_DETAIL: usize = 64 << 10;
 
-/// Started when a mini-batch is picked up.
+/// Measures an attempt; started when the worker takes a mini-batch from its queue.
 #[derive(Debug)]
 pub struct Clock {
     wall: Instant,
@@ -25,7 +25,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// `before`: what the process has used so far, where that is known already.
+    /// `before` is what the process has used so far, if that is already known.
     pub fn start(before: Option<Used>, meter: &Meter) -> Self {
         Self { wall: Instant::now(), before: before.unwrap_or_else(|| meter.used()) }
     }
@@ -36,20 +36,20 @@ impl Clock {
     }
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub struct Finished {
-    /// The call of `run`; zero where it never came to that.
+    /// The call of `run`; zero if `run` was not called.
     pub run: CallStats,
     /// Inference in that call.
     pub inference: InferenceStats,
-    /// The tally, the rows and whether there are files.
+    /// The tally, the rows, and whether the guest made files.
     pub result: Result<(Tally, Segment, bool), Failure>,
     /// [`AttemptReport::stamp`].
     pub stamp: u64,
 }
 
-/// Puts a report together; `stopped` is when the clock was stopped.
+/// Builds a report; `stopped` comes from [`Clock::stop`].
 pub fn report(
     assignment: &Assignment,
     clock: &Clock,
@@ -93,14 +93,14 @@ pub fn report(
     }
 }
 
-/// A failure that fits into a frame.
+/// Shortens a failure so that it fits into a frame.
 pub fn bounded(mut failure: Failure) -> Failure {
     shorten(&mut failure.message, MAX_MESSAGE);
     shorten(&mut failure.detail, MAX_DETAIL);
     failure
 }
 
-/// The machine's or our own fault, with the file or folder and the system's answer.
+/// A failure of the machine or of Sandmill, with the file or folder and the system's error.
 pub fn host_fault(action: &str, path: &Path, error: &io::Error) -> Failure {
     let message = format!("cannot {action} {}: {error}", path.display());
     of_machine(message, is_full(error))
@@ -113,7 +113,7 @@ fn of_machine(message: String, full: bool) -> Failure {
     }
 }
 
-/// Why the rows or files of an attempt are not stored.
+/// The failure of an attempt whose rows or files could not be stored.
 pub fn not_stored(error: &OutputError) -> Failure {
     match error.is_guest_fault() {
         true => Failure::new(FailureKind::BadOutput, error.to_string()),
@@ -121,7 +121,7 @@ pub fn not_stored(error: &OutputError) -> Failure {
     }
 }
 
-/// The first bytes of a text, whole characters, with a mark where something is missing.
+/// The first bytes of a text, in whole characters, with a mark if something was cut.
 pub(super) fn cut(text: &str, limit: usize) -> String {
     let mut cut = text[..text.floor_char_boundary(limit)].to_owned();
     if cut.len() < text.len() {

@@ -10,20 +10,20 @@ use crate::output::{MiniBatchData, ResultSink, RowWriter};
 pub struct Sink<'a> {
     rows: &'a mut RowWriter,
     failed: Vec<(usize, String)>,
-    /// How many outcomes came, if results came in that form.
+    /// How many outcomes came; `None` if the results have another form.
     outcomes: Option<u64>,
     /// Whether there must be as many rows as items.
     strict: bool,
 }
 
 impl<'a> Sink<'a> {
-    /// `rows` is emptied. `strict`: whether an attempt fails whose rows are not as many as its items.
+    /// Empties `rows`. `strict` says whether an attempt fails if it has not as many rows as items.
     pub fn new(rows: &'a mut RowWriter, strict: bool) -> Self {
         rows.clear();
         Self { rows, failed: Vec::new(), outcomes: None, strict }
     }
 
-    /// Notes the input that rows are joined with, where the job wants that.
+    /// Records the input that rows are joined with, if the job asks for that.
     pub fn join(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
         match loaded.data {
             MiniBatchData::Table(pieces) => self.rows.join_table(pieces)?,
@@ -33,7 +33,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// The tally of a call that returned. Fails where the results cannot be right.
+    /// The tally of a call that returned. Fails if the results are invalid.
     pub fn finish(self, loaded: Loaded<'_>) -> Result<Tally, Failure> {
         if let Some(failure) = self.rows.problem() {
             return Err(failure);
@@ -52,7 +52,7 @@ impl<'a> Sink<'a> {
             return Err(Failure::new(FailureKind::BadResults, message));
         }
         let is_void = matches!(loaded.data, MiniBatchData::Void);
-        // Outcomes say of each item what became of it.
+        // Outcomes already say what happened to each item.
         if self.strict && self.outcomes.is_none() && !is_void && returned != items {
             return Err(miscounted(returned, items));
         }
@@ -70,7 +70,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// The failure of rows that are not as many as the items, where they must be.
+/// The failure if the number of rows must equal the number of items and does not.
 fn miscounted(rows: u64, items: u64) -> Failure {
     let row = if rows == 1 { "row" } else { "rows" };
     let item = if items == 1 { "item" } else { "items" };
@@ -81,7 +81,7 @@ fn miscounted(rows: u64, items: u64) -> Failure {
     Failure::new(FailureKind::ShortResults, message)
 }
 
-/// The items that failed by the guest's own word: files by name, rows of a table by their line.
+/// The items that the guest reported as failed: files by name, rows of a table by their line or number.
 fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedItem> {
     let indices: Vec<usize> = failed.iter().map(|(index, _)| *index).collect();
     let places = loaded.lines.as_ref().filter(|_| !failed.is_empty());
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(mixed.failed_items, [failed]);
     }
 
-    /// A9: rows of text have no header, and a failed attempt tells none.
+    /// A9: rows of text have no header, and a failed attempt reports none.
     #[test]
     fn a_header_comes_with_the_tally() {
         let batch = RecordBatch::try_from_iter([("a b", Arc::new(Int64Array::from(vec![7])) as _)]);

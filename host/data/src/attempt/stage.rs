@@ -1,4 +1,4 @@
-//! Inputs of which a guest may see some files but not the folder that they lie in.
+//! Shows a guest some files of a folder without the folder itself.
 
 use super::report::host_fault;
 use crate::model::{Failure, FailureKind, is_plainly_below};
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Checks a path of a descriptor and returns it: relative, and nothing but names in it.
+/// Checks a path of a descriptor and returns it. It must be relative and consist of names only.
 pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
     let path = Path::new(relative);
     if is_plainly_below(relative) && !relative.is_empty() && !relative.starts_with('.') {
@@ -21,15 +21,15 @@ pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
     Err(Failure::new(FailureKind::LoadFailed, message))
 }
 
-/// A folder that shows just the files of the running mini-batch: hard links where the file system
-/// allows them, copies elsewhere. Behind the wall nothing in it can be written to, or the links to
-/// inputs could be: a copy is made beside it and moved in.
+/// A folder that shows just the files of the running mini-batch: as hard links if the file system allows
+/// them, otherwise as copies. Behind the wall the folder is not writable; otherwise the links to inputs would
+/// be writable, too. A copy is therefore made in another folder and moved in.
 #[derive(Debug)]
 pub(super) struct Stage {
     root: PathBuf,
-    /// Where a copy is made.
+    /// The folder in which copies are made.
     copies: PathBuf,
-    /// What was made, folders before what lies in them.
+    /// Everything that was made, each folder before its content.
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
@@ -44,12 +44,11 @@ impl Stage {
         Ok(Self { root, copies, folders: Vec::new(), files: Vec::new() })
     }
 
-    /// The folder.
     pub(super) fn root(&self) -> &PathBuf {
         &self.root
     }
 
-    /// Shows files of the folder `source`, and no others from now on.
+    /// Shows these files of the folder `source`, and no others from now on.
     pub(super) fn show(&mut self, source: &Path, files: &[impl AsRef<str>]) -> Result<(), Failure> {
         self.clear().map_err(|e| host_fault("clear", &self.root, &e))?;
         for file in files {
@@ -74,14 +73,14 @@ impl Stage {
         self.files.push(to.clone());
         match fs::hard_link(&from, &to) {
             Ok(()) => return Ok(()),
-            // The same file twice in a mini-batch.
+            // The mini-batch names the same file twice.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(unreadable(&from, &error));
             }
             Err(_) => {}
         }
-        // Another file system, or a file of another user.
+        // The file is in another file system or belongs to another user.
         copy(&from, &self.copies.join("copy"), &to)
     }
 
@@ -98,7 +97,8 @@ impl Stage {
     }
 }
 
-/// Where the file itself lies: links are followed as listing the input did, below `source` only.
+/// The path of the file itself. Links are followed as they were when the input was listed, only below
+/// `source`.
 fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
     let named = source.join(relative);
     let look = |path: &Path| fs::symlink_metadata(path).map_err(|e| unreadable(&named, &e));
@@ -125,7 +125,7 @@ fn gone(removed: io::Result<()>) -> bool {
     removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
 }
 
-/// Copies a file to `draft`, and moves that to `to`.
+/// Copies a file to `draft`, then moves `draft` to `to`.
 fn copy(from: &Path, draft: &Path, to: &Path) -> Result<(), Failure> {
     let mut source = File::open(from).map_err(|e| unreadable(from, &e))?;
     File::create(draft)

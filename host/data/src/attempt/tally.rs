@@ -1,27 +1,27 @@
-//! What an attempt came to.
+//! The outcome of an attempt.
 
 use super::loaded::Loaded;
 use crate::model::{FailedItem, Header, ItemCounts, UnknownKeys};
 
-/// What a successful attempt came to, but for its rows.
+/// The outcome of a successful attempt, except its rows.
 #[derive(Debug, PartialEq)]
 pub struct Tally {
-    /// Items, by what became of them.
+    /// Items by their outcome.
     pub items: ItemCounts,
-    /// The first of those that failed by the guest's own word.
+    /// The first of the items that failed.
     pub failed_items: Vec<FailedItem>,
-    /// Fewer rows than items that the call got.
+    /// Whether the call returned fewer rows than it received items.
     pub(super) is_short: bool,
     pub(super) surplus_rows: u64,
-    /// Values that are null in the output, as JSON has no numbers for them.
+    /// Values that are null in the output, because JSON cannot represent them as numbers.
     pub(super) null_numbers: u64,
     pub(super) unknown_keys: Option<UnknownKeys>,
-    /// The output file's header, where there is one.
+    /// The output file's header; `None` if it has none.
     pub header: Option<Header>,
 }
 
 impl Tally {
-    /// Counts only the records that could not be read.
+    /// A tally that counts only the records that were rejected before the call.
     pub fn of_rejected(loaded: Loaded<'_>) -> Self {
         Self {
             items: ItemCounts::from_returned(loaded.rejected_count, 0),

@@ -1,5 +1,5 @@
-//! The process itself: standard input is what was appended, standard output the file that is made,
-//! standard error takes one message for people.
+//! The child process. Its standard input is the file of appended rows, its standard output the file to make,
+//! and its standard error takes one message for people.
 
 use super::error::ChildError;
 use crate::model::{Compression, OsSandbox, OutputFormat, OutputKind};
@@ -10,32 +10,33 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// The hidden subcommand that must end in [`serve_finish`].
+/// The hidden subcommand; the program must end in [`serve_finish`] for it.
 pub const FINISH_COMMAND: &str = "finish-output";
 
-/// Bytes of memory that it may write to: a row group, and the dictionaries of a whole file.
+/// Bytes of memory that the process may write to: enough for a row group, and the dictionaries of a whole
+/// file.
 pub(super) const MEMORY_BYTES: u64 = 8 << 30;
-/// CPU seconds. Far more than a file takes; the leader ends one that reads no further.
+/// CPU seconds. No file needs nearly as many; the leader ends a process that stops reading.
 pub(super) const CPU_SECONDS: u64 = 6 * 60 * 60;
-/// Bytes of the file that is made.
+/// The largest size of the file, in bytes.
 pub(super) const FILE_BYTES: u64 = 1 << 40;
-/// Files open at once.
+/// How many files may be open at once.
 const OPEN_FILES: u64 = 64;
-/// Bytes of a message.
+/// The longest message, in bytes.
 const MESSAGE_BYTES: usize = 16 << 10;
 
-/// What to make.
+/// What the process has to make.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) mode: OsSandbox,
     pub(super) kind: OutputKind,
     pub(super) compression: Compression,
-    /// Rows that there must be.
+    /// How many rows there must be.
     pub(super) rows: u64,
 }
 
 impl Task {
-    /// As the arguments of [`FINISH_COMMAND`].
+    /// The task as the arguments of [`FINISH_COMMAND`].
     pub(super) fn words(&self) -> [String; 4] {
         let Self { mode, kind, compression, rows } = self;
         [mode.name(), kind.name(), compression.name(), &rows.to_string()].map(str::to_owned)
@@ -58,7 +59,7 @@ pub fn serve_finish(arguments: &[String]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = error.to_string();
-            // There is nobody left to tell if this fails.
+            // If this fails, there is no other way to report the error.
             let _ = writeln!(io::stderr(), "{}", &text[..text.floor_char_boundary(MESSAGE_BYTES)]);
             ExitCode::FAILURE
         }

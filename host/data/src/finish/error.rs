@@ -1,4 +1,4 @@
-//! Why an output file is not made.
+//! Why an output file could not be made.
 
 use crate::model::ByteSize;
 use crate::output::FinishError;
@@ -8,49 +8,49 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-/// Why the process that makes an output file did not make it.
+/// Why the child process did not make the output file.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
-    /// It cannot be started, or not be waited for.
+    /// The process could not be started, or waiting for it failed.
     #[error("{} cannot be run to make it: {source}", program.display())]
     NotRun {
         /// The program.
         program: PathBuf,
-        /// The system's answer.
+        /// The error from the operating system.
         source: io::Error,
     },
-    /// It said why, and ended as it should then.
+    /// The process reported an error and exited as it should in that case.
     #[error("{message}")]
     Said {
-        /// What it said, fit to be shown.
+        /// Its message, printable.
         message: String,
     },
-    /// It ended otherwise.
+    /// The process ended in another way.
     #[error("{end}{}", said(message))]
     Ended {
-        /// How.
+        /// How it ended.
         end: End,
-        /// What it said, fit to be shown; may be empty.
+        /// Its message, printable; may be empty.
         message: String,
     },
 }
 
-/// How the process that makes an output file ended.
+/// How the child process ended.
 #[derive(Debug)]
 pub enum End {
-    /// It used all the processor time that it may have.
+    /// It used up its processor time.
     Time {
-        /// In seconds.
+        /// The limit, in seconds.
         limit: u64,
     },
-    /// The file reached the largest size that it may have.
+    /// The file reached its size limit.
     Size {
-        /// That size.
+        /// The limit.
         limit: ByteSize,
     },
-    /// It gave up, as a process does that is refused memory.
+    /// It aborted, as a process does when it cannot allocate memory.
     Memory {
-        /// The memory that it may have.
+        /// The limit.
         limit: ByteSize,
     },
     /// In another way.
@@ -77,13 +77,13 @@ fn said(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!("; what it said: {message}") }
 }
 
-/// What goes wrong in the process itself.
+/// Errors inside the child process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChildError {
-    /// The words of the command line are not those of the leader.
+    /// The command line is not one that the leader writes: a user ran the command by hand.
     #[error("this command is run by sandmill itself")]
     ByHand,
-    /// The operating system refused what comes before the wall.
+    /// The operating system refused a step before the wall is built.
     #[error(transparent)]
     Start(#[from] io::Error),
     /// The wall cannot be built.

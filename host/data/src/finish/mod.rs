@@ -1,8 +1,8 @@
-//! The process that makes an output file with types (Parquet, Arrow) of what was appended while the job ran.
-//! It looks into what guests returned, so it is a child behind the process wall, with nothing but the two
-//! files that it is started with. Imports `output`, `wall` and `model` only.
+//! Makes a typed output file (Parquet, Arrow) from the rows that were appended while the job ran. The work is
+//! done in a child process, because it parses data from guests. The child runs behind the process wall and
+//! has only the two files that it is started with. This module imports `output`, `wall` and `model` only.
 //!
-//! - `process`: the parent's side, [`Finisher`]; `child`: its own; `error`: why there is no file.
+//! - `process`: the parent's side, [`Finisher`]; `child`: the child's side; `error`: why there is no file.
 
 mod child;
 mod error;

@@ -1,4 +1,4 @@
-//! The parent's side: starts the process, watches how far it is, and puts its end into words.
+//! The parent's side: starts the process, watches its progress, and explains how it ended.
 
 use super::child::{CPU_SECONDS, FILE_BYTES, FINISH_COMMAND, MEMORY_BYTES, Task};
 use super::error::{End, MakeError};
@@ -13,12 +13,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is told how far the process is.
+/// How often the progress is reported.
 const TICK: Duration = Duration::from_millis(500);
-/// Bytes of its message.
+/// The longest message that is read from the child, in bytes.
 const MESSAGE_BYTES: u64 = 64 << 10;
 
-/// Has output files made in child processes.
+/// Makes output files in child processes.
 #[derive(Clone, Debug)]
 pub struct Finisher {
     program: PathBuf,
@@ -28,20 +28,20 @@ pub struct Finisher {
 }
 
 impl Finisher {
-    /// `program` is the sandmill binary, `os_sandbox` how much of the wall must stand.
+    /// `program` is the sandmill binary; `os_sandbox` says how much of the wall must be in place.
     pub fn new(program: &Path, os_sandbox: OsSandbox, format: &OutputFormat) -> Self {
-        // Children get a working folder of their own.
+        // The path must be absolute, because the child starts in another working folder.
         let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
         let &OutputFormat { kind, compression, .. } = format;
         Self { program, os_sandbox, kind, compression }
     }
 
-    /// Makes `target` of what was appended to `source`, which holds so many rows; both begin where they
-    /// are read and written. Tells now and then how many bytes were read. The process ends with this
-    /// thread.
+    /// Makes `target` from the `rows` rows that were appended to `source`. Both files are used from their
+    /// current positions. `told` is called now and then with the number of bytes read. The process dies with
+    /// this thread.
     ///
     /// # Errors
-    /// The process cannot be run, or made no file.
+    /// If the process cannot be run, or did not make the file.
     pub fn run(
         &self,
         mut source: &File,
@@ -65,9 +65,9 @@ impl Finisher {
         if let Some(pipe) = child.stderr.take() {
             thread::spawn(move || {
                 let mut bytes = Vec::new();
-                // What was read before an error is all there is to tell.
+                // After an error, the bytes read so far are the message.
                 let _ = pipe.take(MESSAGE_BYTES).read_to_end(&mut bytes);
-                // Nobody may be waiting any more.
+                // The receiver may be gone already.
                 let _ = sender.send(bytes);
             });
         }
@@ -75,11 +75,12 @@ impl Finisher {
             match message.recv_timeout(TICK) {
                 Ok(message) => break message,
                 Err(RecvTimeoutError::Disconnected) => break Vec::new(),
-                // The child reads by the same open file.
+                // The child shares this file's position.
                 Err(RecvTimeoutError::Timeout) => told(source.stream_position().unwrap_or(0)),
             }
         };
-        // It has nothing more to say. If it is ending by itself, its status is not changed by this.
+        // The child has closed its standard error, or its message is as long as allowed. If it is exiting by
+        // itself, the kill does not change its status.
         let _ = child.kill();
         let status = child.wait().map_err(cannot)?;
         if status.success() {

@@ -1,8 +1,8 @@
-//! What was appended to an output with types, message by message.
+//! Reads the rows that were appended to a typed output, message by message.
 //!
-//! It is an Arrow IPC stream: a schema, and the tables of attempts. Where an attempt's table has a column of nulls
-//! alone, whose type is not known there, its messages are a stream of their own, with a schema that says so, in the
-//! middle of the other one. If there are only such, nothing stands around them.
+//! They form an Arrow IPC stream: a schema, then the tables of attempts. If an attempt's table has an
+//! all-null column, the attempt does not know the column's type. Its messages then form a whole stream, with
+//! its own schema, in the middle of the outer one. If all tables are such streams, there is no outer stream.
 
 use super::common::{common_schema, is_settled, widened};
 use super::table_error::ReadError;
@@ -15,17 +15,17 @@ use arrow::ipc::{MessageHeader, root_as_message};
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// Bytes that are read at once.
+/// Bytes that are read at a time.
 const BUFFER: usize = 1 << 20;
-/// What a message begins with; in older streams it does not.
+/// The beginning of a message; older streams lack it.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// The end of a stream.
+/// The end-of-stream marker.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// What was appended, from one place on.
+/// The messages of the appended rows, from a position on.
 pub(super) struct Messages<S> {
     source: BufReader<S>,
-    /// Bytes that are left.
+    /// The number of bytes left.
     left: u64,
 }
 
@@ -38,14 +38,15 @@ enum Message {
 }
 
 impl<S: Read + Seek> Messages<S> {
-    /// All of them. Fails if the source cannot be read.
+    /// All messages, from the beginning. Fails if the source cannot be read.
     pub(super) fn new(mut source: S) -> Result<Self, ReadError> {
         let left = source.seek(SeekFrom::End(0))?;
         source.rewind()?;
         Ok(Self { source: BufReader::with_capacity(BUFFER, source), left })
     }
 
-    /// The columns that all tables have in common. `None`: there is no table. Fails where tables differ.
+    /// The columns that all tables have in common; `None` if there is no table. Fails if the tables have no
+    /// common columns.
     pub(super) fn schema(mut self) -> Result<Option<SchemaRef>, ReadError> {
         let mut all: Option<Arc<Schema>> = None;
         while let Some(message) = self.next(false)? {
@@ -67,7 +68,8 @@ impl<S: Read + Seek> Messages<S> {
         Ok(all)
     }
 
-    /// Hands over the rows, batch by batch, with these columns. Fails if they cannot be read, or as `take` does.
+    /// Passes the rows to `take`, batch by batch, with these columns. Fails if they cannot be read, or if
+    /// `take` fails.
     pub(super) fn each<E: From<ReadError>>(
         mut self,
         schema: &SchemaRef,
@@ -87,7 +89,7 @@ impl<S: Read + Seek> Messages<S> {
             }
             Ok(())
         };
-        // The decoder hands over a message without a body only when something follows it.
+        // The decoder returns a message without a body only when more bytes follow.
         let end = || Buffer::from(&END);
         while let Some(message) = self.next(true)? {
             let (decoder, bytes) = match message {
@@ -119,7 +121,7 @@ impl<S: Read + Seek> Messages<S> {
         Ok(())
     }
 
-    /// The next message. `whole`: whether its values are wanted too; else it has none.
+    /// The next message. If `whole` is false, the message is returned without its bytes.
     fn next(&mut self, whole: bool) -> Result<Option<Message>, ReadError> {
         if self.left == 0 {
             return Ok(None);
@@ -168,7 +170,7 @@ impl<S: Read + Seek> Messages<S> {
         }))
     }
 
-    /// A length, if so much is left.
+    /// Checks that so many bytes are left, and returns the length.
     fn room(&self, length: u64) -> Result<usize, ReadError> {
         let found = usize::try_from(length).ok().filter(|_| length <= self.left);
         found.ok_or(ReadError::Cut)

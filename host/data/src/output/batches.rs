@@ -1,6 +1,6 @@
-//! What a guest returns, for an output with types: messages of an Arrow IPC stream, without its
-//! beginning and end. The beginning, the schema, is the output's header; so what is appended is a
-//! stream that whoever knows Arrow can read, after every commit.
+//! Collects what a guest returns for a typed output: the messages of an Arrow IPC stream without its
+//! beginning and end. The beginning (the schema) is the output's header. The appended bytes are therefore a
+//! stream that Arrow libraries can read after every commit.
 
 use super::columns::{fit, values_schema, words, written};
 use super::common::is_settled;
@@ -18,20 +18,20 @@ use std::fmt;
 use std::io::{self, Cursor};
 use std::sync::Arc;
 
-/// Bytes of the end of a stream.
+/// The length of the end-of-stream marker.
 const END: usize = 8;
-/// Bytes of text that are put into one batch: its places are numbers of 31 bits.
+/// The most bytes of text in one batch: Arrow's offsets have 31 bits.
 const TEXT: usize = 1 << 30;
-/// Bytes of a header, in words and as it is written.
+/// The longest header, in bytes, as text and as written.
 const HEADER: usize = 1 << 20;
 
-/// Why a table is not taken.
+/// Why a table is refused.
 pub(super) enum Refused {
-    /// It is none.
+    /// It is not a valid table.
     Invalid(ArrowError),
-    /// In words.
+    /// The reason in words.
     Unfit(String),
-    /// It would be more than this many bytes.
+    /// The attempt would have more bytes than allowed.
     TooLarge,
 }
 
@@ -45,26 +45,26 @@ impl From<ArrowError> for Refused {
 pub(super) struct Batches {
     format: OutputFormat,
     limit: u64,
-    /// Bytes that the rows would make, each written out.
+    /// The bytes of the rows if each value is written out.
     size: u64,
     rows: u64,
     texts: StringBuilder,
-    /// The columns of the tables that came last, which as a rule are those of the next.
+    /// The columns of the last table. The next table usually has the same.
     known: Option<Known>,
-    /// Those of this attempt.
+    /// The stream of this attempt.
     stream: Option<StreamWriter<Vec<u8>>>,
     sealed: Vec<u8>,
-    /// Where in `sealed` the rows begin.
+    /// The offset in `sealed` at which the rows begin.
     start: usize,
 }
 
-/// Columns that were seen before.
+/// Columns that were checked before.
 #[derive(Debug)]
 struct Known {
     given: SchemaRef,
     written: SchemaRef,
     header: Header,
-    /// Whether the output can hold rows of them.
+    /// Whether a row was tried, and the output can hold it.
     tried: bool,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Batches {
 }
 
 impl Batches {
-    /// `limit`: how many bytes one attempt may make.
+    /// `limit` is how many bytes one attempt may make.
     pub(super) fn new(format: &OutputFormat, limit: u64) -> Self {
         Self {
             format: format.clone(),
@@ -97,7 +97,7 @@ impl Batches {
         self.sealed.clear();
     }
 
-    /// The messages, after [`seal`](Self::seal).
+    /// The messages. Call it after [`seal`](Self::seal).
     pub(super) fn sealed(&self) -> &[u8] {
         &self.sealed[self.start..]
     }
@@ -133,7 +133,7 @@ impl Batches {
         if self.size > self.limit { Err(Refused::TooLarge) } else { Ok(()) }
     }
 
-    /// Takes note of a table's columns; also of one without rows.
+    /// Records a table's columns, even if it has no rows.
     pub(super) fn open(&mut self, given: &SchemaRef) -> Result<(), Refused> {
         if self.known.as_ref().is_none_or(|known| known.given != *given) {
             self.known = Some(known(given, self.format.kind)?);
@@ -163,7 +163,7 @@ impl Batches {
         Ok(stream.write(&batch)?)
     }
 
-    /// Ends the attempt: the output's header, if it had rows or a table.
+    /// Ends the attempt. Returns the output's header; `None` if the attempt had neither rows nor a table.
     pub(super) fn seal(&mut self) -> Result<Option<Header>, Refused> {
         if self.texts.len() > 0 {
             self.flush_texts()?;
@@ -172,7 +172,7 @@ impl Batches {
             return Ok(None);
         };
         self.sealed = stream.into_inner()?;
-        // Where not all types are known it stays a stream of its own: see `appended`.
+        // If not all types are known, the segment stays a whole stream: see `appended`.
         if is_settled(&known.written) {
             self.sealed.truncate(self.sealed.len().saturating_sub(END));
         }
@@ -216,7 +216,8 @@ fn known(given: &SchemaRef, output: OutputKind) -> Result<Known, Refused> {
     Ok(Known { given: Arc::clone(given), written, header, tried: false })
 }
 
-/// Whether the output can hold such a row: makes one of it. It would be too late at the job's end.
+/// Checks that the output can hold such a row, by making a file from it. At the job's end an error would come
+/// too late.
 fn attempt(row: &RecordBatch, format: &OutputFormat) -> Result<(), AttemptError> {
     let stream = || -> Result<Vec<u8>, ArrowError> {
         let mut stream = StreamWriter::try_new(Vec::new(), row.schema_ref())?;

@@ -1,4 +1,4 @@
-//! Outputs with types: what a worker makes of tables and rows, and the file that it becomes.
+//! Typed outputs: what a worker makes of tables and rows, and the file that is made from it.
 
 use crate::model::{Compression, FailureKind, OutputFormat, OutputKind};
 use crate::output::{FinishError, RowWriter, common_columns, finish};
@@ -28,7 +28,7 @@ fn writer(kind: OutputKind) -> RowWriter {
     RowWriter::new(LIMIT, true, &OutputFormat::of(kind))
 }
 
-/// What is appended of attempts, each of a worker of its own, as the leader does it.
+/// The bytes that the leader appends for attempts of different workers.
 fn appended(kind: OutputKind, tables: &[Vec<u8>]) -> (Vec<u8>, u64) {
     let mut top = Vec::new();
     let mut bytes = Vec::new();
@@ -99,7 +99,7 @@ fn rows_of_text_are_a_column() {
         let batch = read(made(&bytes, 3, &OutputFormat::of(kind)).unwrap(), kind);
         let expected = ["a", "", "two\nlines"].map(|text| Some(text.to_owned()));
         assert_eq!(texts(batch.column_by_name("value").unwrap()), expected);
-        // The next attempt has none of it.
+        // The next attempt starts empty.
         writer.clear();
         writer.seal().unwrap();
         assert_eq!(writer.take_header(), None);
@@ -107,7 +107,7 @@ fn rows_of_text_are_a_column() {
     }
 }
 
-/// What was appended is a stream that others can read, after every attempt.
+/// The appended bytes are a stream that others can read, after every attempt.
 #[test]
 fn what_is_appended_is_a_stream_itself() {
     let table = |ids: Vec<i64>| ipc(vec![("id", Arc::new(Int64Array::from(ids)))]);
@@ -117,10 +117,10 @@ fn what_is_appended_is_a_stream_itself() {
         let read = StreamReader::try_new(Cursor::new(bytes), None).unwrap();
         assert_eq!(read.map(|batch| batch.unwrap().num_rows() as u64).sum::<u64>(), rows);
     }
-    // A table without rows says what columns there are.
+    // A table without rows defines the columns.
     let batch = finished(OutputKind::Parquet, &tables[1..2]);
     assert_eq!((batch.num_rows(), batch.schema().field(0).data_type()), (0, &DataType::Int64));
-    // Nobody said it.
+    // Without any table, the column is `value`.
     for kind in KINDS {
         let batch = read(made(b"", 0, &OutputFormat::of(kind)).unwrap(), kind);
         assert_eq!((batch.num_rows(), batch.schema().field(0).name().as_str()), (0, "value"));
@@ -142,13 +142,12 @@ fn every_compression_of_parquet_can_be_read() {
     assert_eq!(OutputFormat::of(OutputKind::Parquet).compression, Compression::Snappy);
 }
 
-/// A dictionary, with keys of whatever width.
+/// A dictionary with keys of any width.
 fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[Option<&str>]) -> ArrayRef {
     Arc::new(words.iter().copied().collect::<DictionaryArray<K>>())
 }
 
-/// Whether a column has nulls, which keys its dictionary has and what it holds differ from table to
-/// table.
+/// Tables may differ in nulls, in dictionary keys and in dictionary values.
 #[test]
 fn tables_differ_in_what_does_not_matter() {
     let one = ipc(vec![
@@ -177,7 +176,7 @@ fn tables_differ_in_what_does_not_matter() {
     }
 }
 
-/// Dictionaries in lists and structures.
+/// Dictionaries in lists and structs.
 #[test]
 fn nested_dictionaries_become_one() {
     let list = |values: &[Option<&str>]| -> ArrayRef {
@@ -213,8 +212,8 @@ impl NewDictionary for DataType {
     }
 }
 
-/// Columns of nulls alone, at the top and within others, take the type that they have elsewhere, whichever table
-/// comes first.
+/// All-null columns, at the top level and nested, take the type that they have in other tables, regardless of
+/// the order of the tables.
 #[test]
 fn nulls_alone_take_the_type_of_others() {
     let structure = |n: ArrayRef, list: ArrayRef| -> ArrayRef {
@@ -241,7 +240,7 @@ fn nulls_alone_take_the_type_of_others() {
         for first in 0..all.len() {
             let mut tables = all.to_vec();
             tables.rotate_left(first);
-            // Some of each are not known to any one table, and the last one knows all.
+            // Each table knows only some of the types; in the second round, the last table knows all.
             for whole in [false, true] {
                 if whole {
                     let known = structure(numbers(), list(numbers()));
@@ -309,7 +308,7 @@ fn what_cannot_be_written_fails_its_attempt() {
     insta::assert_snapshot!(refused(OutputKind::Parquet, &stream(&twice.unwrap())), @r#"two columns of the returned table are called "a": give them different names"#);
 }
 
-/// Few bytes that stand for very many.
+/// A few bytes that stand for very many.
 #[test]
 fn bombs_are_too_large() {
     let long = "v".repeat(1 << 16);
@@ -361,7 +360,7 @@ fn what_was_damaged_is_not_made() {
 }
 
 proptest::proptest! {
-    /// A table with some bytes changed is refused, or taken and made into a file.
+    /// A table with some changed bytes is refused, or accepted and made into a file.
     #[test]
     fn damaged_tables_are_an_error_or_rows(
         places in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),
@@ -384,7 +383,7 @@ proptest::proptest! {
             proptest::prop_assert!(made.is_ok(), "{:?}", made);
         }
     }
-    /// What was appended with some bytes changed is an error or a file: nothing else ends the one who makes it.
+    /// A damaged stream leads to an error or to a file, never to a crash.
     #[test]
     fn damaged_streams_are_an_error_or_a_file(
         places in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),

@@ -1,5 +1,5 @@
-//! The values of a table's columns: as Python prints them, those of lists, maps and structures as JSON, and whole rows
-//! as JSON lines. Quotes are `style`'s affair.
+//! Formats the values of a table's columns: single values as Python prints them, lists, maps and structs as
+//! JSON, and whole rows as JSON lines. Quotes are added by `style`.
 
 use super::json::text;
 use super::layouts::{Ends, Nulls, Runs, Variants};
@@ -17,7 +17,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// A column of one batch, its type looked at once.
+/// A column of one batch. Its type is inspected only once.
 pub(super) struct Column<'a> {
     values: Values<'a>,
     nulls: Nulls,
@@ -41,20 +41,20 @@ enum Values<'a> {
     LargeText(&'a LargeStringArray),
     TextView(&'a StringViewArray),
     Times(Times<'a>),
-    /// The place of each row's value in a column of values.
+    /// The index of each row's value in the column of values.
     Dictionary(Vec<usize>, Box<Column<'a>>),
     Runs(Runs<'a>, Box<Column<'a>>),
     Union(Variants<'a, Column<'a>>),
-    /// A list, map or structure, as JSON of so many bytes at most.
+    /// A list, map or struct, written as JSON of at most this many bytes.
     Nested(Box<Value<'a>>, u64),
-    /// Everything else, with a buffer for the value.
+    /// All other types, with a buffer for the value.
     Other(ArrayFormatter<'a>, String),
 }
 
 impl<'a> Column<'a> {
-    /// `limit`: the writing of a list, map or structure stops once there are more bytes than this.
+    /// `limit` stops the writing of a list, map or struct once there are more bytes than this.
     ///
-    /// Fails on types that cannot be printed.
+    /// Fails for types that cannot be printed.
     pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
         let mut kind = match array.data_type() {
             DataType::Boolean => Kind::Boolean,
@@ -92,7 +92,7 @@ impl<'a> Column<'a> {
             DataType::Union(..) => {
                 Values::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
             }
-            // A dictionary without values has no shape either.
+            // A dictionary without values has no nested shape either.
             kind if kind.is_nested() && !matches!(kind, DataType::Dictionary(..)) => {
                 Values::Nested(Box::new(Value::new(array, limit)?), limit)
             }
@@ -107,13 +107,13 @@ impl<'a> Column<'a> {
         Ok(Self { values, nulls: Nulls::of(array), kind })
     }
 
-    /// What it holds.
+    /// The kind of its values.
     #[inline]
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether the row has no value.
+    /// Whether the row is null.
     #[inline]
     pub(super) fn is_null(&self, row: usize) -> bool {
         match &self.nulls {
@@ -130,7 +130,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// How many values were written as null that were numbers, though none that JSON has.
+    /// How many numbers were written as null, because JSON cannot represent them.
     pub(super) fn lost(&self) -> u64 {
         match &self.values {
             Values::Nested(value, _) => value.lost(),
@@ -140,13 +140,13 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Whether each row has a value, and [`numbers`](Self::numbers) can write it.
+    /// Whether no row is null, and [`numbers`](Self::numbers) can write the values.
     pub(super) fn is_plain_number(&self) -> bool {
         matches!(self.nulls, Nulls::Never) && self.numbers(0, &mut [], b'\n')
     }
 
-    /// Writes the values of the rows from `first` on, as many as there are cells, each with `end` behind it. False
-    /// where it holds anything but integers and floats.
+    /// Writes the values of the rows from `first` on into the cells, each followed by `end`. Returns `false`
+    /// if the column holds anything but integers and floats.
     pub(super) fn numbers(&self, first: usize, cells: &mut [Cell], end: u8) -> bool {
         match &self.values {
             Values::I8(values) => fill(&values[first..], cells, end),
@@ -164,7 +164,7 @@ impl<'a> Column<'a> {
         true
     }
 
-    /// Appends the value of a row that has one. `row` is below the batch's number of rows.
+    /// Appends the value of a row, which must not be null. `row` is below the batch's number of rows.
     #[inline]
     pub(super) fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match &mut self.values {
@@ -204,7 +204,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// A table's columns, or a structure's fields: `"name":` and values.
+/// A table's columns or a struct's fields: for each, `"name":` and the values.
 pub(super) struct Object<'a>(Vec<(Vec<u8>, Value<'a>)>);
 
 /// The values of one column.
@@ -215,27 +215,28 @@ pub(super) struct Value<'a> {
 
 enum Shape<'a> {
     Plain(Plain<'a>),
-    /// The place of each row's value among all values.
+    /// The index of each row's value among all values.
     Dictionary(Vec<usize>, Box<Value<'a>>),
     Runs(Runs<'a>, Box<Value<'a>>),
     Union(Variants<'a, Value<'a>>),
     List(Ends<'a>, Box<Value<'a>>),
     Struct(Object<'a>),
-    /// Keys and values: an object where all keys are texts, else a list of pairs.
+    /// Keys and values. The flag says whether the map is an object, because all keys are texts; otherwise it
+    /// is a list of pairs.
     Map(Ends<'a>, bool, Box<[Value<'a>; 2]>),
 }
 
-/// A number, a boolean or a text.
+/// A number, a boolean, or a value that is written as text.
 struct Plain<'a> {
     column: Box<Column<'a>>,
-    /// A text is written here first.
+    /// Holds a text before it is quoted.
     buffer: Vec<u8>,
-    /// Values that were numbers, though none that JSON has, and became null.
+    /// How many numbers became null, because JSON cannot represent them.
     lost: u64,
 }
 
 impl<'a> Object<'a> {
-    /// Fails on types that cannot be printed.
+    /// Fails for types that cannot be printed.
     pub(super) fn new(
         fields: &[FieldRef],
         arrays: &'a [ArrayRef],
@@ -251,7 +252,7 @@ impl<'a> Object<'a> {
         Ok(Self(members))
     }
 
-    /// Appends a row. Stops within it once `out` is longer than `limit`.
+    /// Appends a row. Stops within the row once `out` is longer than `limit`.
     pub(super) fn write(
         &mut self,
         row: usize,
@@ -273,14 +274,14 @@ impl<'a> Object<'a> {
         Ok(())
     }
 
-    /// How many values were written as null that were numbers, though none that JSON has.
+    /// How many numbers were written as null, because JSON cannot represent them.
     pub(super) fn lost(&self) -> u64 {
         self.0.iter().map(|(_, value)| value.lost()).sum()
     }
 }
 
 impl<'a> Value<'a> {
-    /// Fails on types that cannot be printed. `limit`: as for [`write`](Self::write).
+    /// Fails for types that cannot be printed. `limit` is as in [`write`](Self::write).
     pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
         let child = |values| Ok::<_, ArrowError>(Box::new(Self::new(values, limit)?));
         let shape = match array.data_type() {
@@ -335,7 +336,7 @@ impl<'a> Value<'a> {
         Ok(Self { shape, nulls: Nulls::of(array) })
     }
 
-    /// How many values were written as null that were numbers, though none that JSON has.
+    /// How many numbers were written as null, because JSON cannot represent them.
     pub(super) fn lost(&self) -> u64 {
         match &self.shape {
             Shape::Plain(plain) => plain.lost,
@@ -348,7 +349,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Appends a row's value. Stops within it once `out` is longer than `limit`.
+    /// Appends a row's value. Stops within the value once `out` is longer than `limit`.
     pub(super) fn write(
         &mut self,
         row: usize,
@@ -428,7 +429,7 @@ impl<'a> Plain<'a> {
         match column.kind() {
             Kind::Number => {
                 column.write(row, out)?;
-                // `nan` and `inf`, which JSON has no numbers for.
+                // `nan` and `inf`, which JSON cannot represent.
                 if out.last().is_some_and(u8::is_ascii_alphabetic) {
                     out.truncate(start);
                     out.extend_from_slice(b"null");

@@ -1,5 +1,5 @@
-//! The columns of an output with types: what a guest's table has, brought to what all tables of a job
-//! can have in common, and to what the file has a type for.
+//! The columns of a typed output: a guest's columns are converted to types that all tables of a job can
+//! share, and that the file supports.
 
 use super::fit::converted;
 use super::table_error::{ColumnError, FitError, TypeError};
@@ -12,7 +12,7 @@ use arrow::datatypes::{
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The column that rows of text become.
+/// The name of the column for rows of text.
 pub(super) const VALUE: &str = "value";
 
 /// The columns of rows of text.
@@ -20,12 +20,12 @@ pub(super) fn values_schema() -> Schema {
     Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)])
 }
 
-/// The columns as they are written. Every column, and every value in lists and structures, may hold nulls: whether
-/// one does differs from table to table. Dictionaries have keys of 32 bits: how many values they hold differs as
-/// well. What is said of the table as a whole is dropped: it may be about the rows of this one.
+/// The columns as they are written. Every column, and every value in lists and structs, may be null, because
+/// tables of one job differ in that. Dictionaries have keys of 32 bits, because their sizes differ, too.
+/// Metadata of the table is dropped: it may describe the rows of this table only.
 ///
 /// # Errors
-/// A type that cannot be written.
+/// If a type cannot be written.
 pub(super) fn written(given: &Schema, output: OutputKind) -> Result<SchemaRef, ColumnError> {
     let fields = given.fields().iter().map(|field| {
         let kind = written_type(field.data_type(), output).map_err(|source| ColumnError {
@@ -39,25 +39,26 @@ pub(super) fn written(given: &Schema, output: OutputKind) -> Result<SchemaRef, C
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>, ColumnError>>()?)))
 }
 
-/// The other types of output that hold a column of the type.
+/// The other output types that can hold a column of this type.
 fn others(output: OutputKind, kind: &DataType) -> &'static str {
     if output == OutputKind::Parquet && !has_union(kind) { "arrow or jsonl" } else { "jsonl" }
 }
 
-/// What becomes of a type. Fails with why it cannot be written.
+/// The type with which a type is written. Fails with the reason if it cannot be written.
 pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataType, TypeError> {
     let field = |field: &Arc<Field>| -> Result<Arc<Field>, TypeError> {
         let kind = written_type(field.data_type(), output)?;
         Ok(Arc::new(field.as_ref().clone().with_data_type(kind).with_nullable(true)))
     };
-    // The name of what lists hold means nothing, and differs from program to program.
+    // The name of a list's item field has no meaning, and differs between programs.
     let item = |items: &Arc<Field>| -> Result<Arc<Field>, TypeError> {
         let item = field(items)?;
         Ok(Arc::new(item.as_ref().clone().with_name(Field::LIST_FIELD_DEFAULT_NAME)))
     };
     Ok(match kind {
         DataType::Union(..) => return Err(TypeError::Union),
-        // Their values may be given once and stand for any number of rows: each is written out.
+        // In a run-end encoded column, one value may stand for any number of rows; here each row's value is
+        // written out.
         DataType::RunEndEncoded(_, values) => written_type(values.data_type(), output)?,
         DataType::ListView(items) => DataType::List(item(items)?),
         DataType::LargeListView(items) => DataType::LargeList(item(items)?),
@@ -77,7 +78,7 @@ pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataTy
     })
 }
 
-/// Keys of a map are never null.
+/// The type of a map's entries; their keys are never null.
 fn entries(entries: &Arc<Field>, output: OutputKind) -> Result<Arc<Field>, TypeError> {
     let DataType::Struct(both) = entries.data_type() else { return Ok(Arc::clone(entries)) };
     let both = both.iter().enumerate().map(|(index, field)| {
@@ -89,7 +90,7 @@ fn entries(entries: &Arc<Field>, output: OutputKind) -> Result<Arc<Field>, TypeE
     Ok(Arc::new(entries.as_ref().clone().with_data_type(both).with_nullable(false)))
 }
 
-/// A type that Parquet has in the place of one that it lacks.
+/// The Parquet type that replaces one that Parquet lacks.
 fn parquet_type(kind: &DataType) -> Result<DataType, TypeError> {
     Ok(match kind {
         DataType::Date64 => DataType::Date32,
@@ -110,7 +111,7 @@ fn parquet_type(kind: &DataType) -> Result<DataType, TypeError> {
     })
 }
 
-/// A decimal of so many digits before the point, and none after it.
+/// A decimal type with this number of digits before the point and none after it.
 fn whole_decimal(digits: u32) -> Result<DataType, TypeError> {
     let digits = u8::try_from(digits).ok().filter(|digits| *digits <= DECIMAL256_MAX_PRECISION);
     let digits = digits.ok_or(TypeError::Digits)?;
@@ -139,22 +140,24 @@ fn has_union(kind: &DataType) -> bool {
     }
 }
 
-/// The columns in words, each on a line: all that must be the same in every table of a job, but for columns
-/// of nulls alone.
+/// The columns as text, one per line. The text must be the same for every table of a job, except for all-null
+/// columns.
 pub(super) fn words(schema: &Schema) -> String {
     let mut text = String::new();
     for field in schema.fields() {
         let line_end = if text.is_empty() { "" } else { "\n" };
-        // Infallible for a text. Names are quoted, those within a type too: no line break comes from them.
+        // Writing to a string cannot fail. Names are quoted, including those within a type, so they cannot
+        // cause line breaks.
         let _ = write!(text, "{line_end}{:?} {}", field.name(), field.data_type());
     }
     text
 }
 
-/// The rows with the columns as they are written. `before`: rows of the attempt that came before these.
+/// The rows, converted to the columns as they are written. `before` is the number of the attempt's rows
+/// before these.
 ///
 /// # Errors
-/// A value that the type cannot hold, and its row.
+/// If a value does not fit its type; the error names the row.
 pub(super) fn fit(
     batch: &RecordBatch,
     schema: &SchemaRef,

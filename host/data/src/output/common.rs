@@ -1,6 +1,6 @@
-//! What tables have in common whose columns differ where one of them has nothing but nulls: a column that is
-//! all null in one mini-batch has the type `Null` there, and another one in the next. It may also be a list's values
-//! or a part of a structure.
+//! Finds the columns that tables have in common if one of them has all-null columns. A column that is all
+//! null in one mini-batch has the type `Null` there, and another type in the next. The same holds for a
+//! list's values and a struct's fields.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Whether the columns, in words, all have a type that is known: none of them holds nulls alone.
+/// Whether the types of all columns are known: none is or contains an all-null column.
 pub(super) fn is_settled(schema: &Schema) -> bool {
     !schema.fields().iter().any(|field| has_null(field.data_type()))
 }
@@ -27,7 +27,7 @@ fn has_null(kind: &DataType) -> bool {
     }
 }
 
-/// The same for the columns themselves.
+/// The columns that fit both schemas; `None` if they differ in more than all-null columns.
 pub(super) fn common_schema(one: &Schema, other: &Schema) -> Option<Schema> {
     let fields = common_fields(one.fields(), other.fields())?;
     Some(Schema::new(fields))
@@ -43,7 +43,7 @@ fn common_field(one: &Arc<Field>, other: &Arc<Field>) -> Option<Arc<Field>> {
         return None;
     }
     let kind = common_type(one.data_type(), other.data_type())?;
-    // What is said of a column, of an extension type say, belongs to its type.
+    // Metadata of a column, e.g. of an extension type, belongs to the known type.
     let known = if one.data_type().is_null() { other } else { one };
     let is_nullable = one.is_nullable() || other.is_nullable();
     Some(Arc::new(known.as_ref().clone().with_data_type(kind).with_nullable(is_nullable)))
@@ -72,7 +72,7 @@ fn common_type(one: &DataType, other: &DataType) -> Option<DataType> {
     })
 }
 
-/// The rows with columns in common with others: with nulls of their types.
+/// The rows with the columns `to`: all-null columns become nulls of the type there.
 pub(super) fn widened(batch: &RecordBatch, to: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().zip(to.fields());
     let columns = columns.map(|(column, field)| widened_values(column, field.data_type()));

@@ -1,5 +1,5 @@
-//! One dictionary for each column of a file: each attempt has brought its own, and an Arrow file holds
-//! one.
+//! Combines the dictionaries of a column: each attempt has its own, but an Arrow file has only one for each
+//! column.
 
 use arrow::array::{
     Array, ArrayData, ArrayRef, AsArray, DictionaryArray, Int32Array, RecordBatch, UInt64Array,
@@ -21,19 +21,19 @@ pub(super) struct Dictionaries(Vec<Dictionary>);
 struct Dictionary {
     converter: RowConverter,
     places: HashMap<Box<[u8]>, i32>,
-    /// New values, in their order.
+    /// New values, in the order in which they were found.
     pieces: Vec<ArrayRef>,
-    /// All of them, once they are known.
+    /// All values, once they are complete.
     values: Option<ArrayRef>,
 }
 
 impl Dictionaries {
-    /// Whether there are any in a file.
+    /// Whether any column has a dictionary, nested ones included.
     pub(super) fn in_any(schema: &Schema) -> bool {
         schema.fields().iter().any(|field| has_dictionary(field.data_type()))
     }
 
-    /// Takes in the values of a batch.
+    /// Adds the values of a batch.
     pub(super) fn collect(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         let mut next = 0;
         for column in batch.columns() {
@@ -50,7 +50,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// All values are known.
+    /// Completes the values, after all batches were collected.
     pub(super) fn close(&mut self) -> Result<(), ArrowError> {
         for dictionary in &mut self.0 {
             let pieces: Vec<&dyn Array> = dictionary.pieces.iter().map(AsRef::as_ref).collect();
@@ -62,7 +62,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// The batch with these dictionaries in the place of its own.
+    /// The batch with these dictionaries instead of its own.
     pub(super) fn unify(&mut self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         if self.0.is_empty() {
             return Ok(batch.clone());
@@ -143,7 +143,7 @@ fn has_dictionary(kind: &DataType) -> bool {
     }
 }
 
-/// Puts other dictionaries in the place of those of an array, wherever they are in it.
+/// Replaces the dictionaries of an array, at any depth.
 fn walk(
     data: ArrayData,
     take: &mut impl FnMut(ArrayData) -> Result<ArrayData, ArrowError>,

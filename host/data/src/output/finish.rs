@@ -1,5 +1,5 @@
-//! Making the output file of what was appended while the job ran, an Arrow IPC stream. Nobody vouches
-//! for what stands in it: whoever calls this at a job's end is behind the process wall.
+//! Makes the output file from the rows that were appended while the job ran, an Arrow IPC stream. Its content
+//! is untrusted: at a job's end, the caller must be behind the process wall.
 
 use super::appended::Messages;
 use super::columns::values_schema;
@@ -18,17 +18,19 @@ use std::io::{BufWriter, Read, Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Bytes that are written at once.
+/// Bytes that are written at a time.
 const BUFFER: usize = 1 << 20;
-/// Rows and bytes of a row group, which is in memory until it is written.
+/// The most rows and bytes of a row group, which is kept in memory until it is written.
 const ROW_GROUP: (usize, usize) = (1 << 20, 64 << 20);
-/// Rows and bytes that make a record batch of an Arrow file: those of mini-batches may be tiny.
+/// The most rows and bytes of a record batch in an Arrow file. Small batches are combined, because those of
+/// mini-batches may be tiny.
 const BATCH: (usize, usize) = (1 << 16, 16 << 20);
 
-/// Writes the output file. `rows` is how many there must be: a stream that was cut may look whole.
+/// Writes the output file. `rows` is the number of rows that there must be: a truncated stream may look
+/// complete.
 ///
 /// # Errors
-/// What cannot be read, or not written.
+/// If the rows cannot be read, or the file cannot be written.
 pub fn finish<S: Read + Seek, T: Write + Send>(
     source: S,
     target: T,
@@ -36,7 +38,8 @@ pub fn finish<S: Read + Seek, T: Write + Send>(
     rows: u64,
 ) -> Result<(), FinishError> {
     let make = AssertUnwindSafe(|| Finishing::new(source, format, rows)?.write(target));
-    // As with a guest's table: these bytes may come from a worker that was taken over.
+    // As with a guest's table, a panic must not end the process: these bytes may come from a compromised
+    // worker.
     let made = catch_unwind(make);
     made.unwrap_or(Err(FinishError::Read(ReadError::Contradiction)))
 }
@@ -50,13 +53,13 @@ struct Finishing<'a, S> {
 
 impl<'a, S: Read + Seek> Finishing<'a, S> {
     fn new(mut source: S, format: &'a OutputFormat, rows: u64) -> Result<Self, FinishError> {
-        // Without it no attempt had any columns.
+        // Without a schema, no attempt had any columns.
         let schema = Messages::new(&mut source)?.schema()?;
         let schema = schema.unwrap_or_else(|| Arc::new(values_schema()));
         Ok(Self { source, format, rows, schema })
     }
 
-    /// Hands over the rows, batch by batch.
+    /// Passes on the rows, batch by batch.
     fn each(
         &mut self,
         mut take: impl FnMut(RecordBatch) -> Result<(), FinishError>,
@@ -117,7 +120,7 @@ fn compression(compression: Compression) -> basic::Compression {
     }
 }
 
-/// An Arrow IPC file of batches that are not tiny.
+/// Writes an Arrow IPC file, and combines tiny batches.
 struct Whole<T: Write> {
     writer: FileWriter<T>,
     schema: SchemaRef,

@@ -1,5 +1,5 @@
-//! Values brought to the type that they are written with. No value changes on the way: one that the type cannot
-//! hold is an error, unless it lies below a null, where it is no value.
+//! Converts values to the type with which they are written. The conversion never changes a value. A value
+//! that the type cannot hold is an error, unless it is below a null and therefore does not count.
 
 use super::layouts::Runs;
 use super::times::DAY_MILLIS;
@@ -20,7 +20,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// The values with the type that they are written with, which is what `written_type` made of theirs.
+/// The values, converted to the type that `written_type` chose for them.
 pub(super) fn converted(
     array: &ArrayRef,
     to: &DataType,
@@ -41,7 +41,7 @@ pub(super) fn converted(
             let dictionary = array.as_any_dictionary();
             let values = match child(dictionary.values(), values) {
                 Ok(values) => values,
-                // Perhaps no row has the value that the type does not hold.
+                // The value that does not fit may not belong to any row.
                 Err(_) => child(&used_values(dictionary)?, values)?,
             };
             let same = dictionary.with_values(values);
@@ -76,7 +76,7 @@ pub(super) fn converted(
     }
 }
 
-/// The values of a dictionary, with null in the place of each that no row has.
+/// The values of a dictionary, with null for each value that no row uses.
 fn used_values(dictionary: &dyn AnyDictionaryArray) -> Result<ArrayRef, ArrowError> {
     let values = dictionary.values();
     if values.is_empty() {
@@ -93,7 +93,7 @@ fn used_values(dictionary: &dyn AnyDictionaryArray) -> Result<ArrayRef, ArrowErr
     take(values, &UInt64Array::from_iter(places), None)
 }
 
-/// Whether values of the type may be such that a Parquet file would hold other ones.
+/// Whether values of the type must be checked, because a Parquet file might hold other values than these.
 pub(super) fn needs_a_look(kind: &DataType) -> bool {
     match kind {
         DataType::Decimal32(..)
@@ -113,7 +113,8 @@ pub(super) fn needs_a_look(kind: &DataType) -> bool {
 
 type Child<'c> = dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, ArrowError> + 'c;
 
-/// The values, with nulls where a list or structure around them is null: what lies there is no value.
+/// The values, with nulls where a surrounding list or struct is null: what is stored there does not count as
+/// a value.
 fn below(values: &ArrayRef, hidden: Option<&NullBuffer>) -> Result<ArrayRef, ArrowError> {
     let Some(hidden) = hidden.filter(|hidden| hidden.null_count() > 0) else {
         return Ok(Arc::clone(values));
@@ -123,7 +124,7 @@ fn below(values: &ArrayRef, hidden: Option<&NullBuffer>) -> Result<ArrayRef, Arr
         DataType::Null | DataType::RunEndEncoded(..) | DataType::Union(..)
     );
     if !has_own_nulls {
-        // Taken anew, with nulls in the place of these.
+        // Such arrays have no null buffer, so copy the values with nulls where they are hidden.
         let places = (0..values.len()).map(|row| hidden.is_valid(row).then_some(row as u64));
         return take(values, &places.collect::<UInt64Array>(), None);
     }
@@ -139,7 +140,7 @@ fn list<O: OffsetSizeTrait>(
     let ends = list.value_offsets();
     let hides = |row: usize| list.is_null(row) && ends[row] != ends[row + 1];
     if list.null_count() > 0 && (0..list.len()).any(hides) {
-        // Taken anew, lists that are null are empty.
+        // A copy has empty lists where lists are null.
         let rows = UInt64Array::from_iter_values(0..list.len() as u64);
         let clean = take(list, &rows, None)?;
         return self::list(clean.as_list::<O>(), item, child);
@@ -233,7 +234,7 @@ fn structure(
     StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())
 }
 
-/// Values that hold no others.
+/// Converts values that do not contain other values.
 fn plain(array: &ArrayRef, from: &DataType, to: &DataType) -> Result<ArrayRef, ArrowError> {
     match (from, to) {
         (DataType::Date64, DataType::Date32) => return days(array.as_primitive()),
@@ -282,7 +283,7 @@ fn days(dates: &Date64Array) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(days?))
 }
 
-/// Intervals of a Parquet file are numbers without a sign.
+/// Checks that no interval is negative: intervals in a Parquet file are unsigned.
 fn check_sign(array: &ArrayRef) -> Result<(), ArrowError> {
     let is_negative = match array.data_type() {
         DataType::Interval(IntervalUnit::YearMonth) => {
@@ -302,7 +303,7 @@ fn check_sign(array: &ArrayRef) -> Result<(), ArrowError> {
     }
 }
 
-/// Whether all values have no more digits than their type says: a file has room for so many.
+/// Checks that no value has more digits than its type allows: a file has room for that many only.
 fn check_digits<T: DecimalType>(array: &ArrayRef, precision: u8) -> Result<(), ArrowError> {
     let values = array.as_primitive::<T>();
     let fits = |value| T::is_valid_decimal_precision(value, precision);
@@ -314,7 +315,7 @@ fn check_digits<T: DecimalType>(array: &ArrayRef, precision: u8) -> Result<(), A
     }
 }
 
-/// Arrow's own conversion, in which no value becomes null.
+/// Arrow's own conversion, set to fail instead of turning values into nulls.
 fn strictly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));

@@ -1,4 +1,4 @@
-//! The input's columns beside what a guest returned for its rows.
+//! Puts the input's columns in front of what a guest returned for its rows.
 
 use super::columns::VALUE;
 use super::json;
@@ -12,36 +12,36 @@ use arrow::ipc::reader::StreamReader;
 use std::io::Cursor;
 use std::sync::Arc;
 
-/// The input of one attempt, and which of its rows have results.
+/// The input of one attempt, and the rows of it that have results.
 #[derive(Debug)]
 pub(super) struct Joined {
-    /// The columns that are put in front, with all rows.
+    /// The input's columns to put in front, with all rows.
     input: RecordBatch,
     /// Whether there is an outcome for each item.
     has_outcomes: bool,
-    /// The item that the next row of text is for.
+    /// The index of the item that the next row of text belongs to.
     next: usize,
     texts: StringBuilder,
-    /// The items that the texts are for.
+    /// The items that the texts belong to.
     items: Vec<u64>,
-    /// Rows of tables so far.
+    /// The number of rows of tables so far.
     rows: usize,
 }
 
 impl Joined {
-    /// Of a mini-batch of files.
+    /// For a mini-batch of files.
     pub(super) fn files(names: &[String]) -> Self {
         let names = StringArray::from_iter_values(names);
         let schema = Arc::new(Schema::new(vec![Field::new(Join::FILE, DataType::Utf8, true)]));
-        // One column of one type: that always fits.
+        // A single column always makes a valid batch.
         let input = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(names)]);
         Self::of(input.unwrap_or_else(|_| RecordBatch::new_empty(schema)))
     }
 
-    /// Of a table, as the guest got it.
+    /// For a table, as the guest received it.
     ///
     /// # Errors
-    /// There is no such column.
+    /// If the table is damaged, or lacks a column that the job names.
     pub(super) fn table(ipc: &[u8], wanted: &Join) -> Result<Self, JoinError> {
         let read = || -> Result<RecordBatch, ArrowError> {
             let reader = StreamReader::try_new(Cursor::new(ipc), None)?;
@@ -70,15 +70,15 @@ impl Joined {
         Self { input, has_outcomes: false, next: 0, texts, items, rows: 0 }
     }
 
-    /// There is an outcome for each item.
+    /// Records that there is an outcome for each item.
     pub(super) fn outcomes(&mut self) {
         self.has_outcomes = true;
     }
 
-    /// A row of text for the next item. Returns how many bytes there are.
+    /// Adds a row of text for the next item. Returns how many bytes the texts have.
     pub(super) fn text(&mut self, row: &str) -> u64 {
         let size = self.texts.values_slice().len().saturating_add(row.len());
-        // Its places are numbers of 31 bits.
+        // Arrow's offsets into the texts have 31 bits.
         if i32::try_from(size).is_err() {
             return u64::MAX;
         }
@@ -88,12 +88,12 @@ impl Joined {
         size as u64
     }
 
-    /// The item has failed: it has no row.
+    /// Records that the item has failed and has no row.
     pub(super) fn failed(&mut self, index: usize) {
         self.next = index + 1;
     }
 
-    /// All rows of text, joined; none if there were none.
+    /// All rows of text, joined; `None` if there were none.
     pub(super) fn finish_texts(&mut self) -> Result<Option<RecordBatch>, Unjoined> {
         if self.items.is_empty() {
             return Ok(None);
@@ -127,12 +127,13 @@ impl Joined {
         self.beside(&self.input.slice(from, count), batch)
     }
 
-    /// A table has ended: it has as many rows as the input, or none of them can be told apart.
+    /// Checks at the end of a table that it has as many rows as the input: otherwise it is unclear which row
+    /// belongs to which item.
     pub(super) fn finish_table(&self) -> Result<(), Unjoined> {
         if self.rows == self.input.num_rows() { Ok(()) } else { Err(self.miscounted(self.rows)) }
     }
 
-    /// The columns of a table, joined.
+    /// The schema of a table after joining.
     pub(super) fn schema(&self, table: &Schema) -> Result<SchemaRef, Unjoined> {
         let fields = self.input.schema_ref().fields().iter().chain(table.fields());
         let schema = Schema::new(fields.cloned().collect::<Vec<_>>());
@@ -161,11 +162,11 @@ impl Joined {
     }
 }
 
-/// Why rows are not joined.
+/// Why rows cannot be joined.
 pub(super) enum Unjoined {
-    /// In words.
+    /// The reason in words.
     Words(String),
-    /// The rows are no table.
+    /// Arrow cannot make a table of the columns.
     Arrow(ArrowError),
 }
 
@@ -202,7 +203,7 @@ mod tests {
         RecordBatch::try_from_iter([(name, values as _)]).unwrap()
     }
 
-    /// Header and lines, or what was wrong.
+    /// Header and lines, or the error.
     fn csv(join: Join, fill: impl FnOnce(&mut RowWriter) -> String) -> String {
         let format = OutputFormat { join: Some(join), ..OutputFormat::of(OutputKind::Csv) };
         let mut writer = RowWriter::new(1000, true, &format);
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(csv(Join::Input, |_| String::new()), "");
     }
 
-    /// The input's values are written as those that a guest returns, whatever their type.
+    /// The input's values are written like values that a guest returns, whatever their type.
     #[test]
     fn values_of_the_input_are_right() {
         let far = TimestampSecondArray::from(vec![253_402_300_800, -62_167_219_201]);

@@ -4,12 +4,12 @@ use arrow::datatypes::{DataType, FieldRef};
 use serde::de::IgnoredAny;
 use std::collections::HashSet;
 
-/// Appends a text in quotes.
+/// Appends a text in JSON quotes.
 pub(super) fn text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a text can be written to memory");
 }
 
-/// A name that two of the fields have, or two of a structure's within them.
+/// A name that two of the fields have, or two fields within the same struct.
 pub(super) fn twice(fields: &[FieldRef]) -> Option<&str> {
     let mut names = HashSet::new();
     fields.iter().find_map(|field| match field.data_type() {
@@ -26,7 +26,7 @@ pub(super) fn twice(fields: &[FieldRef]) -> Option<&str> {
     })
 }
 
-/// Whether a row of text is a JSON object or array already.
+/// Whether a row of text already is a JSON object or array.
 pub(super) fn is_nested(row: &str) -> bool {
     row.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(row).is_ok()
 }

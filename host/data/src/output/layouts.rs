@@ -1,17 +1,18 @@
-//! Columns whose values do not lie row by row: runs of one value, unions, and columns of nulls alone. How many
-//! rows these say they have may have nothing to do with the bytes that they take, so nothing here is made for each row.
+//! Columns whose values are not stored row by row: run-end encoded columns, unions, and columns that are all
+//! null. The number of rows that such a column claims may be unrelated to the bytes that it takes, so nothing
+//! here is allocated per row.
 
 use arrow::array::{Array, ArrayRef, AsArray, RunArray, UnionArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{ArrowNativeType, DataType, Int16Type, Int32Type, Int64Type};
 use arrow::error::ArrowError;
 
-/// Which rows of a column have no value.
+/// Which rows of a column are null.
 pub(super) enum Nulls {
     Never,
     Always,
     Rows(NullBuffer),
-    /// Those whose value, which lies elsewhere, is null.
+    /// Rows whose value, which is stored elsewhere, is null.
     OfValues,
 }
 
@@ -28,7 +29,7 @@ impl Nulls {
     }
 }
 
-/// A column in which each value stands for a number of rows.
+/// A run-end encoded column: each value stands for a number of rows.
 #[derive(Clone, Copy)]
 pub(super) enum Runs<'a> {
     Short(&'a RunArray<Int16Type>),
@@ -37,7 +38,7 @@ pub(super) enum Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Fails if the column is none of these.
+    /// Fails if the column is not run-end encoded.
     pub(super) fn of(array: &'a dyn Array) -> Result<Self, ArrowError> {
         let runs = array.as_run_opt::<Int16Type>().map(Self::Short);
         let runs = runs.or_else(|| array.as_run_opt::<Int32Type>().map(Self::Medium));
@@ -45,7 +46,7 @@ impl<'a> Runs<'a> {
         runs.ok_or_else(|| ArrowError::InvalidArgumentError("a column of runs is none".to_owned()))
     }
 
-    /// One value for each run.
+    /// The values, one for each run.
     pub(super) fn values(self) -> &'a ArrayRef {
         match self {
             Self::Short(runs) => runs.values(),
@@ -54,7 +55,8 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The row after the last one of a run. Beyond the column's end where the column is a part of another one.
+    /// The row after the last row of a run. It may be past the column's end if the column is a slice of
+    /// another one.
     pub(super) fn end(self, place: usize) -> usize {
         let (ends, offset) = match self {
             Self::Short(runs) => {
@@ -70,7 +72,7 @@ impl<'a> Runs<'a> {
         ends.map_or(0, |end| end.saturating_sub(offset))
     }
 
-    /// Where the value of a row lies among them.
+    /// The index of a row's value among them.
     pub(super) fn place(self, row: usize) -> usize {
         match self {
             Self::Short(runs) => runs.get_physical_index(row),
@@ -80,14 +82,14 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// The columns of a union, of whatever is made of each.
+/// The columns of a union, each as a value made from it.
 pub(super) struct Variants<'a, T> {
     union: &'a UnionArray,
     columns: Vec<(i8, T)>,
 }
 
 impl<'a, T> Variants<'a, T> {
-    /// Fails as `make` does.
+    /// Fails if `make` fails.
     pub(super) fn of(
         union: &'a UnionArray,
         mut make: impl FnMut(&'a ArrayRef) -> Result<T, ArrowError>,
@@ -99,14 +101,14 @@ impl<'a, T> Variants<'a, T> {
         Ok(Self { union, columns: columns.collect::<Result<_, ArrowError>>()? })
     }
 
-    /// The column that has the row's value, and where in it.
+    /// The column that has the row's value, and the index in it.
     pub(super) fn get(&self, row: usize) -> Option<(&T, usize)> {
         let id = self.union.type_id(row);
         let found = self.columns.iter().find(|(known, _)| *known == id);
         found.map(|(_, column)| (column, self.union.value_offset(row)))
     }
 
-    /// The same, to write it.
+    /// As [`Self::get`], but mutable, for writing.
     pub(super) fn get_mut(&mut self, row: usize) -> Option<(&mut T, usize)> {
         let id = self.union.type_id(row);
         let found = self.columns.iter_mut().find(|(known, _)| *known == id);
@@ -118,12 +120,12 @@ impl<'a, T> Variants<'a, T> {
     }
 }
 
-/// Where the lists of a column begin and end among the values of all.
+/// Where each list of a column begins and ends among the values of all lists.
 pub(super) enum Ends<'a> {
     Short(&'a [i32]),
     Long(&'a [i64]),
     Fixed(usize),
-    /// Beginnings and lengths.
+    /// Offsets and lengths.
     View(&'a [i32], &'a [i32]),
     LongView(&'a [i64], &'a [i64]),
 }

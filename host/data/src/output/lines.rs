@@ -1,31 +1,33 @@
-//! Lines of numbers alone, many at once.
+//! Writes lines that consist only of numbers, many at once.
 
 use super::cells::Column;
 use super::numbers::{Cell, LONGEST};
 use super::style::Style;
 
-/// Bytes of the longest lines that are made of many numbers at once.
+/// The longest line, in bytes, that is made in this way.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// Numbers that lines are made of at once.
+/// How many numbers are formatted at once.
 const BLOCK: usize = 2048;
 
-/// Rows that lines are made of at once.
+/// How many rows are formatted at once.
 const ROWS: usize = 64;
 
-/// Makes lines of [plain numbers](Column::is_plain_number), some rows at once: going from column to column, and then
-/// copying, takes a third less time than going from row to row, as the processor is at several numbers at a time.
+/// Makes lines of [plain numbers](Column::is_plain_number), several rows at a time. Formatting column by
+/// column and then copying takes a third less time than going row by row, because the processor works on
+/// several numbers in parallel.
 pub(super) struct Lines<'a> {
     columns: &'a [Column<'a>],
     delimiter: u8,
-    /// Of each column, one behind the other.
+    /// The formatted numbers, column after column.
     cells: Vec<Cell>,
-    /// Of each column.
+    /// The number of cells of each column.
     height: usize,
 }
 
 impl<'a> Lines<'a> {
-    /// For lines with so many bytes at most. None where a field may need a second look, or a line be longer.
+    /// For lines of at most `row_limit` bytes. `None` if a field may need quotes or is not a plain number, or
+    /// if a line may be longer.
     pub(super) fn new(columns: &'a [Column<'a>], style: &Style, row_limit: u64) -> Option<Self> {
         let longest = (columns.len() * LONGEST) as u64;
         let are_plain = style.bare_numbers && longest <= row_limit.min(LONGEST_LINE);
@@ -37,7 +39,7 @@ impl<'a> Lines<'a> {
         Some(Self { columns, delimiter: style.delimiter, cells, height })
     }
 
-    /// Appends the lines of so many rows. False as soon as there are more bytes than the limit.
+    /// Appends the lines of so many rows. Returns `false` as soon as there are more bytes than the limit.
     pub(super) fn append(&mut self, rows: usize, out: &mut Vec<u8>, limit: u64) -> bool {
         let last = self.columns.len() - 1;
         let mut first = 0;

@@ -1,14 +1,14 @@
-//! Lines, compressed. What each attempt makes is compressed by itself: such members one behind the
-//! other are a file again, so that the output is one after every commit.
+//! Compressed lines. The output of each attempt is compressed by itself: such members, one after another,
+//! form a valid file, so that the output is valid after every commit.
 
 use crate::model::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
 
-/// What zstd's own program does unless it is told otherwise.
+/// The default level of the `zstd` program.
 const ZSTD_LEVEL: i32 = 3;
 
-/// The text as a member of its own: of gzip, or, as a frame, of Zstandard. As it is for others.
+/// Compresses the text as a gzip member or a Zstandard frame. Other compressions leave the text unchanged.
 pub(super) fn member(text: &[u8], compression: Compression) -> io::Result<Vec<u8>> {
     match compression {
         Compression::Gzip => {

@@ -1,13 +1,13 @@
-//! Rows on their way to the output, as a worker formats them. The files that they go to are those of `sandmill-files`,
-//! whose names are here too.
+//! Rows on their way to the output, as a worker formats them. They go to the files of `sandmill-files`, whose
+//! names are imported here too.
 //!
-//! - [`RowWriter`] turns what a guest returned into lines, or for an output with types into messages of
-//!   an Arrow IPC stream (`batches`): `columns` says which type each column is written with, and `fit` brings its
-//!   values to that. [`PartFile`] appends them to the worker's part file.
-//! - `common` finds the columns that tables have in common where some are null alone.
-//! - [`finish()`] makes a Parquet or Arrow file of such a stream, which `appended` reads.
-//! - `results` says what a call of `run` is given, and who takes what it returns.
-//! - `table_error` says why a table is not written, or such a file not made.
+//! - [`RowWriter`] turns what a guest returned into lines, or for a typed output into messages of an Arrow
+//!   IPC stream (`batches`): `columns` chooses the type with which each column is written, and `fit` converts
+//!   its values to that type. [`PartFile`] appends them to the worker's part file.
+//! - `common` finds columns that fit several tables if some of their columns are all null.
+//! - [`finish()`] makes a Parquet or Arrow file from such a stream, which `appended` reads.
+//! - `results` defines what a call of `run` receives, and the trait that takes what it returns.
+//! - `table_error` has the errors for a table that cannot be written, or a file that cannot be made.
 
 mod appended;
 mod batches;

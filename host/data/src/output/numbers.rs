@@ -1,9 +1,9 @@
-//! Numbers as Python prints them.
+//! Formats numbers as Python prints them.
 
-/// Bytes of the longest number, `-2.2250738585072014e-308`, of what ends it, and some.
+/// Bytes for the longest number, `-2.2250738585072014e-308`, and the delimiter after it, with some to spare.
 pub(super) const LONGEST: usize = 31;
 
-/// What a number's text is made in.
+/// Buffers for a number's text.
 pub(super) struct Room {
     integer: itoa::Buffer,
     float: zmij::Buffer,
@@ -19,9 +19,9 @@ impl Room {
     }
 }
 
-/// Has a text of fewer bytes than [`LONGEST`].
+/// A number whose text has fewer than [`LONGEST`] bytes.
 pub(super) trait Number: Copy {
-    /// As Python's `repr` prints it.
+    /// The text as Python's `repr` prints it.
     fn text(self, room: &mut Room) -> &str;
 }
 
@@ -38,7 +38,7 @@ macro_rules! integers {
 
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
-/// Up to where numbers are printed alike by Python and by zmij.
+/// Below the given limit, Python and zmij print numbers alike.
 macro_rules! floats {
     ($($float:ty: $end:literal)*) => {$(
         impl Number for $float {
@@ -57,8 +57,8 @@ macro_rules! floats {
 
 floats!(f64: 1e16 f32: 1e13);
 
-/// Rewrites a shortest decimal as Python's `repr` prints it: an exponent below 1e-4 and from 1e16
-/// on, with sign and two digits at least. Python's names of what is no number are `nan` and `inf`.
+/// Rewrites a shortest decimal as Python's `repr` prints it: with an exponent below 1e-4 and from 1e16 on,
+/// which has a sign and at least two digits. Python's names for the special values are `nan` and `inf`.
 #[cold]
 fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
     let mut text = Text { bytes: out, length: 0 };
@@ -66,12 +66,12 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
     if unsigned.len() < shortest.len() {
         text.push(b"-");
     }
-    // Where the point stands, counted in digits from the first that is not zero.
+    // The position of the decimal point, counted in digits from the first digit that is not zero.
     let point = match unsigned.split_once('e') {
         Some((mantissa, exponent)) => {
             let point = exponent.parse().map_or(0, |exponent: isize| exponent + 1);
             if let count @ 1..=16 = point {
-                // Single precision alone: no digits after the point.
+                // Only single precision comes here: the number has no digits after the point.
                 let digits = mantissa.bytes().filter(|byte| *byte != b'.');
                 let zeros = std::iter::repeat(b'0');
                 digits
@@ -107,7 +107,7 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
     text.done()
 }
 
-/// A text in the making. What has no room is left out.
+/// A text that is being built. Bytes that do not fit are dropped.
 struct Text<'a> {
     bytes: &'a mut [u8; LONGEST],
     length: usize,
@@ -127,7 +127,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A number with what ends it. Of a size that the compiler knows, so that copying it takes no call.
+/// A number with the delimiter after it. Its size is known to the compiler, so that copying it needs no call.
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
     length: u8,
@@ -153,7 +153,8 @@ impl Cell {
         self.length += 1;
     }
 
-    /// Takes a text of `N` to twice as many bytes, by its first and its last ones. False for others.
+    /// Copies a text of `N` to `2 * N` bytes as two overlapping halves. Returns `false` for texts of other
+    /// lengths.
     #[inline]
     fn set_ends<const N: usize>(&mut self, text: &[u8]) -> bool {
         let (Some(first), Some(last)) = (text.first_chunk::<N>(), text.last_chunk::<N>()) else {
@@ -184,7 +185,7 @@ pub(super) fn append(value: impl Number, out: &mut Vec<u8>) {
     cell.append(out);
 }
 
-/// Writes numbers into as many cells, each with `end` behind it.
+/// Writes each number into a cell, followed by `end`.
 pub(super) fn fill<T: Number>(values: &[T], cells: &mut [Cell], end: u8) {
     let mut room = Room::new();
     for (cell, value) in cells.iter_mut().zip(values) {
@@ -239,8 +240,8 @@ mod tests {
         }
     }
 
-    /// Rust prints as many digits (of two that are as near, it may take the other one), and exponents without a plus
-    /// sign and zeros.
+    /// Rust prints as many digits, but the exponent without a plus sign and leading zeros. Of two equally
+    /// near texts, it may choose the other one.
     fn is_as_in_rust(text: &str, rust: &str) -> bool {
         let expected = match rust.split_once('e') {
             None => rust.to_lowercase(),

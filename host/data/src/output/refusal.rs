@@ -1,4 +1,4 @@
-//! Why what a guest returned is not taken, in words.
+//! Why the results of a guest are refused, in words.
 
 use super::batches::Refused;
 use super::cells::Value;
@@ -8,20 +8,20 @@ use crate::model::OutputKind;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
 
-/// Why a table is not taken.
+/// Why a table is refused.
 pub(super) enum Refusal {
     Invalid(String),
     TooLarge,
-    /// Beyond `limits.row`.
+    /// A row is longer than `limits.row`.
     LongRow(String),
-    /// It is a table, but not one that the job's output format takes.
+    /// It is a valid table, but the job's output format cannot hold it.
     Unfit(String),
 }
 
-/// Why a row of a table is not written.
+/// Why a row of a table cannot be written.
 pub(super) enum Unfit {
     Arrow(ArrowError),
-    /// The field in this column would need quotes.
+    /// The field in this column would need quotes, which the job forbids.
     Quotes(Option<usize>),
 }
 
@@ -31,11 +31,11 @@ impl From<ArrowError> for Unfit {
     }
 }
 
-/// Bytes of a value that are looked at to find out which it is that cannot be written.
+/// How many bytes of a value are written to find the one that cannot be written.
 const LOOKED_AT: u64 = 1 << 20;
 
-/// A table with a value, or a type, that an output of lines has no text for. `row`: where that is in the batch;
-/// `number`: and among all rows of the attempt.
+/// The refusal of a table with a value or type that a line output cannot express. `row` is the value's row in
+/// the batch, `number` its row among all rows of the attempt.
 pub(super) fn unprintable(
     batch: &RecordBatch,
     row: usize,
@@ -90,7 +90,7 @@ impl From<ArrowError> for Refusal {
     }
 }
 
-/// Arrow's words without the values that it prints as a program would: `Unaligned { position: ..`.
+/// Arrow's message without debug output of structs, such as `Unaligned { position: ..`.
 fn without_structs(mut text: String) -> String {
     if let Some(at) = text.find(" { ") {
         text.truncate(at);

@@ -1,31 +1,31 @@
-//! What a call of `run` is given, and who takes what it returns.
+//! What a call of `run` receives, and the trait that takes what it returns.
 
 use crate::model::Failure;
 use arrow::buffer::Buffer;
 
-/// What `run` is called with.
+/// The data for `run`.
 #[derive(Clone, Copy, Debug)]
 pub enum MiniBatchData<'a> {
-    /// Guest paths.
+    /// Files, as guest paths.
     Files(&'a [String]),
-    /// An Arrow IPC stream, in pieces.
+    /// A table, as an Arrow IPC stream in pieces.
     Table(&'a [Buffer]),
-    /// Nothing.
+    /// No data.
     Void,
 }
 
-/// Takes results as they come out of the guest.
+/// Takes results as the guest returns them.
 pub trait ResultSink {
-    /// One row of text.
+    /// Takes one row of text.
     fn row(&mut self, row: &str);
-    /// Results come as outcomes, so many of them; [`ResultSink::row`] and [`ResultSink::failed`]
-    /// follow. Comes first, and only then.
+    /// The results are this number of outcomes; calls of [`ResultSink::row`] and [`ResultSink::failed`]
+    /// follow. This is called first, and only if results come in this form.
     fn outcomes(&mut self, _count: usize) {}
     /// The item at `index` failed.
     fn failed(&mut self, index: usize, reason: &str);
-    /// An Arrow IPC stream.
+    /// Takes an Arrow IPC stream.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the stream is invalid.
     fn table(&mut self, ipc: &[u8]) -> Result<(), Failure>;
 }

@@ -1,4 +1,4 @@
-//! What a guest returns, as lines of the output file or as what an output with types is made of.
+//! Turns what a guest returns into lines of the output file, or into batches for a typed output.
 
 use super::batches::Batches;
 use super::cells::{Column, Object};
@@ -19,27 +19,27 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A buffer that has grown beyond this is given back before the next attempt.
+/// A buffer that has grown beyond this is shrunk before the next attempt.
 const KEPT_CAPACITY: usize = 64 << 20;
-/// The end-of-stream mark of Arrow's format. In streams without the first four bytes before each
-/// message, which are older, the mark is without them too.
+/// The end-of-stream marker of Arrow's format. Older streams lack the first four bytes before each message,
+/// and before the marker as well.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Collects the rows of one attempt; its buffer serves attempt after attempt.
+/// Collects the rows of one attempt. The buffer is reused for the next attempts.
 ///
-/// As text, a row of text is one line as it is. As CSV it is one field; as JSON lines it is a JSON
-/// text, or itself if it is a JSON object or array.
+/// A row of text is one unchanged line in a text output and one field in CSV. In JSON lines it becomes a JSON
+/// string, unless it already is a JSON object or array.
 ///
-/// A row of a table is one line with the delimiter between the fields (as text, a space), written as
-/// Python's csv writer does it: with minimal quoting a field that holds the delimiter, a quote or a
-/// line break stands in quotes, with quotes in it doubled. Numbers are written as Python prints
-/// them (`1.0`, `1e-05`, `nan`), booleans as `True` and `False`, a null as an empty field, dates and
-/// times in ISO 8601 (`2026-11-21T10:30:00`), lists, maps and structures as JSON, a union as the value that
-/// it has, and other types as Arrow prints them. A line that would be empty because its only field is, is written as `""`. As
-/// JSON lines it is an object, in which lists and structures are arrays and objects, a map is an object
-/// or, unless its keys are texts, an array of pairs, and what is no number is null.
+/// A row of a table is one line with the delimiter between the fields (in a text output, a space), in the
+/// form of Python's csv writer: with minimal quoting, a field that holds the delimiter, a quote or a line
+/// break is put in quotes, and quotes inside are doubled. Numbers are written as Python prints them (`1.0`,
+/// `1e-05`, `nan`), booleans as `True` and `False`, a null as an empty field, dates and times in ISO 8601
+/// (`2026-11-21T10:30:00`), lists, maps and structs as JSON, a union as the value that it has, and other
+/// types as Arrow prints them. If a line would be empty because its only field is empty, it is written as
+/// `""`. In JSON lines a row is an object. Lists and structs become arrays and objects; a map becomes an
+/// object, or an array of pairs if its keys are not texts; `nan` and infinite values become null.
 ///
-/// For an output with types, tables stay tables, and a row of text is one of a column `value`.
+/// In a typed output, tables stay tables, and a row of text becomes a row of a column `value`.
 #[derive(Debug)]
 pub struct RowWriter {
     buffer: Vec<u8>,
@@ -48,13 +48,13 @@ pub struct RowWriter {
     row_limit: u64,
     keep: bool,
     kind: OutputKind,
-    /// Whether a header is wanted, and rows of tables are numbered.
+    /// Whether a header is wanted, and whether rows of tables are numbered.
     header: bool,
     index: bool,
     style: Style,
-    /// For outputs with types, in the place of lines.
+    /// Replaces lines in typed outputs.
     batches: Option<Batches>,
-    /// What of the input is put in front, and that of this attempt.
+    /// Which input columns are put in front, and the input of this attempt.
     join: Option<Join>,
     joined: Option<Joined>,
     compression: Compression,
@@ -62,13 +62,13 @@ pub struct RowWriter {
     member: Vec<u8>,
     found_header: Option<Header>,
     problem: Option<String>,
-    /// Values of this attempt that were numbers, though none that JSON has, and became null.
+    /// How many numbers of this attempt became null, because JSON cannot represent them.
     lost: u64,
 }
 
 impl RowWriter {
-    /// `limit`: how many bytes of text one attempt may make. `keep`: false to count rows and drop
-    /// them.
+    /// `limit` is how many bytes of text one attempt may make. If `keep` is false, rows are counted and
+    /// dropped.
     pub fn new(limit: u64, keep: bool, format: &OutputFormat) -> Self {
         Self {
             buffer: Vec::new(),
@@ -95,13 +95,12 @@ impl RowWriter {
         }
     }
 
-    /// The same, where no row of a table may be longer than `limits.row`. Rows of text are looked at
-    /// before they come here.
+    /// Adds the limit on rows of tables, `limits.row`. Rows of text are checked before they come here.
     pub fn with_row_limit(self, limit: ByteSize) -> Self {
         Self { row_limit: limit.0, ..self }
     }
 
-    /// Forgets all rows; to be called before each attempt.
+    /// Forgets all rows; call it before each attempt.
     pub fn clear(&mut self) {
         self.buffer.clear();
         if self.buffer.capacity() > KEPT_CAPACITY {
@@ -118,30 +117,33 @@ impl RowWriter {
         self.lost = 0;
     }
 
-    /// The lines so far. Empty where rows are dropped.
+    /// The lines so far. Empty if rows are dropped.
     pub fn lines(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// The rows so far, also where they are dropped.
+    /// The number of rows so far, including dropped ones.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// How many values were `nan` or infinite and are null in the output: JSON has no numbers for them.
+    /// How many values were `nan` or infinite and became null in the output, because JSON cannot represent
+    /// them.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// The columns, if there was a table and the format has a header; after [`seal`](Self::seal).
+    /// The names of the columns, if there was a table and the format has a header. Call it after
+    /// [`seal`](Self::seal).
     pub fn take_header(&mut self) -> Option<Header> {
         self.found_header.take()
     }
 
-    /// The input of the attempt: a table in pieces, as the guest gets it. Does nothing where rows are not joined.
+    /// Sets the input of the attempt: a table in pieces, as the guest receives it. Does nothing if the job
+    /// does not join rows.
     ///
     /// # Errors
-    /// The job joins columns that the table does not have.
+    /// If the job joins columns that the table does not have.
     pub fn join_table(&mut self, pieces: &[Buffer]) -> Result<(), Failure> {
         let Some(join) = &self.join else { return Ok(()) };
         let ipc = pieces.iter().map(Buffer::as_slice).collect::<Vec<_>>().concat();
@@ -151,23 +153,23 @@ impl RowWriter {
         Ok(())
     }
 
-    /// The same for files, by their names.
+    /// As [`Self::join_table`], but for files, with their names.
     pub fn join_files(&mut self, names: &[String]) {
         self.joined = self.join.as_ref().map(|_| Joined::files(names));
     }
 
-    /// There is an outcome for each item: the next [`row`](Self::row) is that of the first one.
+    /// Records that there is an outcome for each item: the next [`row`](Self::row) belongs to the first item.
     pub fn outcomes(&mut self) {
         self.joined.iter_mut().for_each(Joined::outcomes);
     }
 
-    /// The item at `index` has no row; the next row is that of the one behind it.
+    /// Records that the item at `index` has no row; the next row belongs to the item after it.
     pub fn failed(&mut self, index: usize) {
         self.joined.iter_mut().for_each(|joined| joined.failed(index));
     }
 
-    /// Makes of the rows what the part file is to have: [`segment`](Self::segment). To be called once,
-    /// after the last row.
+    /// Turns the rows into the bytes for the part file, [`segment`](Self::segment). Call it once, after the
+    /// last row.
     pub fn seal(&mut self) -> Result<(), Failure> {
         self.write_joined().map_err(|refusal| self.refusal(refusal))?;
         if let Some(batches) = &mut self.batches {
@@ -196,7 +198,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// What the part file is to have; after [`seal`](Self::seal).
+    /// The bytes for the part file. Call it after [`seal`](Self::seal).
     pub fn segment(&self) -> &[u8] {
         match &self.batches {
             Some(batches) => batches.sealed(),
@@ -205,13 +207,13 @@ impl RowWriter {
         }
     }
 
-    /// What was wrong with rows of text: the attempt has to fail with this.
+    /// What was wrong with rows of text; the attempt must fail with this.
     pub fn problem(&mut self) -> Option<Failure> {
         self.problem.take().map(|message| Failure::new(FailureKind::BadResults, message))
     }
 
-    /// Takes a row of text. One line end at its end is dropped; a line break inside it would make
-    /// two rows of one, so it is noted as the attempt's [`problem`](Self::problem).
+    /// Takes a row of text. One line end at its end is dropped. A line break inside would turn one row into
+    /// two, so it is recorded as the attempt's [`problem`](Self::problem).
     pub fn row(&mut self, row: &str) {
         let row = row.strip_suffix('\n').unwrap_or(row);
         let row = row.strip_suffix('\r').unwrap_or(row);
@@ -267,11 +269,11 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Takes the rows of an Arrow IPC stream. Decodes strictly: anything that is not as the format
-    /// says is `BadResults`.
+    /// Takes the rows of an Arrow IPC stream. Decoding is strict: any violation of the format is
+    /// `BadResults`.
     pub fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
-        // The decoder is well kept but large, and these bytes come from code that nobody vouches
-        // for: a panic in it must cost one attempt, not the worker.
+        // The decoder is well maintained but large, and these bytes come from untrusted code: a panic in it
+        // must cost one attempt, not the worker.
         let result = catch_unwind(AssertUnwindSafe(|| self.decode(ipc))).unwrap_or_else(|_| {
             Err(Refusal::Invalid("its bytes contradict each other".to_owned()))
         });
@@ -303,7 +305,7 @@ impl RowWriter {
                 self.batch(&batch)?;
             }
         }
-        // The decoder takes a stream that was cut between two messages for a whole one.
+        // The decoder accepts a stream that was cut between two messages.
         let mark = if ipc.starts_with(&END[..4]) { &END[..] } else { &END[4..] };
         if decoder.finish().is_err() || !(ipc.is_empty() || ipc.ends_with(mark)) {
             return invalid("it ends without an end-of-stream mark");
@@ -320,7 +322,7 @@ impl RowWriter {
         }
     }
 
-    /// Takes note of the columns.
+    /// Records the columns.
     fn begin(&mut self, schema: &SchemaRef) -> Result<(), Refusal> {
         if let Some(batches) = &mut self.batches {
             batches.open(schema)?;
@@ -332,7 +334,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Rows of text that are joined are known at the end.
+    /// Joined rows of text can only be written at the end, when all of them are known.
     fn write_joined(&mut self) -> Result<(), Refusal> {
         let Some(mut joined) = self.joined.take() else { return Ok(()) };
         let Some(batch) = joined.finish_texts()? else { return Ok(()) };
@@ -346,8 +348,8 @@ impl RowWriter {
             return Err(Refusal::Invalid("it has no columns".to_owned()));
         }
         let rows = batch.num_rows() as u64;
-        // Every row makes a byte at least. Checked first, because some types claim any number of
-        // rows without holding a byte.
+        // Every row makes at least one byte. We check this first, because some types claim any number of rows
+        // without holding a byte.
         if rows > self.limit {
             return Err(Refusal::TooLarge);
         }
@@ -392,7 +394,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Appends the line of a row, which is the `number`-th of the attempt.
+    /// Appends the line of a row; `number` is its index among the attempt's rows.
     #[inline]
     fn line(&mut self, columns: &mut [Column<'_>], row: usize, number: u64) -> Result<(), Unfit> {
         let out = &mut self.buffer;
@@ -444,7 +446,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Whether the row that begins at `start`, and all together, keep the limits.
+    /// Checks that the row that begins at `start`, and all rows together, keep the limits.
     #[inline]
     fn check_size(&self, start: usize, number: u64) -> Result<(), Refusal> {
         if self.over_limit() {

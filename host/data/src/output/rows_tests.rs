@@ -176,7 +176,7 @@ fn tables_are_written_as_pandas_does() {
     0 1 "a, b" 0.5 True
     1 "no value" "say ""hi""" "no value" False
     "#);
-    // A delimiter that numbers hold.
+    // A delimiter that occurs in numbers.
     let dotted = csv(|format| (format.delimiter, format.header) = (b'.', false));
     insta::assert_snapshot!(formatted(&table, &dotted), @r#"
     1.a, b."0.5".True
@@ -210,7 +210,7 @@ fn rows_of_text_take_the_shape_of_the_file() {
         String::from_utf8(writer.lines().to_vec()).unwrap()
     };
     let rows = ["a b", "a,b", "say \"hi\"", "", " {\"a\": 1}\n", "[1, 2]", "{a}", "12", "null"];
-    // O1: as they are, quotes and all.
+    // O1: the rows are unchanged, quotes and all.
     assert_eq!(written(OutputKind::Text, &rows[..4]), "a b\na,b\nsay \"hi\"\n\n");
     assert_eq!(written(OutputKind::Csv, &rows[..4]), "a b\n\"a,b\"\n\"say \"\"hi\"\"\"\n\"\"\n");
     insta::assert_snapshot!(written(OutputKind::Jsonl, &rows), @r#"
@@ -236,7 +236,7 @@ fn lists() -> ArrayRef {
     ))
 }
 
-/// O6: what no cell can hold is written as JSON, in quotes where it needs them.
+/// O6: values that do not fit into a cell are written as JSON, in quotes if needed.
 #[test]
 fn complex_values_turn_to_text() {
     insta::assert_snapshot!(lines(&ipc(vec![("l", lists())])), @"
@@ -245,7 +245,7 @@ fn complex_values_turn_to_text() {
     ");
 }
 
-/// O6: here they keep their shape.
+/// O6: in JSON lines they keep their structure.
 #[test]
 fn tables_as_json_lines() {
     let fields = vec![
@@ -283,7 +283,7 @@ fn tables_as_json_lines() {
     assert!(writer.table(&table).unwrap_err().message.contains("limits.results"));
 }
 
-/// Whatever they are coded as, values look the same.
+/// Values look the same, whether or not they are dictionary-encoded.
 #[test]
 fn dictionaries_are_written_as_their_values() {
     let keys = Int32Array::from(vec![Some(1), Some(0), None, Some(2)]);
@@ -301,7 +301,7 @@ fn dictionaries_are_written_as_their_values() {
     assert_eq!(lines(&ipc(vec![("e", Arc::new(empty))])), "\"\"\n\"\"\n");
 }
 
-/// Two rows of texts to numbers, and of numbers to texts.
+/// Two rows of maps: from texts to numbers, and from numbers to texts.
 fn maps() -> [ArrayRef; 2] {
     let mut named = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
     let mut numbered = MapBuilder::new(None, Int64Builder::new(), StringBuilder::new());
@@ -318,7 +318,7 @@ fn maps() -> [ArrayRef; 2] {
     [Arc::new(named.finish()), Arc::new(numbered.finish())]
 }
 
-/// pyarrow's `to_pylist` gives pairs for any map; texts are names in JSON.
+/// pyarrow's `to_pylist` gives pairs for any map; in JSON, texts are names.
 #[test]
 fn maps_lists_and_structures_are_json_in_a_field_too() {
     let [named, numbered] = maps();
@@ -347,7 +347,7 @@ fn maps_lists_and_structures_are_json_in_a_field_too() {
     assert!(writer.table(&table).unwrap_err().message.contains("limits.results"));
 }
 
-/// A list of one row that names a long text over and over.
+/// A list of one row that refers to a long text many times.
 #[test]
 fn a_value_that_would_grow_without_end_stops_at_the_limit() {
     let values: ArrayRef = Arc::new(StringArray::from(vec!["v".repeat(1 << 20)]));
@@ -380,7 +380,7 @@ fn values_without_a_text_are_named() {
     insta::assert_snapshot!(formatted(&ipc(vec![("t", Arc::new(zone))]), &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 0 (counted from 0), column "t", of the type Timestamp(s, "+25:00"), has no text ("+25:00" is no time zone: write it as +01:00 or by its name). Return another value or type, or set output_format.type to parquet or arrow"#);
 }
 
-/// What is no number in JSON is null there, and counted, wherever it stands.
+/// Numbers that JSON lacks become null at any depth, and are counted.
 #[test]
 fn numbers_that_json_lacks_are_counted() {
     let floats = || Float64Array::from(vec![f64::NAN, 0.5, f64::NEG_INFINITY]);
@@ -408,13 +408,13 @@ fn a_header_too_long_for_a_message_is_refused() {
     let wide = ipc(vec![(name.as_str(), Arc::new(Int64Array::from(vec![1])))]);
     insta::assert_snapshot!(formatted(&wide, &csv(|_| ())), @"the names of the table's columns make a header line of more than 1 MB: set output_format.header to false");
     assert_eq!(formatted(&wide, &csv(|format| format.header = false)), "1\n");
-    // Nothing is written, so nothing needs a header.
+    // No line is written, so no header is needed.
     let mut counting = RowWriter::new(1000, false, &csv(|_| ()));
     counting.table(&table()).unwrap();
     assert_eq!((counting.take_header(), counting.rows()), (None, 2));
 }
 
-/// Reads lines as Python's csv reader does.
+/// Parses lines as Python's csv reader does.
 fn parse(text: &str, delimiter: char) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = Vec::new();
@@ -455,7 +455,7 @@ proptest! {
         let expected: Vec<Vec<String>> =
             numbered.map(|(n, row)| row.iter().cloned().chain([n.to_string()]).collect()).collect();
         prop_assert_eq!(parse(&formatted(&table, &format), delimiter), expected);
-        // And as JSON.
+        // The same in JSON lines.
         let lines = formatted(&table, &OutputFormat::of(OutputKind::Jsonl));
         for (line, row) in lines.lines().zip(&rows) {
             let object: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -464,7 +464,7 @@ proptest! {
         prop_assert_eq!(lines.lines().count(), rows.len());
     }
 
-    /// Lines of numbers alone are made in a way of their own, unless one could be longer than `limits.row`.
+    /// Lines of numbers alone are made by separate code, unless one could be longer than `limits.row`.
     #[test]
     fn lines_of_numbers_are_those_of_other_lines(
         rows in prop::collection::vec(any::<u64>(), 0..200), width in 1_usize..50,

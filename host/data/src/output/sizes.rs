@@ -1,11 +1,11 @@
-//! How much the values of a table are, written out.
+//! The size of a table's values when they are written out.
 
 use super::layouts::Runs;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
-/// Bytes that the values make if each of them is written out, however often one buffer serves several.
-/// A value counts for one byte at least.
+/// The bytes of all values if each is written out, even if several share one buffer. Each value counts for at
+/// least one byte.
 pub(super) fn size(array: &dyn Array) -> u64 {
     let rows = array.len() as u64;
     let own = match array.data_type() {
@@ -45,7 +45,7 @@ pub(super) fn size(array: &dyn Array) -> u64 {
         }
         DataType::FixedSizeList(..) => size(array.as_fixed_size_list().values()),
         DataType::Struct(_) => array.as_struct().columns().iter().map(|column| size(column)).sum(),
-        // What cannot be counted is no table.
+        // An array whose size cannot be computed is invalid.
         _ => array.to_data().get_slice_memory_size().map_or(u64::MAX, |size| size as u64),
     };
     own.max(rows)
@@ -56,7 +56,7 @@ fn part_size(values: &dyn Array, from: usize, to: usize) -> u64 {
 }
 
 fn view_size(values: &dyn Array, from: usize, count: usize) -> u64 {
-    // Of an empty list it may be said that it begins anywhere.
+    // The offset of an empty list may be anything.
     if count == 0 { 0 } else { size(values.slice(from, count).as_ref()) }
 }
 

@@ -1,16 +1,16 @@
-//! Delimiters, quotes and nulls of a line of fields, as Python's csv writer sets them.
+//! Delimiters, quotes and nulls in a line of fields, as in Python's csv writer.
 
 use super::table_error::NamesError;
 use crate::model::{ByteSize, OutputFormat, Quoting};
 use arrow::datatypes::Schema;
 
-/// Bytes of a header line: it travels to the leader in a message.
+/// The longest header line, in bytes: it travels to the leader in a message.
 const HEADER_LIMIT: usize = 1 << 20;
 
-/// What a column holds, as far as quotes and JSON tell it apart.
+/// The content of a column, as far as it matters for quotes and JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Digits, or `nan` or `inf`.
+    /// Digits, `nan` or `inf`.
     Number,
     /// `True` or `False`.
     Boolean,
@@ -18,27 +18,27 @@ pub(super) enum Kind {
     Text,
 }
 
-/// How fields become lines.
+/// How fields are written into lines.
 #[derive(Debug)]
 pub(super) struct Style {
     pub(super) delimiter: u8,
     quoting: Quoting,
-    /// A null, with its quotes; none if it would need quotes and may not have them.
+    /// The text of a null, with its quotes; `None` if it would need quotes and the job forbids them.
     null: Option<Vec<u8>>,
-    /// Whether numbers and booleans need no second look.
+    /// Whether numbers and booleans never need quotes.
     pub(super) bare_numbers: bool,
-    /// A field while it is quoted.
+    /// Holds a field while it is quoted.
     spare: Vec<u8>,
 }
 
-/// A field would have to stand in quotes, which the job forbids.
+/// A field would need quotes, which the job forbids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NeedsQuotes;
 
 impl Style {
     /// The style of an output format.
     pub(super) fn new(format: &OutputFormat) -> Self {
-        // A delimiter that numbers or booleans may hold puts some of them in quotes.
+        // If the delimiter may occur in numbers or booleans, some of them need quotes.
         let in_numbers =
             format.delimiter.is_ascii_alphanumeric() || b"+-.".contains(&format.delimiter);
         let mut style = Self {
@@ -60,7 +60,7 @@ impl Style {
         Ok(())
     }
 
-    /// Ends the field that begins at `start`: puts it in quotes where it has to be.
+    /// Ends the field that begins at `start`: adds quotes if it needs them.
     #[inline]
     pub(super) fn close(
         &mut self,
@@ -83,8 +83,8 @@ impl Style {
         if quoted { self.quote(out, start) } else { Ok(()) }
     }
 
-    /// Ends a line that began at `start`. One without any character would be no line to a reader of
-    /// CSV, so its only field stands in quotes.
+    /// Ends a line that began at `start`. CSV readers skip an empty line, so the only field of such a line is
+    /// put in quotes.
     #[inline]
     pub(super) fn end(&self, out: &mut Vec<u8>, start: usize) -> Result<(), NeedsQuotes> {
         if out.len() == start {
@@ -97,7 +97,7 @@ impl Style {
         Ok(())
     }
 
-    /// The line of the names of columns; with `index`, rows are numbered in one before them.
+    /// The line of the column names. With `index`, an unnamed column of row numbers comes first.
     pub(super) fn names(&mut self, schema: &Schema, index: bool) -> Result<String, NamesError> {
         let unnamed = index.then_some("");
         let names = schema.fields().iter().map(|field| field.name().as_str());
@@ -117,7 +117,7 @@ impl Style {
         if line.is_empty() {
             line.extend_from_slice(b"\"\"");
         }
-        // Quotes, delimiters and names are text all of them.
+        // Quotes, delimiters and names are all valid UTF-8.
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 

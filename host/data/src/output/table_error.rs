@@ -1,4 +1,5 @@
-//! Why a table is not written in the output's format, and why the output file is not made of what was appended.
+//! Why a table cannot be written in the output's format, and why the output file cannot be made from the
+//! appended rows.
 
 use crate::model::{ByteSize, OutputKind};
 use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType};
@@ -8,7 +9,7 @@ use std::error::Error;
 use std::io;
 use std::num::TryFromIntError;
 
-/// Why an output with types has no place for a type: what follows "which".
+/// Why a typed output cannot hold a type. The text follows "which".
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum TypeError {
     /// Values of several types in one column.
@@ -17,14 +18,14 @@ pub(super) enum TypeError {
     /// Intervals in nanoseconds, in Parquet.
     #[error("has nanoseconds, and intervals of a parquet file have milliseconds")]
     Nanoseconds,
-    /// Decimals with more digits than Parquet has.
+    /// Decimals with more digits than Parquet allows.
     #[error(
         "is written with all its digits in a parquet file, more than {DECIMAL256_MAX_PRECISION}"
     )]
     Digits,
 }
 
-/// A column with a type that the output has no place for.
+/// A column with a type that the output cannot hold.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the column {name:?} of the returned table has the type {kind}, which {source}: return another one, or \
@@ -37,11 +38,11 @@ pub(super) struct ColumnError {
     pub(super) kind: DataType,
     /// What is wrong with the type.
     pub(super) source: TypeError,
-    /// The types of output that have a place for it.
+    /// The output types that can hold it.
     pub(super) others: &'static str,
 }
 
-/// Why the rows of a table do not become rows of an output with types.
+/// Why the rows of a table cannot be written to a typed output.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FitError {
     /// A value that its type in the output cannot hold.
@@ -56,21 +57,21 @@ pub(super) enum FitError {
     Value {
         /// The column.
         name: String,
-        /// The type that the table has.
+        /// Its type in the table.
         kind: DataType,
-        /// The row among those of the attempt, if one alone is wrong.
+        /// The index of the row among the attempt's rows; `None` if it is not a single row.
         row: Option<u64>,
         /// The type of the output.
         output: OutputKind,
-        /// What Arrow says.
+        /// Arrow's error.
         source: ArrowError,
     },
-    /// The columns do not make a table.
+    /// Arrow cannot make a table of the columns.
     #[error("the returned table cannot be written as {}: {source}", output.name())]
     Table {
         /// The type of the output.
         output: OutputKind,
-        /// What Arrow says.
+        /// Arrow's error.
         source: ArrowError,
     },
 }
@@ -79,7 +80,7 @@ fn in_row(row: Option<u64>) -> String {
     row.map(|row| format!("in row {row} (counted from 0), ")).unwrap_or_default()
 }
 
-/// Arrow's words without those for the kind of error.
+/// Arrow's message without the name of the error kind.
 pub(super) fn reason(error: &ArrowError) -> String {
     match error {
         ArrowError::InvalidArgumentError(why)
@@ -89,31 +90,31 @@ pub(super) fn reason(error: &ArrowError) -> String {
     }
 }
 
-/// Why no output file can be made of a row.
+/// Why the rows of an attempt cannot become part of the output file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AttemptError {
-    /// The row cannot be appended.
+    /// The rows cannot be appended.
     #[error("the returned table cannot be written as {}: {source}", output.name())]
     Stream {
         /// The type of the output.
         output: OutputKind,
-        /// What Arrow says.
+        /// Arrow's error.
         source: ArrowError,
     },
-    /// No file can be made of what would be appended.
+    /// No file could be made from the appended rows.
     #[error("the returned table cannot be written as {}: {source}", output.name())]
     File {
         /// The type of the output.
         output: OutputKind,
-        /// Why.
+        /// The reason.
         source: FinishError,
     },
 }
 
-/// Why the names of columns do not become a header.
+/// Why column names cannot make a header.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NamesError {
-    /// A name with a delimiter, where nothing may be quoted.
+    /// A name that needs quotes, which the job forbids.
     #[error(
         "the column's name {name:?} cannot stand in the header without quotes, and \
          output_format.quoting is none: choose another quoting or delimiter"
@@ -122,21 +123,21 @@ pub(super) enum NamesError {
         /// The name.
         name: String,
     },
-    /// More bytes than a header may have.
+    /// The header is too long.
     #[error(
         "the names of the table's columns make a header line of more than {limit}: set \
          output_format.header to false"
     )]
     Long {
-        /// The most that it may have.
+        /// The limit.
         limit: ByteSize,
     },
 }
 
-/// Why the input's columns cannot be put beside rows.
+/// Why the input's columns cannot be joined with rows.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JoinError {
-    /// The table that the guest got is damaged.
+    /// The guest's input table is damaged.
     #[error("the input cannot be read again: {0}")]
     Unreadable(#[source] ArrowError),
     /// The job names a column that the input lacks.
@@ -150,18 +151,18 @@ pub(super) enum JoinError {
         name: String,
         /// The first columns of the input, quoted.
         known: Vec<String>,
-        /// Whether the input has others.
+        /// Whether the input has more.
         more: bool,
     },
-    /// The columns make no table.
+    /// Arrow cannot select the columns.
     #[error(transparent)]
     Columns(#[from] ArrowError),
 }
 
-/// Why the output file is not made.
+/// Why the output file could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
-    /// What was appended is damaged.
+    /// The appended rows are damaged.
     #[error("what was appended cannot be read: {0}")]
     Read(#[from] ReadError),
     /// The file cannot be written.
@@ -169,13 +170,13 @@ pub enum FinishError {
     Write(#[source] WriteError),
 }
 
-/// What is wrong with the rows that were appended.
+/// What is wrong with the appended rows.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The operating system refused.
+    /// The operating system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What Arrow says.
+    /// Arrow's error.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
     /// Arrow panicked.
@@ -189,22 +190,22 @@ pub enum ReadError {
         /// Rows that the journal knows.
         expected: u64,
     },
-    /// Tables that no file can hold together.
+    /// The tables have no common columns.
     #[error("its tables have different columns")]
     Columns,
     /// Rows before any schema.
     #[error("it holds rows without a schema")]
     NoSchema,
-    /// Bytes where a message should begin.
+    /// The bytes where a message should begin are not a message.
     #[error("a message is none: {why}")]
     NoMessage {
-        /// What Arrow says.
+        /// Arrow's error.
         why: String,
     },
-    /// A negative length.
+    /// The length of a message is negative.
     #[error("a message has no length")]
     NoLength,
-    /// A length that this machine has no number for.
+    /// A length is too large for this machine.
     #[error(transparent)]
     Length(#[from] TryFromIntError),
     /// The last message was cut.
@@ -212,19 +213,19 @@ pub enum ReadError {
     Cut,
 }
 
-/// Why the output file cannot be written.
+/// Why the output file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The operating system refused.
+    /// The operating system's error.
     #[error(transparent)]
     Io(io::Error),
-    /// What Arrow says.
+    /// Arrow's error.
     #[error(transparent)]
     Arrow(ArrowError),
-    /// What Parquet says.
+    /// Parquet's error.
     #[error(transparent)]
     Parquet(ParquetError),
-    /// What Parquet passes on.
+    /// An error that Parquet passes on.
     #[error("{0}")]
     External(Box<dyn Error + Send + Sync>),
 }
@@ -245,12 +246,12 @@ impl From<ParquetError> for FinishError {
 }
 
 impl FinishError {
-    /// What Arrow says of rows that it reads.
+    /// An Arrow error from reading appended rows.
     pub(super) fn read(error: ArrowError) -> Self {
         Self::Read(ReadError::Arrow(error))
     }
 
-    /// What Arrow says of a file that it writes.
+    /// An Arrow error from writing a file.
     pub(super) fn write(error: ArrowError) -> Self {
         Self::Write(match error {
             ArrowError::IoError(_, error) => WriteError::Io(error),

@@ -1,4 +1,4 @@
-//! Dates, times, durations and intervals as text, by ISO 8601, for every value that their types can hold.
+//! Dates, times, durations and intervals as ISO 8601 text, for every value that their types can hold.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
@@ -18,8 +18,8 @@ pub(super) const DAY_MILLIS: i64 = DAY * 1000;
 /// Nanoseconds of a second.
 const NANOS: i64 = 1_000_000_000;
 
-/// A column of dates, times, durations or intervals. Where there is a second number, it says how many of the
-/// values' unit make a second.
+/// A column of dates, times, durations or intervals. The second number, if any, is how many of the values'
+/// units make a second.
 pub(super) enum Times<'a> {
     /// Days.
     Date32(&'a [i32]),
@@ -34,19 +34,19 @@ pub(super) enum Times<'a> {
     MonthsDaysNanos(&'a [IntervalMonthDayNano]),
 }
 
-/// What follows a time in print.
+/// The suffix of a printed time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Zone {
-    /// Nothing: it has no zone.
+    /// None: the time has no zone.
     None,
-    /// The same moment in UTC: zones with a name, such as `Europe/Berlin`, are told so.
+    /// `Z`, after conversion to UTC. Zones with a name, such as `Europe/Berlin`, are printed this way, too.
     Utc,
-    /// Seconds ahead of UTC.
+    /// An offset: seconds to add to UTC.
     Ahead(i64),
 }
 
 impl<'a> Times<'a> {
-    /// `None`: the column holds something else. Fails where its time zone is not one.
+    /// Returns `None` if the column holds something else. Fails if its time zone is invalid.
     pub(super) fn of(array: &'a dyn Array) -> Result<Option<Self>, ArrowError> {
         use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
         let per_second = |unit: &TimeUnit| per_second(*unit);
@@ -98,7 +98,7 @@ impl<'a> Times<'a> {
         }))
     }
 
-    /// Appends a row's value. Fails on a time that no day has.
+    /// Appends a row's value. Fails for a time of day beyond 24 hours.
     pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match self {
             Self::Date32(days) => date(i64::from(days[row]), out),
@@ -183,7 +183,7 @@ fn timestamp(value: i64, per_second: i64, zone: Zone, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
     let part = value.rem_euclid(per_second);
     let ahead = if let Zone::Ahead(ahead) = zone { ahead } else { 0 };
-    // Days first: the last seconds of 64 bits cannot be moved ahead.
+    // Split off the days first: adding the offset to the last seconds of 64 bits would overflow.
     let second = seconds.rem_euclid(DAY) + ahead;
     date(seconds.div_euclid(DAY) + second.div_euclid(DAY), out);
     out.push(b'T');
@@ -200,9 +200,9 @@ fn timestamp(value: i64, per_second: i64, zone: Zone, out: &mut Vec<u8>) {
     }
 }
 
-/// Days since 1970-01-01, in the proleptic Gregorian calendar.
+/// Appends the date that is this number of days after 1970-01-01, in the proleptic Gregorian calendar.
 fn date(days: i64, out: &mut Vec<u8>) {
-    // Years begin in March here, so that the day that only some of them have is the last one.
+    // Here years begin in March, so that the leap day is the last day of the year.
     const ERA: i64 = 146_097;
     let since = days + 719_468;
     let day_of_era = since.rem_euclid(ERA);
@@ -213,7 +213,7 @@ fn date(days: i64, out: &mut Vec<u8>) {
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = since.div_euclid(ERA) * 400 + year_of_era + i64::from(month <= 2);
-    // Beyond four digits a year has a sign.
+    // A year outside of 0 to 9999 has a sign.
     if !(0..=9999).contains(&year) {
         out.push(if year < 0 { b'-' } else { b'+' });
     }
@@ -227,7 +227,7 @@ fn date(days: i64, out: &mut Vec<u8>) {
     two(day, out);
 }
 
-/// What of a day has gone by.
+/// Appends the time of day.
 fn clock(value: i64, per_second: i64, out: &mut Vec<u8>) {
     let second = value / per_second;
     two(second / 3600, out);
@@ -236,7 +236,7 @@ fn clock(value: i64, per_second: i64, out: &mut Vec<u8>) {
     out.push(b':');
     two(second % 60, out);
     let nanos = value % per_second * (NANOS / per_second);
-    // Thousandths, millionths or billionths.
+    // The fraction has three, six or nine digits.
     match nanos.unsigned_abs() {
         0 => {}
         nanos if nanos.is_multiple_of(1_000_000) => {
@@ -269,7 +269,7 @@ fn time(value: i64, per_second: i64, out: &mut Vec<u8>) -> Result<(), ArrowError
     Ok(())
 }
 
-/// Appends seconds as `T1.5S`, without zeros at the end; nothing and false if there are none.
+/// Appends seconds as `T1.5S`, without trailing zeros. Appends nothing and returns `false` if there are none.
 fn seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
     if value == 0 {
         return false;
@@ -290,7 +290,8 @@ fn seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Each part has a sign of its own. `rest`: and how many of it make a second.
+/// Appends an interval. Each part has its own sign. `rest` is a number, and how many of its units make a
+/// second.
 fn interval(months: i32, days: i32, rest: (i64, i64), out: &mut Vec<u8>) {
     out.push(b'P');
     let start = out.len();
@@ -310,7 +311,7 @@ fn two(number: i64, out: &mut Vec<u8>) {
     digits::<2>(number.unsigned_abs(), out);
 }
 
-/// Appends the last digits of a number, with zeros before it where it has fewer.
+/// Appends the last `N` digits of a number, with leading zeros.
 fn digits<const N: usize>(number: u64, out: &mut Vec<u8>) {
     let mut text = [b'0'; N];
     let mut rest = number;

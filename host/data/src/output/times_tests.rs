@@ -1,4 +1,5 @@
-//! Tests of times as text. The expected texts come from DuckDB, pyarrow and Python where these reach.
+//! Tests of times as text. The expected texts come from DuckDB, pyarrow and Python, as far as these support
+//! the values.
 
 use super::*;
 use arrow::array::*;
@@ -160,7 +161,7 @@ fn durations_and_intervals_have_a_text_over_the_whole_range() {
 }
 
 proptest! {
-    /// Where the calendar of Arrow's own printing ends, ours agrees with it.
+    /// Our text agrees with Arrow's own text up to the end of Arrow's calendar.
     #[test]
     fn times_look_as_arrow_prints_them(value in any::<i64>(), shift in 0..40_u32) {
         let value = value >> shift;

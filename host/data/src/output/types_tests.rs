@@ -1,4 +1,4 @@
-//! Every type of Arrow in every format of output: the table in docs/types.md is what this test finds.
+//! Writes every Arrow type in every output format. The table in docs/types.md is made by this test.
 
 use crate::model::{Failure, OutputFormat, OutputKind};
 use crate::output::{RowWriter, finish};
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// The type of half floats, by the only name that it has here.
+/// The type of half floats, which can only be named in this way without its own crate.
 mod half_of {
     use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 
@@ -24,7 +24,7 @@ mod half_of {
 
 const LIMIT: u64 = 1 << 20;
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/types.md");
-/// What the table stands between.
+/// The lines before and after the table.
 const MARKS: [&str; 2] = ["<!-- made by a test: begin -->\n", "<!-- made by a test: end -->\n"];
 const AGAIN: &str = "docs/types.md is not what the code does: make it anew by \
                      SANDMILL_WRITE_DOCS=1 cargo test -p sandmill --lib output::types";
@@ -37,7 +37,7 @@ fn item(array: &ArrayRef) -> FieldRef {
     Arc::new(Field::new_list_field(array.data_type().clone(), true))
 }
 
-/// Columns of one value each, or of a few, none of them null.
+/// Columns of one or a few values each, none of them null.
 fn plain() -> Vec<ArrayRef> {
     let decimal = |text: &str, kind: DataType| {
         let texts = StringArray::from(vec![text]);
@@ -73,7 +73,7 @@ fn plain() -> Vec<ArrayRef> {
 }
 
 fn times() -> Vec<ArrayRef> {
-    // In the year 12023, beyond what nanoseconds reach.
+    // A time in the year 12023, beyond the range of nanoseconds.
     let far = 317_268_846_245;
     let zoned =
         |zone: &str| arc(TimestampMicrosecondArray::from(vec![1_500_000]).with_timezone(zone));
@@ -172,7 +172,7 @@ fn ipc(batch: &RecordBatch) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// What is appended of a table in a format, or why it is refused.
+/// The bytes that are appended for a table in a format, or why it is refused.
 fn written(batch: &RecordBatch, format: &OutputFormat) -> Result<Vec<u8>, Failure> {
     let mut writer = RowWriter::new(LIMIT, true, format);
     writer.table(&ipc(batch)).and_then(|()| writer.seal())?;
@@ -187,7 +187,7 @@ fn lines(batch: &RecordBatch, kind: OutputKind) -> Result<String, Failure> {
     written(batch, &format).map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
-/// The file that becomes of a table.
+/// The file that is made from a table.
 fn made(batch: &RecordBatch, kind: OutputKind) -> Result<Vec<u8>, Failure> {
     let format = OutputFormat::of(kind);
     let appended = written(batch, &format)?;
@@ -199,7 +199,7 @@ fn made(batch: &RecordBatch, kind: OutputKind) -> Result<Vec<u8>, Failure> {
     Ok(made)
 }
 
-/// The rows of a file. `plain`: without what a Parquet file says to readers that know Arrow.
+/// The rows of a file. `plain` ignores the Arrow schema that a Parquet file carries.
 fn read(made: Vec<u8>, kind: OutputKind, plain: bool) -> RecordBatch {
     let batches: Vec<RecordBatch> = if kind == OutputKind::Arrow {
         FileReader::try_new(Cursor::new(made), None).unwrap().map(Result::unwrap).collect()
@@ -212,7 +212,7 @@ fn read(made: Vec<u8>, kind: OutputKind, plain: bool) -> RecordBatch {
     batches.into_iter().next().unwrap()
 }
 
-/// In the middle of a table of Markdown.
+/// Formats a cell of a Markdown table.
 fn cell(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|"))
 }
@@ -243,7 +243,7 @@ fn of_file(batch: &RecordBatch, kind: OutputKind) -> String {
         }
     };
     let found = read(made.clone(), kind, false);
-    // No value is another one.
+    // No value has changed.
     assert_eq!(lines(&found, OutputKind::Csv), lines(batch, OutputKind::Csv), "{given}");
     let found = found.schema_ref().field(0).data_type().clone();
     let mut text = match found == *given {
@@ -261,7 +261,7 @@ fn of_file(batch: &RecordBatch, kind: OutputKind) -> String {
     text
 }
 
-/// Whether types differ in how Arrow lays values out, and in nothing else.
+/// Whether types differ only in how Arrow stores the values.
 fn alike(one: &DataType, other: &DataType) -> bool {
     fn shape(kind: &DataType) -> DataType {
         let field =
@@ -288,7 +288,7 @@ fn alike(one: &DataType, other: &DataType) -> bool {
 
 fn name(column: &ArrayRef) -> String {
     let kind = column.data_type().to_string();
-    // As a reader needs it, without the names of its parts.
+    // The type as a reader needs it, without the names of its parts.
     let kind = kind.replace("\"entries\": non-null Struct(\"keys\": non-null ", "");
     kind.replace(", \"values\": Int64), unsorted", " to Int64")
 }
@@ -327,7 +327,7 @@ fn the_table_in_the_docs_is_what_happens() {
     assert_eq!(found.trim(), table.trim(), "{AGAIN}");
 }
 
-/// Columns of one type each, whose values are any bits.
+/// Columns of one type each, with random bits as values.
 fn any_values(bits: &[u64]) -> Vec<ArrayRef> {
     let long = || bits.iter().map(|bits| bits.cast_signed());
     let short = || long().map(|bits| bits as i32);
@@ -365,7 +365,7 @@ fn any_values(bits: &[u64]) -> Vec<ArrayRef> {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
 
-    /// Whatever the values are: they are in the file, or the row that cannot be there is named.
+    /// Every value is in the file unchanged, or the error names the row that cannot be written.
     #[test]
     fn no_value_becomes_another_one(
         bits in proptest::collection::vec(proptest::prelude::any::<u64>(), 1..5), shift in 0..60_u32,

@@ -1,4 +1,4 @@
-//! Files that cannot be read, or that nobody is to look into.
+//! Files that cannot be read, or that the planner must not open.
 
 use super::shuffle::{Bounds, Tools};
 use super::tests::{Tree, mute, planned, planned_with};
@@ -13,11 +13,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// What a planner died over is named to the next one, which says what it looks into.
+/// The next planner receives the name of the file that a planner died over, and reports each file before it
+/// opens it.
 #[test]
 fn deadly_files_are_not_looked_into() {
     for kind in [TableKind::Csv, TableKind::Jsonl, TableKind::Parquet] {
-        // What is of another format would be refused.
+        // The content must not look like another format: the planner would refuse it.
         let (one, two) = if kind.is_text() { ("x\n1\n", "x\n2\n") } else { ("\u{1}", "\u{2}") };
         let tree = Tree::new(&[("in/1.csv", one), ("in/2.csv", two)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
@@ -35,7 +36,7 @@ fn deadly_files_are_not_looked_into() {
         plan_with(tools, &mute, &mut |message| {
             match message {
                 FromPlanner::Opening { source: 0, file, .. } => opened.push(file),
-                // Columns are looked for as well.
+                // By then the planner has also opened files to find the columns.
                 FromPlanner::Tables(_) => assert_eq!(opened, ["2.csv"], "{}", kind.name()),
                 FromPlanner::MiniBatches(batches) => {
                     works.extend(batches.into_iter().map(|batch| batch.work));
@@ -51,7 +52,7 @@ fn deadly_files_are_not_looked_into() {
     }
 }
 
-/// The files below `data`, as objects of a store; those that are not there come later.
+/// The files below `data`, as objects of a store. Objects without a file arrive later.
 fn stored(tree: &Tree, names: &[&str]) -> Source {
     let source = tree.source("one", "data");
     fs::create_dir_all(tree.root().join("list")).unwrap();
@@ -66,7 +67,7 @@ fn stored(tree: &Tree, names: &[&str]) -> Source {
     Source { manifest: Some(manifest), ..source }
 }
 
-/// Where all objects come by themselves, the planner waits for those that are not here, and for nothing else.
+/// If all objects are fetched anyway, the planner waits for those that are not here yet, and for no others.
 #[test]
 fn objects_on_their_way_are_waited_for() {
     let tree = Tree::new(&[("data/1", "x\n1\n"), ("data/4", "x\n4\n"), ("in/5", "x\n5\n")]);
@@ -119,7 +120,7 @@ fn objects_on_their_way_are_waited_for() {
         })
         .unwrap();
         assert_eq!(cut, ["1", "2", "3 gone", "4", "5"]);
-        // Columns are looked for as well.
+        // The planner asks for them when it looks for the columns, and again when it cuts.
         let asked: BTreeSet<_> = asked.take().into_iter().map(|(_, file)| file).collect();
         assert!(asked.iter().eq(["2", "3"]), "{asked:?}");
         let told: BTreeSet<_> = told.into_iter().collect();
@@ -128,7 +129,7 @@ fn objects_on_their_way_are_waited_for() {
     }
 }
 
-/// Else it would be read as it was before its last changes.
+/// Otherwise the database would be read without its latest changes.
 #[test]
 fn a_database_waits_for_what_lies_beside_it() {
     let tree = Tree::new(&[("data/shop.db", "")]);
@@ -166,7 +167,7 @@ fn a_database_waits_for_what_lies_beside_it() {
     assert!(asked.take().iter().all(|file| file == "shop.db-wal"));
 }
 
-/// What is known of a file stands before the question for the next one, and nothing is looked into without an
+/// The planner sends everything about a file before it asks for the next one, and it opens no file without an
 /// answer.
 #[test]
 fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
@@ -218,7 +219,7 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
         })
         .unwrap();
         let said = said.join("; ");
-        // Where the first part of an input tells, it may end with any file.
+        // Without full inference the planner may stop after any file, so it names no following files.
         let looked = match full_inference {
             true => "open 1 (2) (3); open 2 (3); open 3; tables; ",
             false => "open 1; open 2; open 3; tables; ",
@@ -254,11 +255,11 @@ fn packed_files_and_bad_ones() {
     });
     let expected = [("1.jsonl.zst", 1, true), ("2.jsonl", 2, false), ("3.gz", 1, false)];
     assert!(files.eq(expected), "{:?}", plan.mini_batches);
-    // Another plan of the same files is the same.
+    // A second plan of the same files is the same.
     assert_eq!(planned_with(tools).unwrap().mini_batches, plan.mini_batches);
 }
 
-/// What is asked of its columns hides nothing.
+/// The job's choice of keys or columns must not hide that no file is readable.
 #[test]
 fn an_input_without_a_readable_file_fails_by_its_files() {
     let tree = Tree::new(&[("in/1.gz", "no")]);
@@ -280,7 +281,8 @@ fn an_input_without_a_readable_file_fails_by_its_files() {
     }
 }
 
-/// One file of another format is a file that cannot be read; if the first two are, or the only one is, the input is.
+/// One file of another format is an unreadable file. If the first two files are, or the only one, the whole
+/// input is refused.
 #[test]
 fn an_input_of_another_format_is_told_once() {
     let good = "id\n1\n";

@@ -1,4 +1,5 @@
-//! Mini-batches of Parquet and Arrow tables and of databases: by size, and by keys that stand in the files' paths.
+//! Mini-batches of Parquet and Arrow tables and of databases: by size, and by keys that are in the files'
+//! paths.
 
 use super::columns;
 use super::groups::{Groups, check_size, named, positions};
@@ -16,9 +17,9 @@ use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
 
-/// The columns in the input's files, of the first that can be read or of all of them, then those of their
-/// paths. Fails if a column that the job file names is not there, or if a column would be
-/// there twice.
+/// The columns in the input's files, then those of their paths. The files' columns come from the first
+/// readable file, or from all files with full inference. Fails if a column that the job file names is
+/// missing, or if a column would occur twice.
 pub(super) fn format(
     input: &Input<'_>,
     notices: &mut Vec<FromPlanner>,
@@ -35,10 +36,10 @@ pub(super) fn format(
                 continue;
             }
             let path = source.root.join(&file);
-            // What is wrong with a file is told when it is cut.
+            // The planner reports what is wrong with a file when it cuts the file.
             let learned = TableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
                 columns.learn(file.schema()?, &path.display().to_string())?;
-                // Values that cannot be read are told of when their rows are.
+                // Unreadable values are reported when their rows are read.
                 let wanted = input.table.columns.as_deref();
                 let _ = file.look_at_times(&mut resolution, wanted, input.full);
                 Ok(file)
@@ -69,7 +70,7 @@ pub(super) fn format(
     Ok(TableFormat { kind, schema, path, query, ..TableFormat::default() })
 }
 
-/// The mini-batches of one input, of that size.
+/// The mini-batches of one input, each of this size.
 pub(super) fn plan(
     input: &Input<'_>,
     format: &TableFormat,
@@ -83,8 +84,8 @@ pub(super) fn plan(
     })
 }
 
-/// One mini-batch for each combination of keys' values that the input's paths have. Fails if a key is
-/// not in the paths, or if a group is larger than a worker can hold.
+/// One mini-batch for each combination of the keys' values in the input's paths. Fails if a key is not in the
+/// paths, or if a group is larger than a worker can hold.
 pub(super) fn plan_groups(
     input: &Input<'_>,
     format: &TableFormat,
@@ -118,7 +119,7 @@ pub(super) fn plan_groups(
     Ok(())
 }
 
-/// The template of an input's paths, and where in it the keys are. Fails if one of them is not.
+/// The template of an input's paths, and the positions of the keys in it. Fails if a key is missing there.
 pub(super) fn keys_of_paths<'a>(
     input: &'a Input<'_>,
     keys: &[String],
@@ -143,8 +144,9 @@ pub(super) fn keys_of_paths<'a>(
 type Take<'t, 's> =
     dyn FnMut(&mut Sender<'s>, u32, TableSlice, Found) -> Result<(), PlanError> + 't;
 
-/// Hands all slices of an input to `take`, of that `size` each, in the order of the files, with the index
-/// of the source. A file that cannot be read, or cannot become the table, becomes a mini-batch that fails.
+/// Passes all slices of an input to `take`, each of that `size`, in the order of the files, with the index of
+/// the source. A file that cannot be read, or whose rows do not fit the table, becomes a mini-batch that
+/// fails.
 fn each_slice<'s>(
     input: &Input<'_>,
     format: &TableFormat,
@@ -156,7 +158,7 @@ fn each_slice<'s>(
     let keys = format.path.as_ref().map_or(0, |path| path.keys().count());
     let in_files = all.fields().len().saturating_sub(keys);
     let table = Schema::new(all.fields()[..in_files].to_vec());
-    // Whose columns they are, for messages.
+    // The file that the columns come from, for messages.
     let mut origin: Option<String> = None;
     each_file(input, sender, &mut |sender, index, file| {
         let path = input.sources[(index - input.first) as usize].root.join(&file);
@@ -211,8 +213,8 @@ fn each_slice<'s>(
     })
 }
 
-/// Fails if a file with such columns cannot become the table. Where all files say what the table is, a
-/// file's columns were no part of it for a reason, which is told.
+/// Fails if a file with such columns does not fit the table. With full inference, the planner left the file's
+/// columns out of the table for a reason; the error then gives that reason.
 fn check_columns(
     input: &Input<'_>,
     file: &Schema,
@@ -227,13 +229,13 @@ fn check_columns(
     })
 }
 
-/// Whether it is a mark that writers of many files leave beside them, such as `_SUCCESS`.
+/// Whether the file is an empty marker that writers of many files leave next to them, such as `_SUCCESS`.
 fn is_marker(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b"_") && path.metadata().is_ok_and(|metadata| metadata.len() == 0)
 }
 
-/// Whether it is a file that SQLite keeps beside a database that is open or was not closed.
+/// Whether the file is one that SQLite keeps next to a database that is open or was not closed.
 fn is_beside_database(path: &Path) -> bool {
     let name = path.to_str().unwrap_or_default();
     let database = ["-wal", "-shm", "-journal"].iter().find_map(|end| name.strip_suffix(end));

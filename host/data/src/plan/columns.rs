@@ -1,4 +1,4 @@
-//! Tells people what was inferred of an input's columns, and what of it may not be meant.
+//! Reports the inferred columns of an input to the user, and the inferences that may be wrong.
 
 use crate::dataset::csv::Inferred;
 use crate::dataset::json::{InferredJson, is_json};
@@ -6,10 +6,10 @@ use crate::model::nearest;
 use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, Schema};
 
-/// Columns that are told whatever their type.
+/// How many columns are listed before the rest is only counted.
 const SHOWN: usize = 20;
 
-/// What to say of a column that is not there: which are, and which may have been meant.
+/// The advice for a column that does not exist: which columns exist, and which one may have been meant.
 pub(super) fn known(unknown: &str, names: &[&str]) -> String {
     let meant = nearest(unknown, names.iter().copied());
     let hint = meant.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
@@ -21,12 +21,12 @@ pub(super) fn known(unknown: &str, names: &[&str]) -> String {
     format!("its columns are: {}{more}{hint}", shown.join(", "))
 }
 
-/// What the columns of an input are.
+/// The message that lists the columns of an input.
 pub(super) fn told(input: &str, schema: &Schema) -> FromPlanner {
     FromPlanner::Columns(format!("columns of input {input}: {}", listed(schema)))
 }
 
-/// The columns of JSON lines, and a notice for each that may not be meant.
+/// The columns of JSON lines, and a notice for each doubtful inference.
 pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<FromPlanner> {
     let mut notices = vec![told(input, &inferred.schema)];
     let doubts = inferred.doubts.iter();
@@ -47,7 +47,7 @@ pub(super) fn listed(schema: &Schema) -> String {
     format!("{}{more}", told.join(", "))
 }
 
-/// What people call a type.
+/// The name of a type for users.
 fn kind(field: &Field) -> String {
     match field.data_type() {
         _ if is_json(field) => "json".to_owned(),
@@ -62,7 +62,7 @@ fn kind(field: &Field) -> String {
     }
 }
 
-/// The columns, a notice of those whose type may not be meant, and one more if the delimiter seems to be another.
+/// The columns, a notice of those with a doubtful type, and one more if the delimiter seems to be wrong.
 pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<FromPlanner> {
     let columns = &inferred.format.columns;
     if columns.is_empty() {

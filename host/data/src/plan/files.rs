@@ -1,4 +1,4 @@
-//! Mini-batches of files, and of nothing.
+//! Mini-batches of files, and void mini-batches.
 
 use super::sender::Sender;
 use super::share::Share;
@@ -8,8 +8,7 @@ use crate::dataset::Listing;
 use crate::model::{Names, Source, Work};
 use crate::protocol::FromPlanner;
 
-/// Groups of `count` files that follow each other in one source; what is left at a source's end is
-/// a smaller group.
+/// Groups of `count` consecutive files of one source. The last group of a source may be smaller.
 pub(super) fn plan_files(
     sources: &[Source],
     count: u64,
@@ -40,7 +39,7 @@ pub(super) fn plan_files(
                 }
             }
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
-                // What the files are, the worker says that opens them anyway.
+                // The stamp omits the files: the worker, which opens them anyway, adds them.
                 sender.add(index, Work::Files(std::mem::take(&mut group)), Stamp::new())?;
             }
             if ended {
@@ -59,7 +58,7 @@ struct Left {
 }
 
 impl Left {
-    /// A source begins, of the same input as the one before or of another.
+    /// Begins the next source, which belongs to the same input as the previous one or to another.
     fn begin(&mut self, source: &Source) {
         if self.input.as_ref() != Some(&source.dataset) {
             self.input = Some(source.dataset.clone());
@@ -76,8 +75,8 @@ impl Left {
     }
 }
 
-/// The listing's next file, after notices of what was left out on the way to it, and a mini-batch for each
-/// file there that cannot be handed over, which fails with the reason.
+/// Returns the listing's next file. First sends notices about what the listing left out, and adds a failing
+/// mini-batch for each file that it could not return.
 pub(super) fn next_file(
     listing: &mut Listing,
     source: u32,

@@ -1,5 +1,5 @@
-//! Mini-batches by partition keys that stand in the files' paths. All names of an input are held,
-//! as in a listing: a group is known when the last file has been seen.
+//! Mini-batches by partition keys that are in the files' paths. All names of an input are kept in memory,
+//! because a group is complete only when the last file has been seen.
 
 use super::files::next_file;
 use super::sender::Sender;
@@ -11,7 +11,7 @@ use crate::model::{ByteSize, Names, PartitionFormat, Source, Work, count_u32};
 use crate::protocol::FromPlanner;
 use std::collections::BTreeMap;
 
-/// The path template of an input's source. Fails if it has none, or none that can be read.
+/// The path template of an input's source; `None` if it has none. Fails if the template is invalid.
 pub(super) fn format_of(source: &Source) -> Result<Option<PartitionFormat>, PlanError> {
     let Some(text) = &source.partition_format else { return Ok(None) };
     match PartitionFormat::parse(text) {
@@ -22,7 +22,8 @@ pub(super) fn format_of(source: &Source) -> Result<Option<PartitionFormat>, Plan
     }
 }
 
-/// Which of a template's keys the partition keys are. None if it lacks one of them, which is given.
+/// The positions of the partition keys among a template's keys. The error is the first key that the template
+/// lacks.
 pub(super) fn positions<'a>(
     format: &PartitionFormat,
     keys: &'a [String],
@@ -32,15 +33,15 @@ pub(super) fn positions<'a>(
     keys.iter().map(position).collect()
 }
 
-/// Groups with what is in them, in the order of their keys' values.
+/// Groups with their content, in the order of their keys' values.
 pub(super) type Groups<T> = BTreeMap<Vec<String>, T>;
 
-/// The values of the partition keys, named.
+/// The values of the partition keys, with their names.
 pub(super) fn named(keys: &[String], values: Vec<String>) -> Vec<(String, String)> {
     keys.iter().cloned().zip(values).collect()
 }
 
-/// Refuses a group that no worker could hold.
+/// Refuses a group that is too large for a worker.
 pub(super) fn check_size(
     input: &str,
     keys: &[String],
@@ -60,7 +61,7 @@ pub(super) fn check_size(
     )
 }
 
-/// One mini-batch for each combination of keys' values that an input's files have.
+/// One mini-batch for each combination of the keys' values in an input's files.
 pub(super) fn plan_file_groups(
     sources: &[Source],
     keys: &[String],
@@ -143,7 +144,7 @@ fn send(
     Ok(())
 }
 
-/// A template with these keys.
+/// An example of a template with these keys.
 fn example(keys: &[String]) -> String {
     let keys: Vec<_> = keys.iter().map(|key| format!("{{{key}}}")).collect();
     format!("{}/{{file}}", keys.join("/"))

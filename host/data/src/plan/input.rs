@@ -1,4 +1,4 @@
-//! An input of tables: its files, and which of their columns it is about.
+//! An input of tables: its files, and which of their columns the job uses.
 
 use super::groups::format_of;
 use super::sender::Sender;
@@ -10,37 +10,37 @@ use crate::protocol::{Asks, PlanRequest};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
-/// Files that are named in advance, at most: as many as are fetched at once.
+/// The most files that are named in advance: as many as are fetched at the same time.
 const AHEAD: usize = 16;
 
-/// So many files that are of another format are enough to say that an input is.
+/// If so many of the first files are of another format, the input is refused.
 const FIRST_FILES: u32 = 2;
 
-/// How the names of files end that hold changes of a database.
+/// The endings of files that hold uncommitted changes of a database.
 const BESIDE_DATABASE: [&str; 2] = ["-wal", "-journal"];
 
-/// One input: its sources with the number of the first, and what the job file says of its tables.
+/// One input: the index of its first source, its sources, and what the job file says about its tables.
 pub(super) struct Input<'a> {
     pub(super) first: u32,
     pub(super) sources: &'a [Source],
     pub(super) table: &'a TableInput,
-    /// What was asked for.
+    /// The planner's request.
     pub(super) request: &'a PlanRequest,
-    /// Whether all its files say what its columns are, or only what comes first.
+    /// Whether the columns are inferred from all files, or only from the beginning of the input.
     pub(super) full: bool,
-    /// Gives the last columns, from the files' paths.
+    /// The template that makes the last columns from the files' paths.
     pub(super) path: Option<PartitionFormat>,
-    /// How many of its rows are still to be taken.
+    /// How many of the input's rows are still to be taken.
     pub(super) left: Cell<u64>,
-    /// Whether that is of folders as Hive makes them, as found and not as written in the job file.
+    /// Whether `path` was found from Hive-style folders instead of written in the job file.
     pub(super) is_hive: bool,
-    /// The first source's listing, where it was begun to find such folders.
+    /// The first source's listing, if it was begun to find such folders.
     pub(super) begun: RefCell<Option<Listing>>,
-    /// The source of a store that was looked at last.
+    /// The most recently inspected source of a store.
     pub(super) looked_at: RefCell<Option<(u32, Root)>>,
-    /// The file that its columns were learned from, where it is open still: as a rule it is cut next.
+    /// The file that the columns were learned from, if it is still open: usually it is cut next.
     pub(super) learned: RefCell<Option<(PathBuf, TableFile)>>,
-    /// How many files were looked at for their format, and what the first is, if it is of another one.
+    /// How many files were checked for their format, and why the first is of another format, if it is.
     looked_at_format: Cell<u32>,
     foreign: RefCell<Option<String>>,
 }
@@ -51,7 +51,7 @@ impl Input<'_> {
         &self.sources[0].dataset
     }
 
-    /// Notes rows that are taken.
+    /// Records that rows were taken.
     pub(super) fn took(&self, rows: u64) {
         let left = self.left.get();
         if left < u64::MAX {
@@ -69,14 +69,14 @@ impl Input<'_> {
         listing(source, self.table)
     }
 
-    /// Why a file is not to be looked into, if it is not.
+    /// Why the planner must not open a file; `None` if it may.
     pub(super) fn deadly(&self, source: u32, file: &str) -> Option<&str> {
         let mut deadly = self.request.deadly.iter();
         let bad = deadly.find(|(index, bad)| *index == source && bad.file == file);
         bad.map(|(_, bad)| bad.reason.as_str())
     }
 
-    /// Whether a file may be looked into, once it is here.
+    /// Whether a file may be opened. If it is an object of a store, waits until it is here.
     pub(super) fn may_open(
         &self,
         source: u32,
@@ -87,7 +87,7 @@ impl Input<'_> {
         if self.deadly(source, file).is_some() {
             return Ok(false);
         }
-        // The first part of an input may end with any file.
+        // Without full inference the planner may stop after any file, so it names no following files.
         let next = if self.full { self.following(listing) } else { Vec::new() };
         if self.open(source, file, next, sender)?.is_some() {
             return Ok(false);
@@ -95,7 +95,8 @@ impl Input<'_> {
         Ok(self.foreign(source, file)?.is_none())
     }
 
-    /// What one of the first files is, if it is not of the input's format. Fails if none of them is.
+    /// Checks the format of one of the first files. Returns why it is of another format, or `None`. Fails if
+    /// all of the first files are of another format.
     pub(super) fn foreign(&self, source: u32, file: &str) -> Result<Option<String>, PlanError> {
         let count = self.looked_at_format.get();
         if count == FIRST_FILES {
@@ -118,7 +119,7 @@ impl Input<'_> {
         Ok(Some(reason))
     }
 
-    /// Fails if all files that were looked at are of another format.
+    /// Fails if all files that were checked are of another format.
     pub(super) fn check_foreign(&self) -> Result<(), PlanError> {
         let first = self.foreign.borrow();
         match (&*first, self.looked_at_format.get()) {
@@ -127,7 +128,7 @@ impl Input<'_> {
         }
     }
 
-    /// Says of a file that it is something else than the input's format.
+    /// The message for a file that is not of the input's format.
     pub(super) fn told_foreign(&self, path: &Path, what: &str) -> String {
         let format = self.table.kind.name();
         format!(
@@ -136,7 +137,7 @@ impl Input<'_> {
         )
     }
 
-    /// The files that a listing has next, if somebody brings them in advance.
+    /// The next files of a listing; empty if no process fetches them in advance.
     pub(super) fn following(&self, listing: &mut Listing) -> Vec<String> {
         if self.request.asks != Asks::Each {
             return Vec::new();
@@ -145,8 +146,9 @@ impl Input<'_> {
         listing.ahead().take(AHEAD).map(str::to_owned).collect()
     }
 
-    /// Names a file that is looked into next, where somebody wants to know, and waits until it is here if it is an object of
-    /// a store. Returns why it cannot be had, if it cannot. `next` are those that follow.
+    /// Prepares to open a file: reports its name to the leader if it wants to know, and waits until the file
+    /// is here if it is an object of a store. Returns the reason if it cannot be fetched. `next` are the
+    /// files that follow.
     pub(super) fn open(
         &self,
         source: u32,
@@ -155,7 +157,7 @@ impl Input<'_> {
         sender: &mut Sender<'_>,
     ) -> Result<Option<BadFile>, PlanError> {
         if self.table.kind.is_asked() {
-            // A database is not read without those of its changes that lie beside it.
+            // A database must not be read without the changes in the files next to it.
             for beside in BESIDE_DATABASE.map(|end| format!("{file}{end}")) {
                 if self.is_listed(source, &beside)
                     && self.asks(source, &beside)
@@ -175,7 +177,7 @@ impl Input<'_> {
         Ok(None)
     }
 
-    /// Whether a file is an object that must be asked for.
+    /// Whether a file is an object that the planner must ask for.
     fn asks(&self, source: u32, file: &str) -> bool {
         match self.request.asks {
             Asks::Never => false,
@@ -188,7 +190,7 @@ impl Input<'_> {
         self.look(source, |root| root.lists(file)).unwrap_or(false)
     }
 
-    /// Looks at a source of a store; `None` for another one.
+    /// Inspects a source of a store; `None` for other sources.
     fn look<T>(&self, index: u32, look: impl FnOnce(&Root) -> T) -> Option<T> {
         let source = self.source(index);
         source.manifest.as_ref()?;
@@ -205,14 +207,14 @@ impl Input<'_> {
         &self.sources[(index - self.first) as usize]
     }
 
-    /// The dialect, of CSV.
+    /// The CSV dialect.
     pub(super) fn csv(&self) -> &CsvFormat {
         &self.table.csv
     }
 }
 
-/// Puts sources of one dataset, which stand together, into one input. Fails if formats are missing
-/// or cannot be read, or if there are no folders to make columns of and the job file says so.
+/// Combines consecutive sources of one dataset into one input. Fails if formats are missing or invalid, or if
+/// the job file asks for columns from Hive-style folders and there are none.
 pub(super) fn group<'a>(
     request: &'a PlanRequest,
     tables: &'a [TableInput],
@@ -269,15 +271,16 @@ pub(super) fn group<'a>(
     Ok(inputs)
 }
 
-/// The files of a source of tables. Those of tables with a log are refused, unless the input says that they are meant.
+/// The files of a source of tables. Files of tables with a transaction log are refused, unless the job says
+/// that plain files are meant.
 fn listing(source: &Source, table: &TableInput) -> Result<Listing, PlanError> {
     let listing = Listing::of_rows(source)?;
     let may_have_log = table.kind.may_have_log() && !table.files;
     Ok(if may_have_log { listing.refusing_tables() } else { listing })
 }
 
-/// The template of the folders that the source's first file lies in, if they are named `key=value`, and
-/// the listing that stands before that file. Fails if there are none and the job file says so.
+/// The template of the folders of the source's first file, if they are named `key=value`, and a listing that
+/// will return that file first. Fails if there are no such folders and the job file asks for them.
 fn hive(
     source: &Source,
     table: &TableInput,
@@ -296,8 +299,8 @@ fn hive(
     Ok((found, Some(listing)))
 }
 
-/// Refuses an input whose files have a column that their paths give, too. `names` are the columns
-/// in the files.
+/// Refuses an input whose files have a column that their paths make, too. `names` are the columns in the
+/// files.
 pub(super) fn check_keys(input: &Input<'_>, names: &[&str]) -> Result<(), PlanError> {
     let Some(path) = &input.path else { return Ok(()) };
     let Some(twice) = path.keys().find(|key| names.contains(key)) else { return Ok(()) };
@@ -315,8 +318,9 @@ pub(super) fn check_keys(input: &Input<'_>, names: &[&str]) -> Result<(), PlanEr
     )
 }
 
-/// Which of the columns in the files, called `names`, the job file asks for, in its order; none for
-/// all of them, and where no file has told any. Fails if it asks for one that is not there.
+/// The indices of the columns that the job file asks for, in its order; `names` are the columns in the files.
+/// `None` if it asks for all, or if the columns are unknown because no file could be read. Fails if it asks
+/// for a column that does not exist.
 pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
     let wanted = input.table.columns.as_ref().filter(|_| !names.is_empty());
     let Some(wanted) = wanted else { return without_dropped(input, names) };
@@ -342,7 +346,8 @@ pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize
     Ok(Some(picked))
 }
 
-/// All columns but those that the job file drops; none for all. Fails if one of these is not there.
+/// The indices of all columns except those that the job file drops; `None` if it drops none. Fails if it
+/// drops a column that does not exist.
 fn without_dropped(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
     let dropped = &input.table.dropped;
     if dropped.is_empty() || names.is_empty() {

@@ -1,5 +1,5 @@
-//! Mini-batches of CSV tables by partition keys: where all keys stand in the files' paths, of whole
-//! files; else of rows that are gathered first.
+//! Mini-batches of tables by partition keys. If all keys are in the files' paths, they consist of whole
+//! files; otherwise rows are gathered first.
 
 use super::groups::{Groups, check_size, named, positions};
 use super::input::Input;
@@ -12,8 +12,7 @@ use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice, Work};
 
-/// One mini-batch for each combination of keys' values that an input has; each input is divided on
-/// its own.
+/// One mini-batch for each combination of the keys' values in an input. Each input is grouped on its own.
 pub(super) fn plan(
     inputs: &[Input<'_>],
     formats: &[TableFormat],
@@ -22,7 +21,7 @@ pub(super) fn plan(
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     let keys = &tools.request.partition_keys;
-    // All are looked at before the first is read.
+    // All inputs are checked before the first is read.
     for (input, format) in inputs.iter().zip(formats) {
         let in_path = |path| positions(path, keys).is_ok();
         match format.kind {
@@ -62,13 +61,14 @@ pub(super) fn plan(
     Ok(())
 }
 
-/// Whether none of its files has told a column: why, each tells when it is cut.
+/// Whether the columns are unknown because no file could be read. The reason for each file is reported when
+/// it is cut.
 fn is_unknown(input: &Input<'_>, format: &TableFormat) -> bool {
     let of_path = input.path.iter().flat_map(PartitionFormat::keys).count();
     format.kind == TableKind::Csv && format.columns.len() == of_path
 }
 
-/// Which columns the keys are.
+/// The indices of the key columns.
 fn columns(
     input: &Input<'_>,
     format: &TableFormat,
@@ -98,8 +98,8 @@ fn columns(
     Ok(found)
 }
 
-/// Files with the same values in their paths are one mini-batch. Their descriptors are held until
-/// all files have been seen.
+/// Makes one mini-batch of all files with the same values in their paths. The descriptors are kept in memory
+/// until all files have been seen.
 fn plan_folders(
     input: &Input<'_>,
     format: &TableFormat,

@@ -1,18 +1,18 @@
-//! The wall around the processes that plan.
+//! The wall around the planner and its helper processes.
 
 use crate::model::OsSandbox;
 use crate::wall::{Bounds, Folder, Occupant, Rights, Wall};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// CPU seconds. Far more than a plan takes; whoever asked for it ends a planner that says nothing.
+/// CPU seconds. No plan needs nearly as many; the leader ends a planner that falls silent.
 const CPU_SECONDS: u64 = 6 * 60 * 60;
-/// Bytes of the largest file, which takes the rows of one part of an input's groups.
+/// The largest file, in bytes: it holds the rows of one part of an input's groups.
 const LARGEST_FILE: u64 = 1 << 40;
-/// Files open at once.
+/// How many files may be open at once.
 const OPEN_FILES: u64 = 1024;
 
-/// The wall around a process that reads inputs and writes rows on their way.
+/// Builds the wall around a process that reads inputs and writes spill files.
 pub(super) fn lock_down(
     occupant: Occupant,
     mode: OsSandbox,
@@ -22,7 +22,8 @@ pub(super) fn lock_down(
 ) -> io::Result<()> {
     let mut folders: Vec<_> = roots.map(|root| Folder::real(root, Rights::Read)).collect();
     folders.push(Folder::real(spill, Rights::Write));
-    // What is not there is told by whoever misses it, and there may be no folder for rows at all.
+    // Missing folders are skipped: the code that needs one reports it, and the job may have no spill folder
+    // at all.
     folders.retain(|folder| folder.path.exists());
     folders.dedup();
     let bounds = Bounds {

@@ -1,9 +1,13 @@
-//! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
-//! nobody vouches for. `files` and `tables`, which uses `text` and `columnar`, cut by size, `groups` and
-//! `keyed_tables` by partition keys, where rows must be gathered from many files with the processes of
-//! `shuffle`. `input` is an input of tables, `columns` tells of columns, `stamp` makes stamps, `share` tells how much is planned,
-//! `sender` groups descriptors into messages, `serve` is the process, behind the wall of `lockdown`. Imports `dataset`, `protocol`,
-//! `wall` and below.
+//! Cuts inputs into mini-batches, in a separate process, because planning parses files that are not trusted.
+//!
+//! - `files` and `tables` (which uses `text` and `columnar`) cut by size.
+//! - `groups` and `keyed_tables` cut by partition keys; rows from many files are gathered by the processes of
+//!   `shuffle`.
+//! - `input` is an input of tables, `columns` reports columns, `stamp` makes stamps, and `share` measures the
+//!   progress.
+//! - `sender` groups descriptors into messages; `serve` is the process, behind the wall of `lockdown`.
+//!
+//! This module imports `dataset`, `protocol`, `wall` and below.
 
 mod columnar;
 mod columns;
@@ -29,13 +33,13 @@ use sender::Sender;
 use shuffle::Tools;
 use std::io;
 
-/// What ends planning early.
+/// Why planning ended early.
 #[derive(Debug, thiserror::Error)]
 enum PlanError {
     /// The inputs, or the request, cannot be used.
     #[error(transparent)]
     Input(#[from] DatasetError),
-    /// Nobody takes the plan any more.
+    /// The plan cannot be sent, or the leader is gone.
     #[error(transparent)]
     Output(#[from] io::Error),
 }
@@ -48,16 +52,16 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// Plans, handing each message to `emit` as soon as it is known. `hear` waits for the next answer, where the
-/// request has the planner ask. What is wrong with the inputs is a message too; only an error of `emit` or `hear`
-/// is an error, and stops planning.
+/// Makes a plan, and passes each message to `emit` as soon as it is known. `hear` waits for the next answer,
+/// if the request lets the planner ask. Errors in the inputs become a message; only an error of `emit` or
+/// `hear` is returned, and it stops planning.
 fn plan_with(
     tools: Tools<'_>,
     hear: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let PlanRequest { memory, again, partition_keys, asks, sample, .. } = tools.request;
-    // Groups are made of many files.
+    // A group combines many files, so that no file has a place of its own in the plan.
     let again = if partition_keys.is_empty() { again.as_slice() } else { &[] };
     let mut sender = Sender::new(emit, *memory, again);
     sender.only(*sample);

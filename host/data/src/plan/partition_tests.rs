@@ -1,4 +1,4 @@
-//! Partition keys: files by path, tables by folder and by column, against groups made by hand.
+//! Partition keys: files by path, tables by folder and by column, compared with groups made by hand.
 
 use super::groups::check_size;
 use super::shuffle::{Bounds, Hand, Tools, serve_on};
@@ -17,14 +17,14 @@ use std::io::Cursor;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A process of the crew as a thread.
+/// A shuffle process, as a thread.
 fn start() -> io::Result<Hand> {
     let (mine, theirs) = UnixStream::pair()?;
     std::thread::spawn(move || serve_on(&mut theirs.try_clone()?, &mut &theirs));
     Ok(Hand { input: Box::new(mine.try_clone()?), output: Box::new(mine), child: None })
 }
 
-/// Of a few bytes, so that everything is cut, spilled and merged.
+/// Bounds of a few bytes, so that everything is cut, spilled and merged.
 const TINY: Bounds = Bounds { task: 20, run: 100, fan_in: 2 };
 
 fn formatted(source: Source, format: &str) -> Source {
@@ -98,7 +98,7 @@ fn files_are_grouped_by_keys_of_their_paths() {
     ");
     assert_eq!(plan.mini_batches[1].planned_items(), 2);
     assert_snapshot!(plan.mini_batches[1].location(&[source()]), @"/inputs/songs with user=ann, genre=pop: 2 files");
-    // The order of the keys is that of the job file.
+    // The order of the keys is the job file's order.
     let plan = files(&tree, vec![source()], &["genre"]).unwrap();
     assert_snapshot!(file_groups(&plan).join("\n"), @"
     0: genre=folk: bob/winter/folk.wav
@@ -107,7 +107,7 @@ fn files_are_grouped_by_keys_of_their_paths() {
     ");
 }
 
-/// C21: each input on its own, but all of its folders together.
+/// C21: each input is grouped on its own, but all of its folders together.
 #[test]
 fn each_input_is_divided_on_its_own() {
     let tree = Tree::new(&[("a/x/1", ""), ("a/y/2", ""), ("b/x/3", ""), ("b/x/4", "")]);
@@ -149,7 +149,7 @@ fn what_cannot_be_grouped_is_told() {
     assert_snapshot!(void.unwrap_err(), @"partition_keys needs inputs; remove it, or name inputs");
 }
 
-/// The rows of each mini-batch as text, as a worker reads them, and what of them was rejected.
+/// The rows of each mini-batch as text, as a worker reads them, and which of them were rejected.
 fn rows(tree: &Tree, sources: &[Source], plan: &Plan) -> Vec<(String, Vec<String>)> {
     let mut all = Vec::new();
     for batch in &plan.mini_batches {
@@ -200,7 +200,7 @@ fn shown(rows: &[(String, Vec<String>)]) -> String {
     lines.collect()
 }
 
-/// M5: key columns are rebuilt from the path, behind the data columns.
+/// M5: key columns are made from the path, after the data columns.
 #[test]
 fn tables_are_grouped_by_folder_level() {
     let tree = Tree::new(&[
@@ -344,7 +344,7 @@ fn dead_processes_are_replaced_and_their_tasks_done_again() {
     let sources = vec![tree.source("one", "in")];
     let expected = rows(&tree, &sources, &tables(&tree, sources.clone(), &["k"]).unwrap());
     let request = request(&tree, sources.clone(), csv_cut(&sources, None), &["k"]);
-    // A task must not meet three that end at once.
+    // No task may meet three processes that die in a row.
     let started = AtomicU32::new(0);
     let frail = || {
         let number = started.fetch_add(1, Ordering::Relaxed);
@@ -360,7 +360,7 @@ fn dead_processes_are_replaced_and_their_tasks_done_again() {
     let error = tree.clean(&planned_with(tools).unwrap_err().to_string());
     assert!(error.starts_with("rows cannot be grouped by key: 3 processes ended"), "{error}");
     assert!(error.contains("/d/in/a.csv from line"), "{error}");
-    // A folder of its own: the dead processes' threads may still be writing.
+    // This test needs a folder of its own: the threads of the dead processes may still be writing.
     let tree = Tree::new(&[("in/a.csv", "k,x\n1,1\n")]);
     let sources = vec![tree.source("one", "in")];
     let request = self::request(&tree, sources.clone(), csv_cut(&sources, None), &["k"]);
@@ -370,7 +370,7 @@ fn dead_processes_are_replaced_and_their_tasks_done_again() {
     assert!(error.contains("(no more processes, no more processes, no more processes)"), "{error}");
 }
 
-/// One whose answers end after some bytes.
+/// A process whose answers end after so many bytes.
 fn cut_short(mut hand: Hand, bytes: u64) -> Hand {
     let output = std::mem::replace(&mut hand.output, Box::new(io::empty()));
     hand.output = Box::new(io::Read::take(output, bytes));
@@ -397,7 +397,7 @@ fn what_is_too_large_for_a_mini_batch_is_told() {
     assert_snapshot!(error, @"/d/in/a.csv, line 2: the values of the partition keys take 70002 bytes, and at most 64 KB can name a mini-batch; group by a column of shorter values");
 }
 
-/// Files with a header, and rows by hand: a key, a text, and which file.
+/// Random rows: a key, a text, and the number of the file.
 fn random_rows() -> impl Strategy<Value = Vec<(String, String, usize)>> {
     let field = prop::collection::vec(
         prop::sample::select(vec!["a", "b", "é", ",", "\n", "\r\n", "\"", " "]),
@@ -416,8 +416,8 @@ fn quoted(text: &str) -> String {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Whatever the number of processes and the bounds of memory, a key's rows come together, in the
-    /// order of the files, and the plan is the same.
+    /// For any number of processes and any memory bounds, the rows of a key come together, in the order of
+    /// the files, and the plan is the same.
     #[test]
     fn a_shuffle_is_a_group_by(
         rows_by_hand in random_rows(), processes in 1u32..5, task in 1u64..200, run in 1usize..400,

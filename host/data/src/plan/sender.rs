@@ -1,4 +1,4 @@
-//! Numbers descriptors and groups them into messages.
+//! Numbers the descriptors of mini-batches and groups them into messages.
 
 use super::share::Share;
 use super::stamp::Stamp;
@@ -9,49 +9,49 @@ use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Descriptors in a message, at most.
+/// The most descriptors in a message.
 const GROUP: usize = 64;
-/// Bytes of file names in a message, about.
+/// When the descriptors waiting for a message have so many bytes, it is sent.
 const GROUP_BYTES: usize = 64 << 10;
-/// The longest that a descriptor waits for others, as long as others come.
+/// A waiting group is sent with the next descriptor after this time.
 const GROUP_TIME: Duration = Duration::from_millis(5);
-/// Bytes of file names in one mini-batch, at most; a message must hold it.
+/// The most bytes of file names in one mini-batch; it must fit into a message.
 const MINI_BATCH_BYTES: usize = 12 << 20;
-/// Notices that are told one by one.
+/// How many notices are sent; further ones are only counted.
 const NOTICES: u64 = 20;
-/// Bytes of why a file cannot be read, at most.
+/// The longest reason why a file cannot be read, in bytes.
 const REASON: usize = 2000;
 
-/// Hands messages to the leader.
+/// Sends messages to the leader.
 pub(super) struct Sender<'a> {
     emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
-    /// Waits for the next answer, where files are asked for.
+    /// Waits for the next answer; `None` if the planner may not ask.
     hear: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
     next_id: u64,
     pending: Vec<MiniBatch>,
     pending_bytes: usize,
     sent_at: Option<Instant>,
     notices: u64,
-    /// Files that cannot be read.
+    /// The number of unreadable files.
     bad: u64,
-    /// Bytes of memory that the entry script has.
+    /// Bytes of memory of the entry script.
     memory: u64,
-    /// Files that have one place each.
+    /// Files that keep their one place in the plan.
     again: HashSet<(u32, &'a str)>,
-    /// How many mini-batches the file has that is being cut, if it is one of these.
+    /// The number of mini-batches of the file that is being cut; `None` if the file is not one of these.
     of_file: Option<u64>,
-    /// Which mini-batches the plan has, and how many were cut.
+    /// Which mini-batches belong to the plan, and how many were cut.
     sample: Sample,
     cut: u64,
-    /// How much is planned, where that can be told.
+    /// The progress of the plan; `None` if it cannot be measured.
     share: Option<Share>,
-    /// What comes behind all others.
+    /// Mini-batches that come at the end of the plan.
     behind: Vec<(u32, Work, Stamp)>,
 }
 
 impl<'a> Sender<'a> {
-    /// `memory`: bytes that the entry script has. `again`: files, with the indices of their sources, that
-    /// have one place each (`PlanRequest::again`).
+    /// `memory` is the entry script's memory in bytes. `again` are files, with the indices of their sources,
+    /// that keep their one place in the plan (`PlanRequest::again`).
     pub(super) fn new(
         emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
         memory: u64,
@@ -76,7 +76,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// From now on files may be asked for; `hear` waits for the next answer.
+    /// From now on the planner may ask for files; `hear` waits for the next answer.
     pub(super) fn answered_by(&mut self, hear: &'a dyn Fn() -> io::Result<MayOpen>) {
         self.hear = Some(hear);
     }
@@ -86,27 +86,27 @@ impl<'a> Sender<'a> {
         self.sample = sample;
     }
 
-    /// From now on the planner reports how much is planned.
+    /// From now on the planner reports its progress.
     pub(super) fn tell_share(&mut self, share: Option<Share>) {
         self.share = share;
     }
 
-    /// How much is planned, where the planner reports that.
+    /// The progress of the plan; `None` if the planner does not report it.
     pub(super) fn share(&mut self) -> Option<&mut Share> {
         self.share.as_mut()
     }
 
-    /// Whether a file of a source has one place.
+    /// Whether a file of a source keeps its one place in the plan.
     pub(super) fn is_again(&self, source: u32, file: &str) -> bool {
         self.again.contains(&(source, file))
     }
 
-    /// Such a file is cut next.
+    /// Begins to cut such a file.
     pub(super) fn begin_again(&mut self) {
         self.of_file = Some(0);
     }
 
-    /// It is cut. With nothing to put into its place, it fails.
+    /// Ends cutting such a file. If it gave no mini-batch, its place is filled with one that fails.
     pub(super) fn end_again(&mut self, source: u32, file: String) -> Result<(), PlanError> {
         if self.of_file.take() != Some(0) {
             return Ok(());
@@ -115,20 +115,20 @@ impl<'a> Sender<'a> {
         self.add_bad(source, file, reason, Stamp::new())
     }
 
-    /// Sends a message that is no mini-batch.
+    /// Sends a message other than mini-batches.
     pub(super) fn send(&mut self, message: FromPlanner) -> io::Result<()> {
         (self.emit)(message)
     }
 
-    /// Names the file that is looked into next, behind all that is known of those before it.
+    /// Reports the file that is opened next, after everything about the files before it.
     pub(super) fn tell_opening(&mut self, source: u32, file: &str) -> io::Result<()> {
         self.flush()?;
         let file = file.to_owned();
         self.send(FromPlanner::Opening { source, file, waits: false, next: Vec::new() })
     }
 
-    /// The same, and waits until the file is here. Returns why it cannot be had, if it cannot. `next` are those that
-    /// follow.
+    /// As [`Self::tell_opening`], but also waits until the file is here. Returns the reason if it cannot be
+    /// fetched. `next` are the files that follow.
     pub(super) fn ask_for(
         &mut self,
         source: u32,
@@ -140,7 +140,7 @@ impl<'a> Sender<'a> {
         self.send(FromPlanner::Opening { source, file: file.to_owned(), waits: true, next })?;
         loop {
             let answer = hear()?;
-            // What an earlier planner asked for, which died, may be answered first.
+            // An answer to an earlier planner, which died, may come first.
             if (answer.source, answer.file.as_str()) == (source, file) {
                 let bad = |reason| BadFile { file: answer.file, reason };
                 return Ok(answer.unfetched.map(bad));
@@ -148,13 +148,13 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends a notice; after many, just counts them.
+    /// Sends a notice; after the first [`NOTICES`], only counts them.
     pub(super) fn notice(&mut self, text: String) -> io::Result<()> {
         self.notices += 1;
         if self.notices <= NOTICES { self.send(FromPlanner::Notice(text)) } else { Ok(()) }
     }
 
-    /// Adds the next mini-batch. The first goes out at once, so that work can begin; later ones in
+    /// Adds the next mini-batch. The first is sent at once, so that work can begin; later ones are sent in
     /// groups.
     pub(super) fn add(&mut self, source: u32, work: Work, stamp: Stamp) -> Result<(), PlanError> {
         if let Some(count) = &mut self.of_file {
@@ -167,8 +167,7 @@ impl<'a> Sender<'a> {
         self.add_group(source, work, Vec::new(), stamp)
     }
 
-    /// Adds a mini-batch that fails, of a file that cannot be read. `reason` says why, and names the
-    /// file.
+    /// Adds a failing mini-batch for a file that cannot be read. `reason` says why, and names the file.
     pub(super) fn add_bad(
         &mut self,
         source: u32,
@@ -185,12 +184,13 @@ impl<'a> Sender<'a> {
         self.add(source, Work::Unreadable(BadFile { file, reason }), stamp)
     }
 
-    /// Files so far that cannot be read.
+    /// The number of unreadable files so far.
     pub(super) fn bad(&self) -> u64 {
         self.bad
     }
 
-    /// Adds the next mini-batch, which is made by keys.
+    /// Adds the next mini-batch. `partition` is its keys with their values; it is empty if the mini-batch was
+    /// not made by keys.
     pub(super) fn add_group(
         &mut self,
         source: u32,
@@ -236,7 +236,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Names a mini-batch that the entry script has hardly the memory for.
+    /// Sends a notice if a mini-batch may not fit into the entry script's memory.
     fn tell_size(&mut self, mini_batch: &MiniBatch) -> io::Result<()> {
         let bytes = match &mini_batch.work {
             Work::Text(slice) => slice.length,
@@ -263,7 +263,7 @@ impl<'a> Sender<'a> {
         ))
     }
 
-    /// Sends the mini-batches that wait.
+    /// Sends the mini-batches that wait for a message.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.pending.is_empty() {
             let group = std::mem::take(&mut self.pending);
@@ -277,7 +277,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends what waits, and how many notices were not told.
+    /// Sends everything that waits, and the number of suppressed notices.
     pub(super) fn close(&mut self) -> Result<(), PlanError> {
         if self.hear.is_some() && !self.behind.is_empty() {
             self.flush()?;
@@ -297,7 +297,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Bytes that a descriptor takes in a message, at most.
+/// The most bytes that a descriptor takes in a message.
 fn wire_size(mini_batch: &MiniBatch) -> usize {
     let of_files = |files: &Names| files.text_len() + 8 * files.len();
     let work = match &mini_batch.work {

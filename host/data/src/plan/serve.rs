@@ -1,5 +1,4 @@
-//! The planner process, and the processes that help it: behind the process wall before they look into
-//! an input.
+//! The planner process and its helper processes. They build the process wall before they open an input.
 
 use super::groups::{format_of, positions};
 use super::lockdown::lock_down;
@@ -11,12 +10,11 @@ use crate::wall::{self, Occupant};
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of memory that the planner may write to. A folder of ten million files takes about two
-/// gigabytes.
+/// Bytes of memory that the planner may write to. A folder of ten million files takes about two gigabytes.
 const MEMORY_BYTES: u64 = 16 << 30;
-/// The planner process: a [`PlanRequest`] on standard input, messages to standard output. Fails if
-/// there is no request that it understands, if the wall that it asks for cannot be built, or if the
-/// leader stops listening. It is killed when the thread that started it ends.
+/// The planner process: reads a [`PlanRequest`] from standard input and writes messages to standard output.
+/// Fails if there is no valid request, if the requested wall cannot be built, or if the leader stops
+/// listening. The process is killed when the thread that started it ends.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let request: Option<PlanRequest> =
@@ -24,7 +22,7 @@ pub fn serve() -> io::Result<()> {
     let Some(request) = request else {
         return Err(io::Error::new(ErrorKind::UnexpectedEof, "no plan was asked for"));
     };
-    // Behind the wall no process can be started.
+    // Behind the wall, this process cannot start others.
     let helpers = Mutex::new(helpers(&request)?);
     lock_down(
         Occupant::Planner,
@@ -50,11 +48,11 @@ pub fn serve() -> io::Result<()> {
     serve_request(tools, &hear, &mut io::stdout().lock())
 }
 
-/// The processes that group rows, if rows are to be grouped, and those that replace them. Makes the
-/// folder for rows and texts on their way, which must be there before the wall.
+/// Starts the processes that group rows, and spares for those that die; none if no rows are grouped. Makes
+/// the folder for spill files and unpacked texts, which must exist before the wall is built.
 fn helpers(request: &PlanRequest) -> io::Result<Vec<Hand>> {
     if matches!(request.cut, Cut::Tables { .. }) && !request.spill.as_os_str().is_empty() {
-        // What is wrong with the folder is told when it is written to.
+        // An error is reported when the folder is written to.
         let _ = std::fs::create_dir_all(&request.spill);
     }
     if !is_shuffled(request) {
@@ -63,7 +61,7 @@ fn helpers(request: &PlanRequest) -> io::Result<Vec<Hand>> {
     shuffle::start_processes(request)
 }
 
-/// Whether rows may have to be gathered from many files: where a key is not in the files' paths.
+/// Whether rows may have to be gathered from many files, because a key is not in the files' paths.
 fn is_shuffled(request: &PlanRequest) -> bool {
     let keys = &request.partition_keys;
     let in_paths = |source: &Source| {

@@ -1,5 +1,5 @@
-//! How much of the inputs is planned, so that the rest of a job can be estimated while it is cut: the leader takes the
-//! plan only as fast as the workers need it.
+//! Measures how much of the inputs is planned. From this the rest of a job can be estimated while it is being
+//! cut, because the leader takes the plan only as fast as the workers need it.
 
 use super::PlanError;
 use crate::dataset::Listing;
@@ -8,24 +8,24 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The longest that the size of the inputs is looked for before anything is cut. Inputs that take longer have no
+/// The most time to measure the inputs before the first mini-batch is cut. Inputs that take longer have no
 /// estimate.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Counts what is planned of all inputs.
+/// Counts how much of all inputs is planned.
 #[derive(Debug)]
 pub(super) struct Share {
     total: u64,
-    /// Of the files that are cut.
+    /// The weight of the files that were cut.
     before: u64,
-    /// Of the file that is being cut.
+    /// The weight of the planned part of the file that is being cut.
     within: u64,
     told: u16,
 }
 
 impl Share {
-    /// Adds up what `weight` says of all files of the sources. Returns `None` if that takes too long, or if only a part of the inputs
-    /// is taken.
+    /// Adds up `weight` of all files of the sources. Returns `None` if that takes too long, or if only a part
+    /// of the inputs is taken.
     pub(super) fn measure<'a>(
         sources: impl Iterator<Item = (&'a Source, Result<Listing, PlanError>)>,
         weight: &dyn Fn(&Path) -> u64,
@@ -33,7 +33,7 @@ impl Share {
         let began = Instant::now();
         let mut total = 0_u64;
         for (source, listing) in sources {
-            // The planner reports what is wrong with an input when it cuts it.
+            // An error of an input is reported when the planner cuts it.
             let mut listing = listing.ok().filter(|_| source.take.is_none())?;
             while let Some(file) = listing.next_file().ok()? {
                 total = total.saturating_add(weight(&source.root.join(file)));
@@ -45,18 +45,18 @@ impl Share {
         (total > 0).then_some(Self { total, before: 0, within: 0, told: 0 })
     }
 
-    /// So much of the file that is being cut is planned.
+    /// Records how much of the current file is planned.
     pub(super) fn reach(&mut self, within: u64) {
         self.within = within;
     }
 
-    /// The file is cut.
+    /// Records that the current file was cut.
     pub(super) fn pass(&mut self, weight: u64) {
         self.before = self.before.saturating_add(weight);
         self.within = 0;
     }
 
-    /// What is planned, in thousandths, if that is more than was told.
+    /// The progress in thousandths; `None` if it has not increased since the last report.
     pub(super) fn news(&mut self) -> Option<u16> {
         let planned = u128::from(self.before.saturating_add(self.within).min(self.total));
         let share = u16::try_from(planned * 1000 / u128::from(self.total)).unwrap_or(1000);
@@ -67,7 +67,7 @@ impl Share {
     }
 }
 
-/// What a file of tables weighs: its bytes.
+/// The weight of a file of tables: its bytes.
 pub(super) fn bytes(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.len())
 }
@@ -94,7 +94,7 @@ mod tests {
         share.pass(100);
         share.reach(75);
         assert_eq!(share.news(), Some(437));
-        // A file that has grown is not more than all of it.
+        // A file that has grown must not count for more than the whole.
         share.pass(3000);
         assert_eq!(share.news(), Some(1000));
         source.take = Some(1);

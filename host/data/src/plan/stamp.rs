@@ -1,16 +1,16 @@
-//! Stamps: whether a mini-batch would be the same today.
+//! Stamps: digests that say whether a mini-batch is still the same.
 
 use crate::dataset::{Found, short};
 use crate::model::Work;
 use sha2::{Digest, Sha256};
 
-/// A digest in the making of one mini-batch: of its descriptor, and of what the planner knows of its
-/// data. The same in every build, on every machine.
+/// A digest that is being computed for one mini-batch, over its descriptor and what the planner knows about
+/// its data. It is the same in every build and on every machine.
 #[derive(Clone, Debug)]
 pub(super) struct Stamp(Sha256);
 
 impl Stamp {
-    /// Of no data.
+    /// The digest of no data.
     pub(super) fn new() -> Self {
         Self(Sha256::new())
     }
@@ -27,14 +27,14 @@ impl Stamp {
         self.0.update(digest.to_le_bytes());
     }
 
-    /// The stamp of the mini-batch that is made of all that was added.
+    /// The stamp of a mini-batch made from everything that was added.
     pub(super) fn finish(
         mut self,
         source: u32,
         work: &Work,
         partition: &[(String, String)],
     ) -> u64 {
-        // Plain data always serialises; were it not so, the files alone would tell.
+        // Plain data always serialises; otherwise the stamp would cover the files alone.
         self.0.update(postcard::to_stdvec(&(source, work, partition)).unwrap_or_default());
         short(self.0)
     }

@@ -1,4 +1,4 @@
-//! Mini-batches of tables: by size here, by keys in `keyed_tables`.
+//! Mini-batches of tables: by size in this module, by keys in `keyed_tables`.
 
 use super::columns;
 use super::input::{Input, check_keys, pick};
@@ -19,8 +19,7 @@ use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use std::sync::Arc;
 
-/// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the
-/// request's keys.
+/// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the request's keys.
 pub(super) fn plan_tables(
     inputs: &[Input<'_>],
     size: SliceSize,
@@ -58,7 +57,7 @@ pub(super) fn plan_tables(
             ByteSize(MAX_SLICE),
         ))?;
     }
-    // What lies in a store is not here yet.
+    // Files of a store are not here yet, so their size cannot be measured.
     if !tools.request.asks.are_answered() {
         let listings = inputs.iter().flat_map(|input| {
             input.sources.iter().map(move |source| (source, input.files(source)))
@@ -79,8 +78,8 @@ pub(super) fn plan_tables(
     Ok(())
 }
 
-/// The columns in the input's files, then those of their paths. Fails if a file cannot be read, or
-/// if a column would be there twice.
+/// The format of an input's tables: the columns in its files, then those of their paths. Fails if no format
+/// can be found, or if a column would occur twice.
 fn format(
     input: &Input<'_>,
     unpacker: &Unpacker,
@@ -148,8 +147,8 @@ fn csv_format(
     Ok(format)
 }
 
-/// The types that the job file gives to some of the columns in the files, by their places. Fails if it names one that
-/// is not there.
+/// The types that the job file gives to some of the files' columns, with the indices of the columns. Fails if
+/// it names a column that does not exist.
 fn types(input: &Input<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>, PlanError> {
     let mut types = Vec::new();
     for Column { name, kind } in input.table.types.iter().filter(|_| !names.is_empty()) {
@@ -197,7 +196,7 @@ fn json_format(
         kind: TableKind::Jsonl,
         schema: schema_bytes(&schema)?,
         inferred: is_inferred,
-        // A job that names columns wants no others.
+        // A job that names columns does not want others.
         counts_unknown_keys: is_inferred && input.table.columns.is_none(),
         dropped: input.table.dropped.clone(),
         path: input.path.clone(),
@@ -205,8 +204,7 @@ fn json_format(
     })
 }
 
-/// What the guest gets of files with these columns: those that the job file asks for, and behind them
-/// those of the path.
+/// The schema that the guest receives: the columns that the job file asks for, then those of the path.
 fn guest_schema(input: &Input<'_>, in_files: &Schema) -> Result<Schema, PlanError> {
     let names: Vec<_> = in_files.fields().iter().map(|field| field.name().as_str()).collect();
     check_keys(input, &names)?;

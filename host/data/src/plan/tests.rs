@@ -32,7 +32,7 @@ impl Tree {
         self.0.path().canonicalize().unwrap()
     }
 
-    /// A source of the dataset for all files below `folder`.
+    /// A source of the dataset, with all files below `folder`.
     pub(super) fn source(&self, dataset: &str, folder: &str) -> Source {
         Source::new(dataset, self.root().join(folder))
     }
@@ -48,11 +48,11 @@ pub(super) struct Plan {
     groups: Vec<usize>,
     pub(super) mini_batches: Vec<MiniBatch>,
     pub(super) notices: Vec<String>,
-    /// What was said of inferred columns.
+    /// The messages about inferred columns.
     pub(super) columns: Vec<String>,
 }
 
-/// The plan, after checks that hold for every plan; or its failure.
+/// Returns the plan, after checks that hold for every plan, or its failure.
 pub(super) fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, DatasetError> {
     let request = PlanRequest::new(sources, cut);
     let start = || Err(io::Error::other("nothing is to be grouped"));
@@ -67,7 +67,7 @@ fn plan(
     plan_with(Tools { request, start: &start, bounds: Bounds::default() }, &mute, emit)
 }
 
-/// Nobody is asked.
+/// For planners that do not ask.
 pub(super) fn mute() -> io::Result<MayOpen> {
     Err(io::Error::other("nobody answers"))
 }
@@ -130,7 +130,7 @@ pub(super) fn joined(names: &Names) -> String {
     names.iter().collect::<Vec<_>>().join(" ")
 }
 
-/// M1: consecutive files, per input, inputs in order; C7.
+/// M1, C7: groups of consecutive files of one source, inputs in their order.
 #[test]
 fn files_are_grouped_within_their_source() {
     let tree = Tree::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);
@@ -163,7 +163,7 @@ fn listed_files_are_grouped_like_all_others() {
     assert!(plan.mini_batches.iter().all(|it| it.planned_items() == 50));
 }
 
-/// C26: so many void mini-batches, whatever the inputs.
+/// C26: the requested number of void mini-batches, regardless of the inputs.
 #[test]
 fn void_mini_batches_are_counted_and_grouped() {
     let plan = planned(Vec::new(), Cut::Void { count: 1000 }).unwrap();
@@ -174,7 +174,7 @@ fn void_mini_batches_are_counted_and_grouped() {
     assert!(planned(Vec::new(), Cut::Void { count: 0 }).unwrap().mini_batches.is_empty());
 }
 
-/// M2: a mini-batch never spans files, a small file is one by itself, a large one is split.
+/// M2: a mini-batch never spans files; a small file is a mini-batch by itself, and a large one is split.
 #[test]
 fn tables_are_cut_within_their_files() {
     let tree = Tree::new(&[
@@ -242,7 +242,7 @@ fn many_notices_are_counted() {
 #[test]
 fn headers_must_agree() {
     let tree = Tree::new(&[("a/1.csv", "x,y\n1,2\n"), ("a/2.csv", "y,x\n1,2\n")]);
-    // A file with another header is a mini-batch that fails.
+    // A file with another header becomes a mini-batch that fails.
     let bad = |plan: &Plan| -> String {
         let bad = plan.mini_batches.iter().filter_map(|batch| match &batch.work {
             Work::Unreadable(bad) => Some(bad.reason.clone()),
@@ -457,7 +457,7 @@ fn columns_are_chosen() {
     assert_snapshot!(texts(&tree, &with(&["note", "id"]).unwrap()).join("\n"), @"note id k: a 1 v, b 2 v");
     assert_snapshot!(with(&["id", "wdith"]).unwrap_err(), @"input 'one' has no column 'wdith', which columns names; its columns are: id, width, note; did you mean 'width'?");
     assert_snapshot!(with(&["k"]).unwrap_err(), @"input 'one': columns names 'k', which comes from the files' paths; such columns stand behind the others in any case: leave it out of the list");
-    // What nobody asks for need not fit.
+    // Columns that the job does not ask for need not fit the schema.
     let column = |name: &str, kind| Column { name: name.to_owned(), kind };
     let schema = ["id", "width", "note"].map(|name| column(name, ColumnType::Int64));
     let columns = Some(vec!["id".to_owned()]);

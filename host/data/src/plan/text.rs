@@ -1,4 +1,4 @@
-//! Slices of text files.
+//! Cuts text files into slices.
 
 use super::files::next_file;
 use super::input::Input;
@@ -13,22 +13,22 @@ use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice, Work};
 use crate::protocol::FromPlanner;
 use std::fs::Metadata;
 
-/// A slice that was found.
+/// A slice of a file.
 pub(super) struct Found<'a> {
     /// The index of its source.
     pub(super) source: u32,
-    /// Where it lies.
+    /// The slice itself.
     pub(super) slice: TextSlice,
-    /// What its file is like.
+    /// The metadata of its file.
     pub(super) metadata: &'a Metadata,
 }
 
-/// What becomes of a slice.
+/// Receives each slice.
 pub(super) type Take<'t, 's> = dyn FnMut(&mut Sender<'s>, Found<'_>) -> Result<(), PlanError> + 't;
 
-/// Hands all files of an input to `take`, in their order, with the index of the source. A file that
-/// lies elsewhere than in folders as the first one's becomes a mini-batch that fails. Fails if a folder
-/// cannot be read, or if a file's path does not match the template in the job file.
+/// Passes all files of an input to `take`, in order, with the index of the source. A file outside of
+/// Hive-style folders like the first file's becomes a mini-batch that fails. Fails if a folder cannot be
+/// read, or if a file's path does not match the template in the job file.
 pub(super) fn each_file<'s>(
     input: &Input<'_>,
     sender: &mut Sender<'s>,
@@ -37,7 +37,7 @@ pub(super) fn each_file<'s>(
     let mut files = 0;
     let bad = sender.bad();
     for (index, source) in (input.first..).zip(input.sources) {
-        // That of the first source may have been begun.
+        // The listing of the first source may already have been begun.
         if input.left.get() == 0 {
             break;
         }
@@ -105,10 +105,10 @@ pub(super) fn each_file<'s>(
     Ok(())
 }
 
-/// Hands all slices of an input to `take`, of that `size` each, in the order of the files. A file that
-/// cannot be read, or has another header than the input, becomes a mini-batch that fails, as does what
-/// is left of one that cannot be read to its end. Fails as [`each_file`] does, and if there is no room to
-/// unpack texts.
+/// Passes all slices of an input to `take`, each of that `size`, in the order of the files. A file that
+/// cannot be read, or has another header than the input, becomes a mini-batch that fails; so does the rest of
+/// a file that cannot be read to its end. Fails as [`each_file`] does, and if there is no room to unpack
+/// texts.
 pub(super) fn each_slice<'s>(
     input: &Input<'_>,
     format: &TableFormat,
@@ -160,7 +160,7 @@ pub(super) fn each_slice<'s>(
             }
             match cut.next_slice() {
                 Ok(Some(slice)) => {
-                    // How far a packed file was read is not known.
+                    // For a compressed file, the position in the compressed data is unknown.
                     if let Some(share) = sender.share().filter(|_| !cut.is_unpacked()) {
                         share.reach(slice.offset.saturating_add(slice.length));
                     }
@@ -181,7 +181,8 @@ pub(super) fn each_slice<'s>(
     })
 }
 
-/// Why a text holds no rows of the input's format, if it is something else: other JSON than JSON lines, or no text.
+/// Why a text is not of the input's format: it may be other JSON than JSON lines, or not a text. `None` if it
+/// is of the format.
 fn foreign_text(input: &Input<'_>, cut: &CutFile<'_>) -> Option<String> {
     let kind = input.table.kind;
     let (start, is_all) = cut.start(START);
@@ -190,12 +191,12 @@ fn foreign_text(input: &Input<'_>, cut: &CutFile<'_>) -> Option<String> {
     {
         return Some(foreign.told(cut.path(), cut.is_unpacked()));
     }
-    // A header that is as that of other files is one.
+    // A file whose header matches that of other files is of the format.
     let what = cut.header().is_empty().then(|| foreign_start(start, kind)).flatten()?;
     Some(input.told_foreign(cut.path(), &what))
 }
 
-/// Tells what is odd about a file of so many rows.
+/// Sends notices about what is odd in a file with this number of rows.
 fn notice_end(
     cut: &CutFile<'_>,
     rows: u64,
@@ -210,7 +211,7 @@ fn notice_end(
     notice_joined(cut, sender)
 }
 
-/// Tells of quoted fields that may be records held together by two stray quotes.
+/// Sends a notice if quoted fields may be records that two stray quotes hold together.
 fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
     let (named, count) = cut.joined();
     if count == 0 {
@@ -231,14 +232,14 @@ fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanE
     Ok(())
 }
 
-/// Holds the headers of an input's files to its columns.
+/// Checks the headers of an input's files against its columns.
 struct Headers<'a> {
     header: bool,
     /// The columns in the files.
     columns: &'a [Column],
-    /// Bytes of the last good header: most files have the same.
+    /// The bytes of the last valid header: most files have the same.
     good: Option<Vec<u8>>,
-    /// Whose columns they are; the first file's path unless the job file gives them.
+    /// Where the columns come from: the job file if it names them, otherwise the first file's path.
     origin: Option<String>,
 }
 
@@ -252,8 +253,8 @@ impl<'a> Headers<'a> {
         Self { header, columns, good: None, origin }
     }
 
-    /// Whether the file has a header, where it should have one. Fails if it is another than the
-    /// input's.
+    /// Returns whether the file has a header; always true if the format has none. Fails if the header differs
+    /// from the input's.
     fn check(&mut self, cut: &CutFile<'_>) -> Result<bool, DatasetError> {
         if !self.header || self.good.as_deref().is_some_and(|good| good == cut.header()) {
             return Ok(true);

@@ -1,9 +1,9 @@
-//! Rows on their way, as bytes: key, number of the file, line, text.
+//! The bytes of rows in spill files: key, number of the file, line, text.
 
 use crate::dataset::csv::{put_number, take_number};
 use std::io::{self, BufRead, ErrorKind};
 
-/// A row. Its key's bytes sort as the key's values do.
+/// A row. The bytes of keys sort in the same order as their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) key: &'a [u8],
@@ -23,7 +23,7 @@ impl<'a> Row<'a> {
         out.extend_from_slice(self.text);
     }
 
-    /// Takes a row from the front of `bytes`. None if there is none.
+    /// Takes a row from the front of `bytes`. `None` if there is no whole row.
     pub(super) fn take(bytes: &mut &'a [u8]) -> Option<Self> {
         let key = take_bytes(bytes)?;
         let file = take_number(bytes)?;
@@ -39,7 +39,7 @@ fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A row read from a file, in buffers that are used again.
+/// A row that was read from a file, in buffers that are reused.
 #[derive(Debug, Default)]
 pub(super) struct OwnedRow {
     key: Vec<u8>,
@@ -49,7 +49,7 @@ pub(super) struct OwnedRow {
 }
 
 impl OwnedRow {
-    /// Reads the next row; false at the end.
+    /// Reads the next row; returns `false` at the end.
     pub(super) fn read(&mut self, from: &mut impl BufRead) -> io::Result<bool> {
         if from.fill_buf()?.is_empty() {
             return Ok(false);
@@ -99,7 +99,7 @@ pub(super) fn put_value(value: &str, key: &mut Vec<u8>) {
     key.extend_from_slice(&[0, 1]);
 }
 
-/// The values of a key. None if it is no key.
+/// The values of a key. `None` if the bytes are not a key.
 pub(super) fn values(mut key: &[u8]) -> Option<Vec<String>> {
     let mut values = Vec::new();
     let mut value = Vec::new();
@@ -119,7 +119,7 @@ pub(super) fn values(mut key: &[u8]) -> Option<Vec<String>> {
     value.is_empty().then_some(values)
 }
 
-/// The bucket of a key: FNV-1a, mixed so that short keys spread too; the same everywhere.
+/// The bucket of a key: FNV-1a, mixed so that short keys spread too. The result is the same everywhere.
 pub(super) fn bucket(key: &[u8], buckets: usize) -> usize {
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! The processes that do tasks, and those who take the places of dead ones.
+//! The processes that perform tasks, and the spares that replace dead ones.
 
 use super::message::{BUCKETS, Begin, Reply, Setup, Task, Word};
 use super::serve::SHUFFLE_COMMAND;
@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Processes that a task may cost.
+/// After so many processes have died over a task, the shuffle fails.
 const TRIES: u32 = 3;
-/// How long a process that nobody speaks to may take to end.
+/// How long a process may take to exit after its pipes were closed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often it is looked at.
+/// How often its status is checked.
 const TICK: Duration = Duration::from_millis(1);
 
-/// One process, which lives as long as this.
+/// One process, which ends when this value is dropped.
 pub(in crate::plan) struct Hand {
     pub(in crate::plan) input: Box<dyn Write + Send>,
     pub(in crate::plan) output: Box<dyn Read + Send>,
@@ -42,7 +42,7 @@ impl Drop for Hand {
     }
 }
 
-/// Processes between two tasks, or two inputs.
+/// Processes that wait for the next step or input.
 #[derive(Debug, Default)]
 pub(in crate::plan) struct Idle(Mutex<Vec<Hand>>);
 
@@ -56,8 +56,9 @@ impl Idle {
     }
 }
 
-/// Starts processes for a request: those that it allows, and as many more as one task may cost. To be
-/// called on the main thread, which they end with, before the wall stands.
+/// Starts processes for a request: as many as it allows, and enough spares for one task that kills its
+/// processes. Call this on the main thread, because the processes die with the thread, and before the wall is
+/// built.
 pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<Hand>> {
     let begin = Begin {
         os_sandbox: request.os_sandbox,
@@ -68,14 +69,14 @@ pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<
     (0..count).map(|_| start_process(&begin)).collect()
 }
 
-/// How many processes work at once.
+/// How many processes work at the same time.
 pub(super) fn at_once(request: &PlanRequest) -> u32 {
     request.processes.clamp(1, BUCKETS)
 }
 
-/// Starts this very program.
+/// Starts this same program as a helper.
 fn start_process(begin: &Begin) -> io::Result<Hand> {
-    // Whatever lies at the program's path by now.
+    // The running program, even if the file at its path was replaced.
     let mut child = Command::new("/proc/self/exe")
         .arg0("sandmill")
         .arg(SHUFFLE_COMMAND)
@@ -89,7 +90,7 @@ fn start_process(begin: &Begin) -> io::Result<Hand> {
             let input = Box::new(input);
             let output = Box::new(output);
             let mut hand = Hand { input, output, child: Some(child) };
-            // If it cannot hear, its first answer, which does not come, tells.
+            // If the process cannot receive this, the failure shows when it does not answer its first task.
             let _ = hand.tell(begin);
             Ok(hand)
         }
@@ -98,7 +99,7 @@ fn start_process(begin: &Begin) -> io::Result<Hand> {
 }
 
 impl Hand {
-    /// Tells the process something. What it makes of that shows in its answers.
+    /// Sends a message to the process. Its effect shows only in the answers.
     fn tell<T: serde::Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut frame = Vec::new();
         encode(message, &mut frame).map_err(io::Error::other)?;
@@ -112,13 +113,13 @@ impl Hand {
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 
-    /// How it ended, for people.
+    /// How the process ended, for people.
     fn end(mut self, error: &io::Error) -> String {
         self.finish().map_or_else(|| error.to_string(), death)
     }
 
-    /// Has it end, which it does when nobody speaks to it any more: behind the wall nobody can be
-    /// killed. One that does not is killed when the planner ends.
+    /// Ends the process by closing its pipes: behind the wall, the planner cannot send signals. A process
+    /// that does not exit is killed when the planner ends.
     fn finish(&mut self) -> Option<ExitStatus> {
         (self.input, self.output) = (Box::new(io::sink()), Box::new(io::empty()));
         let child = self.child.as_mut()?;
@@ -134,7 +135,7 @@ impl Hand {
     }
 }
 
-/// Does tasks, many at a time.
+/// Performs tasks, several at a time.
 pub(super) struct Crew<'a> {
     pub(super) setup: &'a Setup,
     pub(super) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
@@ -143,8 +144,8 @@ pub(super) struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Does all tasks that `give` hands out. Fails if one cannot be done, or as `give` does; the
-    /// function that `give` is given fails where nothing more needs to be done.
+    /// Performs all tasks that `give` passes on. Fails if a task cannot be performed, or if `give` fails. The
+    /// function that `give` receives fails once a task has failed, because then no further tasks are needed.
     pub(super) fn run(
         &self,
         give: impl FnOnce(&mut dyn FnMut(Task) -> Result<(), PlanError>) -> Result<(), PlanError>,
@@ -164,7 +165,8 @@ impl Crew<'_> {
                     })
                 })
                 .collect();
-            // So that a task that nobody is left to do cannot be waited for.
+            // When the last worker thread ends, the receiver is dropped, so that `send` fails instead of
+            // waiting.
             drop(tasks);
             let given = give(&mut |task| {
                 if failed.load(Ordering::Relaxed) || sender.send(task).is_err() {
@@ -180,7 +182,7 @@ impl Crew<'_> {
         })
     }
 
-    /// The place of one process: whoever stands there does one task after the other.
+    /// Runs on a thread for each process: performs one task after another, with a new process if one dies.
     fn place(&self, tasks: &Mutex<Receiver<Task>>) -> Result<(), PlanError> {
         let mut hand = None;
         let result = loop {
@@ -194,10 +196,10 @@ impl Crew<'_> {
         result
     }
 
-    /// One that knows what its tasks are about.
+    /// A process that has received the setup of this shuffle.
     fn next(&self) -> io::Result<Hand> {
         let mut hand = self.idle.take().map_or_else(self.start, Ok)?;
-        // If it cannot hear, the next word to it tells.
+        // If the process cannot receive this, sending the next message fails.
         let _ = hand.tell(&Word::Setup(self.setup.clone()));
         Ok(hand)
     }

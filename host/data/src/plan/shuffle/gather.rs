@@ -1,4 +1,4 @@
-//! From a bucket's segments to its groups.
+//! Turns a bucket's segments into its groups.
 
 use super::codec::Row;
 use super::index::Entry;
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-/// Writes the groups of a bucket, whose rows lie in so many pieces, with their index.
+/// Writes the groups of a bucket, with their index. The bucket's rows are in this number of pieces.
 pub(super) fn gather(setup: &Setup, bucket: u32, pieces: u64) -> Result<(), DatasetError> {
     let folder = &setup.folder;
     let failed = |error: io::Error| spill_error(folder, &error);
@@ -34,13 +34,13 @@ pub(super) fn gather(setup: &Setup, bucket: u32, pieces: u64) -> Result<(), Data
 struct Gathering<'a> {
     setup: &'a Setup,
     bucket: u32,
-    /// Runs that were ever made.
+    /// The number of runs made so far.
     made: usize,
     runs: Vec<PathBuf>,
 }
 
 impl Gathering<'_> {
-    /// Makes runs of all pieces. The last one stays in memory.
+    /// Makes sorted runs of all pieces. The last run stays in memory.
     fn sort(&mut self, pieces: u64) -> io::Result<Run> {
         let mut run = Run::default();
         for piece in 0..pieces {
@@ -59,7 +59,7 @@ impl Gathering<'_> {
         Ok(run)
     }
 
-    /// Merges neighbours until there are few enough to be merged with the last one.
+    /// Merges neighbouring runs until few enough are left to be merged with the last one.
     fn narrow(&mut self) -> io::Result<()> {
         let fan_in = self.setup.bounds.fan_in.max(2);
         while self.runs.len() >= fan_in {
@@ -89,12 +89,12 @@ impl Gathering<'_> {
     }
 }
 
-/// Writes rows that come sorted by key.
+/// Writes the groups; the rows must come sorted by key.
 struct GroupWriter {
     text: BufWriter<File>,
     origins: BufWriter<File>,
     index: BufWriter<File>,
-    /// The group that is being written, if there is one, and the digest of its text.
+    /// The group that is being written, and the digest of its text.
     group: Option<(Entry, Sha256)>,
     text_length: u64,
     origins_length: u64,

@@ -1,4 +1,4 @@
-//! The groups of a bucket, sorted by key, and those of all buckets.
+//! The groups of a bucket, sorted by key, and the groups of all buckets.
 
 use super::message::{BUCKETS, Setup};
 use crate::dataset::DatasetError;
@@ -14,15 +14,15 @@ use std::io::{self, BufReader};
 pub(super) struct Entry {
     /// Its key.
     pub(super) key: Vec<u8>,
-    /// Where its text begins.
+    /// The offset of its text.
     pub(super) offset: u64,
     /// Bytes of its text.
     pub(super) length: u64,
-    /// Its rows.
+    /// The number of its rows.
     pub(super) rows: u64,
-    /// Where the origins of its rows begin.
+    /// The offset of the origins of its rows.
     pub(super) origins_offset: u64,
-    /// Bytes of these.
+    /// The bytes of the origins.
     pub(super) origins_length: u64,
     /// A digest of its text.
     pub(super) digest: u64,
@@ -35,7 +35,7 @@ impl Entry {
     }
 }
 
-/// The groups of all buckets, sorted by key, with their buckets. Holds one of each bucket.
+/// The groups of all buckets, sorted by key, with their buckets. Only one group of each bucket is in memory.
 #[derive(Debug)]
 pub(super) struct Groups {
     files: Vec<BufReader<File>>,

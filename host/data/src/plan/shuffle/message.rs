@@ -1,20 +1,21 @@
-//! What the planner tells a process of its crew. It is the same program, so there are no versions.
+//! The messages from the planner to its helper processes. Both are the same program, so messages have no
+//! versions.
 
 use crate::model::{CsvFormat, OsSandbox, PartitionFormat, TextSlice};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Buckets that rows go to. Independent of everything, so that a plan is always the same.
+/// The number of buckets for rows. It is a constant, so that a plan is always the same.
 pub(super) const BUCKETS: u32 = 32;
 
-/// What bounds memory, and the number of files.
+/// Limits on memory and on the number of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::plan) struct Bounds {
-    /// Bytes of text in a task, about.
+    /// Bytes of text in a task, approximately.
     pub(in crate::plan) task: u64,
-    /// Bytes of rows that are sorted at once, about.
+    /// Bytes of rows that are sorted at a time, approximately.
     pub(in crate::plan) run: usize,
-    /// Sorted runs that are merged at once.
+    /// How many sorted runs are merged at a time.
     pub(in crate::plan) fan_in: usize,
 }
 
@@ -24,49 +25,49 @@ impl Default for Bounds {
     }
 }
 
-/// The first message: what the wall around the process is to be.
+/// The first message: the wall that the process must build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Begin {
-    /// How much of it must stand.
+    /// How much of the wall must be in place.
     pub(super) os_sandbox: OsSandbox,
     /// The folders of all sources.
     pub(super) roots: Vec<PathBuf>,
-    /// Where spill files go.
+    /// The folder for spill files.
     pub(super) spill: PathBuf,
 }
 
 /// All further messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Word {
-    /// What the tasks from now on are about; not answered.
+    /// The setup of the tasks that follow. It is not answered.
     Setup(Setup),
-    /// Something to do.
+    /// A task to perform.
     Task(Task),
 }
 
-/// What tasks are about.
+/// What tasks have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Setup {
-    /// The dialect of the input.
+    /// The CSV dialect of the input.
     pub(super) csv: CsvFormat,
-    /// How many columns stand in the files.
+    /// The number of columns in the files.
     pub(super) columns: usize,
-    /// The columns of the keys, in the keys' order; those of the path come behind those in the files.
+    /// The columns of the keys, in the keys' order; columns of the path come after those in the files.
     pub(super) keys: Vec<usize>,
     /// The template of the files' paths.
     pub(super) path: Option<PartitionFormat>,
     /// The folders of the input's sources.
     pub(super) roots: Vec<PathBuf>,
-    /// Where texts lie that were unpacked.
+    /// The folder of unpacked texts.
     pub(super) spill: PathBuf,
-    /// Where spill files go.
+    /// The folder for this input's spill files.
     pub(super) folder: PathBuf,
-    /// Bounds.
+    /// Limits on memory and on open files.
     pub(super) bounds: Bounds,
 }
 
 impl Setup {
-    /// The file of a piece's rows, one segment for each bucket.
+    /// The file of a piece's rows, with one segment for each bucket.
     pub(super) fn scattered(&self, number: u64) -> PathBuf {
         self.folder.join(format!("scattered-{number:06}"))
     }
@@ -81,7 +82,7 @@ impl Setup {
         self.folder.join(text_name(bucket))
     }
 
-    /// Where they come from.
+    /// The origins of these rows.
     pub(super) fn origins(&self, bucket: u32) -> PathBuf {
         self.folder.join(origins_name(bucket))
     }
@@ -110,27 +111,27 @@ pub(super) fn origins_name(bucket: u32) -> String {
     format!("origins-{bucket:03}")
 }
 
-/// A task. Doing it again does it over.
+/// A task. It can be repeated: it overwrites its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Task {
     /// Put the rows of a piece of the input into buckets.
     Scatter {
         /// The piece's number, from 0.
         number: u64,
-        /// What it is made of.
+        /// The slices that the piece consists of.
         slices: Vec<Slice>,
     },
     /// Put the rows of a bucket into groups.
     Gather {
         /// Which bucket.
         bucket: u32,
-        /// How many pieces there are.
+        /// The number of pieces.
         pieces: u64,
     },
 }
 
 impl Task {
-    /// What it is, for people.
+    /// A description for people.
     pub(super) fn what(&self, setup: &Setup) -> String {
         match self {
             Self::Gather { bucket, .. } => format!("bucket {bucket} of {BUCKETS}"),
@@ -157,8 +158,8 @@ pub(super) struct Slice {
 /// The answer to a task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// It is done; its files are whole.
+    /// The task is done; its files are complete.
     Done,
-    /// It cannot be done, by nobody; for people.
+    /// The task cannot be done by any process. The text is for people.
     Failed(String),
 }

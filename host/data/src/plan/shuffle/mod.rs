@@ -1,13 +1,13 @@
-//! Rows grouped by key, however many files they are spread over, with bounded memory.
+//! Groups rows by key with bounded memory, over any number of files.
 //!
-//! `run` is the planner's side. It hands pieces of the input to the processes of its `crew`, which do
-//! the work of `scatter`: each row goes to one of a fixed number of buckets by the hash of its key, and
-//! each piece becomes one file with a segment for each bucket. Then the crew does that of `gather`: a
-//! bucket's segments are sorted by key in the order of the pieces (with sorted runs on disk where they
-//! are too many, so that a group may be larger than memory) and written as groups with an `index`, which
-//! the planner merges by key. So ids depend neither on the number of processes nor on who was faster.
-//! `serve` is such a process, `message` what it is told, `codec` how rows lie on disk. Imports
-//! `dataset`, `protocol` and below.
+//! `run` is the planner's side. It gives pieces of the input to the processes of its `crew`, which first
+//! perform `scatter` tasks: each row goes to one of a fixed number of buckets by the hash of its key, and
+//! each piece becomes one file with a segment for each bucket. Then they perform `gather` tasks. These sort a
+//! bucket's segments by key, and write the rows as groups with an `index`, which the planner merges by key.
+//! Rows of one key stay in the order of the pieces. If a bucket has too many segments, sorted runs go to
+//! disk, so that a group may be larger than memory. Ids therefore depend neither on the number of processes
+//! nor on their speed. `serve` is a helper process, `message` has the messages to it, and `codec` is the
+//! format of rows on disk. This module imports `dataset`, `protocol` and below.
 
 mod codec;
 mod crew;

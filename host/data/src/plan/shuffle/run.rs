@@ -18,17 +18,17 @@ use crate::protocol::PlanRequest;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Slices in a task, at most: small files go together.
+/// The most slices in a task: small files are combined.
 const TASK_SLICES: usize = 1000;
 
-/// What a shuffle is done with.
+/// The means for a shuffle.
 #[derive(Clone, Copy)]
 pub(in crate::plan) struct Tools<'a> {
-    /// What the leader asked for.
+    /// The leader's request.
     pub(in crate::plan) request: &'a PlanRequest,
-    /// Gives a process that was not asked for anything yet.
+    /// Returns a process that has not received any task yet.
     pub(in crate::plan) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
-    /// Bounds of memory.
+    /// Limits on memory and on open files.
     pub(in crate::plan) bounds: Bounds,
 }
 
@@ -36,19 +36,20 @@ pub(in crate::plan) struct Tools<'a> {
 pub(in crate::plan) struct Shuffle<'a> {
     pub(in crate::plan) input: &'a Input<'a>,
     pub(in crate::plan) format: &'a TableFormat,
-    /// The columns of the keys.
+    /// The indices of the key columns.
     pub(in crate::plan) columns: Vec<usize>,
     /// The input's number, which names its folder below the spill folder.
     pub(in crate::plan) number: u32,
     pub(in crate::plan) tools: Tools<'a>,
     /// Opens the input's files.
     pub(in crate::plan) unpacker: &'a Unpacker,
-    /// Processes from one step to the next.
+    /// Processes that wait between steps and inputs.
     pub(in crate::plan) idle: &'a Idle,
 }
 
-/// Makes the spill folder, or takes away what an earlier plan left in it. The folder itself stays: the
-/// wall around this process lets it write to that one, not to another of its name.
+/// Makes the spill folder, or deletes what an earlier plan left in it. An existing folder is kept and not
+/// replaced: the wall around this process allows writing to that very folder, not to a new one of the same
+/// name.
 pub(in crate::plan) fn empty_spill(folder: &Path) -> Result<(), PlanError> {
     Ok(empty(folder).map_err(|error| spill_error(folder, &error))?)
 }
@@ -72,7 +73,7 @@ fn empty(folder: &Path) -> io::Result<()> {
 }
 
 impl Shuffle<'_> {
-    /// Sends one mini-batch for each combination of keys' values, in their order.
+    /// Sends one mini-batch for each combination of the keys' values, in their order.
     pub(in crate::plan) fn run(&self, sender: &mut Sender<'_>) -> Result<(), PlanError> {
         let keys = &self.tools.request.partition_keys;
         sender.notice(format!(
@@ -111,7 +112,7 @@ impl Shuffle<'_> {
         }
     }
 
-    /// Hands out all of the input, and counts the pieces.
+    /// Passes the whole input to `give` as tasks, and counts the pieces.
     fn scatter(
         &self,
         setup: &Setup,

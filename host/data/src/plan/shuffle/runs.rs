@@ -1,4 +1,4 @@
-//! Sorted runs of rows, in memory and on disk, and merging them.
+//! Sorted runs of rows in memory and on disk, and merging them.
 
 use super::codec::{OwnedRow, Row, broken};
 use crate::dataset::DatasetError;
@@ -9,25 +9,25 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
-/// Bytes that a run on disk is read by.
+/// The size of reads from a run on disk, in bytes.
 const READ: usize = 64 << 10;
 
 /// Rows in memory.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    /// As [`Row::put`] wrote them.
+    /// The rows, as written by [`Row::put`].
     pub(super) bytes: Vec<u8>,
-    /// Where each of them begins.
+    /// The offset of each row.
     starts: Vec<usize>,
 }
 
 impl Run {
-    /// Bytes of memory that it takes, about.
+    /// Bytes of memory that the run takes, approximately.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.starts.len() * size_of::<usize>()
     }
 
-    /// Learns of the rows behind byte `from`.
+    /// Finds the rows after byte `from`.
     pub(super) fn find_rows(&mut self, from: usize) -> io::Result<()> {
         let mut rest = self.bytes.get(from..).unwrap_or_default();
         while !rest.is_empty() {
@@ -37,7 +37,7 @@ impl Run {
         Ok(())
     }
 
-    /// Sorts by key; rows of one key stay in their order.
+    /// Sorts the rows by key; rows of one key keep their order.
     pub(super) fn sort(&mut self) {
         let Self { bytes, starts } = self;
         starts.sort_by(|one, other| key_at(bytes, *one).cmp(key_at(bytes, *other)));
@@ -48,7 +48,7 @@ impl Run {
         self.starts.clear();
     }
 
-    /// Writes the rows, sorted before.
+    /// Writes the rows, which must be sorted.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
         let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ impl Run {
     }
 }
 
-/// Every start was found to be that of a row.
+/// `start` is always the offset of a row.
 fn row_at(bytes: &[u8], start: usize) -> Row<'_> {
     let none = Row { key: &[], file: 0, line: 0, text: &[] };
     bytes.get(start..).and_then(|mut bytes| Row::take(&mut bytes)).unwrap_or(none)
@@ -74,9 +74,9 @@ fn key_at(bytes: &[u8], start: usize) -> &[u8] {
 /// A sorted run that is being read.
 #[derive(Debug)]
 pub(super) enum Sorted {
-    /// One in memory, and how many of its rows were read.
+    /// A run in memory, and the number of its rows read so far.
     Memory(Run, usize),
-    /// One on disk, and its row.
+    /// A run on disk, and its current row.
     Disk(BufReader<File>, OwnedRow),
 }
 
@@ -86,7 +86,7 @@ impl Sorted {
         Ok(Self::Disk(file, OwnedRow::default()))
     }
 
-    /// Goes on to the next row; false at the end.
+    /// Moves to the next row; returns `false` at the end.
     fn advance(&mut self) -> io::Result<bool> {
         match self {
             Self::Memory(run, read) => {
@@ -105,7 +105,8 @@ impl Sorted {
     }
 }
 
-/// Hands the rows of all runs to `take`, sorted by key; of one key, those of earlier runs first.
+/// Passes the rows of all runs to `take`, sorted by key. Of rows with the same key, those of earlier runs
+/// come first.
 pub(super) fn merge(
     mut runs: Vec<Sorted>,
     take: &mut dyn FnMut(Row<'_>) -> io::Result<()>,
@@ -135,7 +136,7 @@ pub(super) fn merge(
     Ok(())
 }
 
-/// What to say, and to do, where a spill file cannot be written or read again.
+/// The error, with advice, if a spill file cannot be written or read.
 pub(super) fn spill_error(path: &Path, error: &io::Error) -> DatasetError {
     let remedy = if is_full(error) {
         "; they take about twice the space of the input: make room there, or choose a job \

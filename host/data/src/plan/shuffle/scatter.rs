@@ -1,4 +1,4 @@
-//! From a piece of the input to a file with its rows by bucket.
+//! Turns a piece of the input into a file with its rows by bucket.
 
 use super::codec::{Row, bucket, put_value};
 use super::message::{BUCKETS, Setup, Slice};
@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The longest key, in bytes. Groups are named by it.
+/// The longest key, in bytes. Keys name mini-batches, so they must be short.
 const MAX_KEY: usize = 64 << 10;
 
-/// Puts rows into buckets. Keeps its buffers from one piece to the next.
+/// Puts rows into buckets. Reuses its buffers from piece to piece.
 #[derive(Debug)]
 pub(super) struct Scatterer<'a> {
     setup: &'a Setup,
@@ -89,7 +89,7 @@ impl<'a> Scatterer<'a> {
         })
     }
 
-    /// The segments, and behind them where each of them begins and the last one ends.
+    /// Writes the segments, then the offset of each segment and the end of the last one.
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = File::create(path)?;
         let mut bounds = 0u64.to_le_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! A process of the crew.
+//! A helper process of a shuffle.
 
 use super::gather::gather;
 use super::message::{Begin, Reply, Task, Word};
@@ -9,21 +9,21 @@ use crate::protocol::{encode, read_frame};
 use crate::wall::{self, Occupant};
 use std::io::{self, ErrorKind, Read, Write};
 
-/// The command that makes the program such a process.
+/// The subcommand for such a process.
 pub const SHUFFLE_COMMAND: &str = "shuffle-worker";
 
-/// Bytes of memory that the process may write to: far more than it takes, but for records of
+/// Bytes of memory that the process may write to. It is far more than the process needs, unless records have
 /// hundreds of megabytes.
 const MEMORY_BYTES: u64 = 4 << 30;
 
-/// Does what standard input says, until it ends. Fails if that is nothing it understands, if the wall
-/// that is asked for cannot be built, or if nobody wants to hear of it. It is killed when the thread
-/// that started it ends.
+/// Performs the tasks from standard input until it ends. Fails if a message is invalid, if the requested wall
+/// cannot be built, or if the planner no longer reads. The process is killed when the thread that started it
+/// ends.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let input = &mut io::stdin().lock();
     let begin: Option<Begin> = read_frame(input, &mut Vec::new()).map_err(io::Error::other)?;
-    // None: the planner ended, or needs nobody.
+    // No message: the planner ended, or does not need this process.
     let Some(begin) = begin else { return Ok(()) };
     let mode = begin.os_sandbox;
     let roots = begin.roots.into_iter();
@@ -31,7 +31,7 @@ pub fn serve() -> io::Result<()> {
     serve_on(input, &mut io::stdout().lock())
 }
 
-/// What comes after the wall, on any two streams.
+/// The part after the wall is built, for any two streams.
 pub(in crate::plan) fn serve_on(input: &mut impl Read, output: &mut impl Write) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut next = || read_frame::<Word>(input, &mut buffer).map_err(io::Error::other);
