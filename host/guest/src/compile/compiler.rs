@@ -42,7 +42,7 @@ impl fmt::Debug for Compiler {
 }
 
 impl Compiler {
-    /// `program` is the sandmill binary; `os_sandbox` says which layers of the wall are required.
+    /// `program` is the sandmill binary; `os_sandbox` says how strict the child's wall is.
     pub fn new(program: &Path, os_sandbox: OsSandbox) -> Self {
         // Children run in another working folder.
         let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
