@@ -85,7 +85,8 @@ pub fn read_names(component: &[u8]) -> Result<Names, CompileError> {
     Ok(names)
 }
 
-/// Checks the names: all imports must be granted, and at least one export could hold `run`.
+/// Checks the names: all imports are granted, and there are exports, none of them for another version of the
+/// contract.
 ///
 /// # Errors
 /// With all problems at once.

@@ -13,9 +13,9 @@ pub(super) const FOR_TOOLS_OF_ASYNC: &str = ". With jco's QuickJS: --backend-qjs
 /// The verdict on one import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportVerdict {
-    /// It is granted; what it gives the guest, in words.
+    /// It is granted; the text says what it gives the guest.
     Granted(&'static str),
-    /// It is refused; why, and how to avoid it.
+    /// It is refused; the text says why, and how to avoid it.
     Refused(String),
 }
 

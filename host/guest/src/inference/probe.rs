@@ -1,5 +1,4 @@
-//! Has backends tried out in a child process: a library that breaks takes that process with it, not the
-//! leader.
+//! Tests backends in a child process: a faulty library then crashes the child instead of the leader.
 
 use super::error::{NamedError, ProbeError};
 use super::named_library::{NO_TELEMETRY, NamedLibrary};
@@ -14,27 +13,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The hidden subcommand that must end in `serve_probe`.
+/// The hidden subcommand. It must call `serve_probe`.
 pub const PROBE_COMMAND: &str = "probe-backends";
 
-/// The hidden subcommand that must end in `serve_kernels`.
+/// The hidden subcommand. It must call `serve_kernels`.
 pub const KERNELS_COMMAND: &str = "gpu-prepare";
 
-/// The version of tract that this program holds.
+/// The version of tract in this program.
 pub const TRACT_VERSION: &str = "0.23.9";
 
-/// The longest that one try may take.
+/// The time limit of one test.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// Bytes of what the child says.
+/// The maximum length of the child's output, in bytes.
 pub(super) const SAID_BYTES: u64 = 64 << 10;
-/// The tasks of the child, as words of its command line.
+/// The child's tasks, as words of its command line.
 pub(super) const TRACT_GPU: &str = "tract-gpu";
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
 pub(super) const ONNXRUNTIME_GPU: &str = "onnxruntime-gpu";
 pub(super) const MODEL: &str = "model";
 pub(super) const JUDGE: &str = "judge-model";
 
-/// What a backend is on this machine.
+/// The state of a backend on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendState {
     /// `tract` or `onnxruntime`.
@@ -57,7 +56,7 @@ impl BackendState {
     }
 }
 
-/// What the child says.
+/// The child's answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Said {
     pub(super) version: Option<String>,
@@ -67,7 +66,7 @@ pub(super) struct Said {
     pub(super) judged: Option<Judged>,
 }
 
-/// What is known of a model before a worker loads it.
+/// What is known about a model before a worker loads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
     /// Why tract cannot compute it, for people; `None` where it can.
