@@ -160,7 +160,7 @@ pub struct OwnedTensor {
     pub name: String,
     /// The type of its elements.
     pub ty: TensorType,
-    /// Its dimensions, the outermost first. A scalar has `[1]`, as `wasi:nn` wants it.
+    /// Its dimensions, the outermost first. A scalar has `[1]`, as `wasi:nn` requires.
     pub dims: Vec<u32>,
     /// The elements, row-major.
     pub bytes: Vec<u8>,
