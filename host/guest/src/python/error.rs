@@ -51,7 +51,7 @@ pub enum InstallError {
     NotThere {
         /// The folder.
         folder: PathBuf,
-        /// What was looked for.
+        /// The missing runtime.
         runtime: Runtime,
     },
     /// The folder that the user gave does not have the runtime.

@@ -16,7 +16,6 @@ use walkdir::WalkDir;
 /// the limit, and before the first write, it measures the folder and continues from its share of the real
 /// size. So the folder stays within about the limits of all workers together, even if workers are replaced,
 /// and a worker that cleans up can continue.
-/// nobody is stopped who clears up.
 #[derive(Clone, Debug)]
 pub struct LogFolder(Arc<Folder>);
 

@@ -126,7 +126,7 @@ mod tests {
         ["a", "b", "c"].map(|name| format!("/inputs/x/{name}")).into()
     }
 
-    /// Requirement C25.
+    /// C25 in docs/parallel-run-step.md.
     #[test]
     fn what_files_were_is_remembered_once() {
         let mut noticed = Noticed::default();
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(noticed.found(), [None, Some(found(4))]);
     }
 
-    /// Requirement C25, through WASI's files.
+    /// C25 in docs/parallel-run-step.md, through WASI's files.
     #[test]
     fn a_look_at_an_open_file_counts() {
         let mut noticed = Noticed::default();

@@ -1,4 +1,4 @@
-//! Parameters and results, as they are laid out in the guest's memory.
+//! Parameters and results in the layout of the guest's memory.
 //!
 //! Results are lifted by hand: all rows go into one buffer that is kept between calls, because an allocation
 //! per row would cost more than the copy. A copy is necessary, because the guest frees the results as soon as

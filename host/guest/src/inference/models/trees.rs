@@ -9,7 +9,8 @@ use tract_onnx::pb::NodeProto;
 pub(super) const CLASSIFIER: &str = "TreeEnsembleClassifier";
 pub(super) const REGRESSOR: &str = "TreeEnsembleRegressor";
 
-/// Checks that the node describes trees whose leaves vote for at most `targets` classes or targets.
+/// Checks that the node describes trees, and that their leaves vote for existing classes or targets. There
+/// are `targets` of them.
 ///
 /// # Errors
 /// If the lists have different lengths, or a node refers to a missing node or back to itself. The text

@@ -81,7 +81,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With the models `double` and `longer` of this type.
+    /// Has the models `double` and `longer` of this type.
     fn new(ty: DataType, settings: &InferenceSettings, limits: &Limits) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         std::fs::write(folder.path().join("double.onnx"), double("Add", ty)).expect("writes");

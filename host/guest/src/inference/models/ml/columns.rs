@@ -72,7 +72,7 @@ impl Rows for Normalizer {
 
     fn row(&self, x: &[f32], y: &mut [f32]) {
         let norm = match self {
-            // As in ONNX, where the maximum ignores absolute values.
+            // As in ONNX: the maximum of the values, not of their absolute values.
             Self::Max => x.iter().copied().fold(f32::NEG_INFINITY, f32::max),
             Self::L1 => x.iter().map(|x| x.abs()).sum(),
             Self::L2 => x.iter().map(|x| x * x).sum::<f32>().sqrt(),
