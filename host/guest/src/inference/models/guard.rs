@@ -9,7 +9,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Stops printing panics of backends that [`caught`] catches: the caller receives their text, and a guest
+/// Stops printing panics of backends that `caught` catches: the caller receives their text, and a guest
 /// could cause any number of them. This sets the panic hook of the whole process, so it is only for the start
 /// of a process that runs nothing but Sandmill.
 pub fn quiet_panics() {
