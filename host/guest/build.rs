@@ -1,4 +1,5 @@
-//! Makes the bindings of entry scripts in C from the contract: `sandmill build` puts them beside the user's sources.
+//! Generates the C bindings of entry scripts from the contract. `sandmill build` puts them next to the user's
+//! sources.
 
 use std::env;
 use std::fs;
@@ -7,7 +8,7 @@ use wit_bindgen_c::Opts;
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-/// What an entry script in C can import. What it does not use is not in its component.
+/// The imports that an entry script in C may use. Unused ones are not in its component.
 const WORLD: &str = "
 package sandmill:c;
 

@@ -1,6 +1,6 @@
-//! What this build has of the parts that may be left out.
+//! The optional features of this build.
 
-/// Whether it can compute with models.
+/// Whether this build can compute with models.
 pub const HAS_INFERENCE: bool = cfg!(feature = "inference");
-/// Whether it can do so on NVIDIA's GPUs.
+/// Whether it can compute with models on NVIDIA GPUs.
 pub const HAS_CUDA: bool = cfg!(feature = "cuda");

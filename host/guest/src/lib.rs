@@ -1,22 +1,24 @@
-//! Entry scripts: compiled, run and limited, and what computes with models for them.
+//! Entry scripts: compiling, running and limiting them, and inference for them.
 //!
-//! It uses `model`, `files`, `wire`, `wall` and `data`; `node` may use it, and the command line for `check` and `build`.
+//! This crate uses `model`, `files`, `wire`, `wall` and `data`. `node` may use it, and the command line for
+//! `check` and `build`.
 //!
-//! - [`compile`]: from a module or a component to code in the cache;
-//! - [`features`]: what this build has;
-//! - [`inference`]: models, and what computes with them;
-//! - [`python`]: the runtime of entry scripts in Python;
-//! - [`sandbox`]: everything that touches a wasmtime store.
+//! - [`compile`]: turns a module or component into code in the cache;
+//! - [`features`]: the optional features of this build;
+//! - [`inference`]: models, and the backends that compute with them;
+//! - [`python`]: the runtimes of entry scripts in Python and JavaScript;
+//! - [`sandbox`]: all code that uses a wasmtime store.
 //!
-//! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
-//! siblings in its own folder:
+//! Items of other crates are reexported under their own names. The layers are, lowest first (a file imports
+//! only lower layers, or siblings in its own folder):
 //!
-//! 0. `model`, `opening`, `protocol`, `wall`, `dataset` and `output`, which are other crates or parts of one
+//! 0. `model`, `opening`, `protocol`, `wall`, `dataset` and `output`, which are other crates or parts of them
 //! 1. `features`
 //! 2. `compile`, `inference`
 //! 3. `sandbox`, `python`
 
-/// Files of this repository that the program carries: a folder, and paths below it. Gives these with the files' texts.
+/// Embeds files of this repository. The arguments are a folder and paths in it. Gives the paths with the
+/// files' texts.
 macro_rules! carried {
     ($root:literal: $($name:literal),* $(,)?) => {
         &[$((

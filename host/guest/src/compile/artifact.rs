@@ -1,4 +1,4 @@
-//! What kind of file an entry script is, and how a core module becomes a component.
+//! Recognises the kind of an entry script's file, and makes a component of a core module.
 
 use super::CompileError;
 use crate::model::hex;
@@ -11,19 +11,19 @@ use wit_component::ComponentEncoder;
 /// The kinds of WebAssembly files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Artifact {
-    /// A component: what Sandmill runs.
+    /// A component, which Sandmill can run.
     Component,
-    /// A core module, from which a component can be made if it carries WIT metadata.
+    /// A core module. It can be made into a component if it has WIT metadata.
     Module,
 }
 
 const MODULE: [u8; 4] = [1, 0, 0, 0];
 const COMPONENT: [u8; 4] = [0x0d, 0, 1, 0];
 
-/// Tells what `bytes`, the file or its first bytes, are.
+/// Recognises a file from its bytes, of which the first ones suffice.
 ///
 /// # Errors
-/// If it is no WebAssembly in a version that is known; the text says what it looks like instead.
+/// If it is not WebAssembly of a known version; the text says what it looks like instead.
 pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
     if let Some(version) = bytes.strip_prefix(b"\0asm") {
         return match version.get(..4) {
@@ -97,11 +97,11 @@ fn shown(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| hex([*byte])).collect::<Vec<_>>().join(" ")
 }
 
-/// Makes a component of a core module that was built for `wasm32-wasip1` as a reactor and carries
-/// WIT metadata. A component comes back as it is.
+/// Makes a component of a core module that was built as a `wasm32-wasip1` reactor and has WIT metadata.
+/// Returns a component unchanged.
 ///
 /// # Errors
-/// If the bytes are neither, carry no metadata, or do not fit together.
+/// If the bytes are neither, have no metadata, or are inconsistent.
 pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
     if identify(&bytes)? == Artifact::Component {
         return Ok(bytes);
@@ -118,10 +118,11 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
     })
 }
 
-/// The component of a core module. `glue`: a module between this and the contract, by the name that it is imported by.
+/// Makes a component of a core module. `glue` is a module between it and the contract, with the name from
+/// which the core module imports it.
 pub(super) fn encode(module: &[u8], glue: Option<(&str, &[u8])>) -> anyhow::Result<Vec<u8>> {
-    // The adapter takes its memory itself: the allocator of a module, as of one in Go, may be code that cannot run
-    // before `_initialize` has.
+    // The adapter grows the memory for itself. It cannot call the module's own allocator, which in some
+    // languages (Go) cannot run before `_initialize`.
     let mut encoder =
         ComponentEncoder::default().validate(true).realloc_via_memory_grow(true).module(module)?;
     if let Some((name, glue)) = glue {

@@ -7,19 +7,19 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder below that for compiled code.
+/// The subfolder's name in the folder for compiled code.
 const GUESTS: &str = "guests";
 
-/// Variables by which users say where cargo is to build.
+/// Environment variables with which users choose cargo's build folder.
 const VARIABLES: [&str; 3] =
     ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"];
 
-/// How deep below the build folder cargo has the files that it locks: a target's folder, and a profile's below it.
+/// The depth of cargo's lock files below the build folder: a target's folder, and a profile's folder in it.
 const DEPTH_OF_LOCKS: u32 = 2;
-/// What the names of those files begin with.
+/// The prefix of those files' names.
 const LOCK: &str = ".cargo-";
 
-/// What guest crates have in common, compiled for later builds. `cache_dir` is the folder for compiled code.
+/// Measures the compiled dependencies that guest crates share. `cache_dir` is the folder for compiled code.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -27,26 +27,27 @@ pub fn built_guests(cache_dir: &Path) -> io::Result<Kept> {
     below(&guests_folder(cache_dir))
 }
 
-/// Where guest crates compile what they have in common, below the folder for compiled code.
+/// The folder for the compiled dependencies that guest crates share, in the folder for compiled code.
 #[must_use]
 pub fn guests_folder(cache_dir: &Path) -> PathBuf {
     cache_dir.join(GUESTS)
 }
 
-/// Removes what guest crates have in common, unless a build uses it. Returns what was removed, and whether a build used it.
+/// Removes the shared dependencies, unless a build is using them. Returns what was removed, and whether a
+/// build was using them.
 ///
 /// # Errors
-/// If the folder cannot be read, or a file of it cannot be removed.
+/// If the folder cannot be read, or a file in it cannot be removed.
 pub fn clear_built_guests(cache_dir: &Path) -> io::Result<(Kept, bool)> {
     let folder = guests_folder(cache_dir);
-    // Held until all is removed, so that a build waits that begins meanwhile.
+    // Held until everything is removed, so that a build that starts meanwhile waits.
     match locks(&folder, DEPTH_OF_LOCKS)? {
         Some(_held) => Ok((clear_below(&folder)?, false)),
         None => Ok((Kept::default(), true)),
     }
 }
 
-/// Cargo's locks below a folder; `None` if another process holds one.
+/// Takes cargo's locks below a folder; `None` if another process holds one.
 fn locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
     let mut held = Vec::new();
     let entries = match std::fs::read_dir(folder) {
@@ -73,9 +74,10 @@ fn locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
     Ok(Some(held))
 }
 
-/// The folder that all guest crates of this user share; `None` where the user says where cargo is to build, or there is no
-/// folder for it. `crate_folder`: absolute, or below the current folder. `cache_dir`: the folder for compiled code, unless it
-/// is the default. `variable` reads the environment.
+/// The build folder that all guest crates of this user share. `None` if the user has configured a build
+/// folder, or if no cache folder can be used. `crate_folder` is absolute or relative to the current folder.
+/// `cache_dir` is the folder for compiled code, if it is not the default one. `variable` reads the
+/// environment.
 pub(super) fn shared(
     crate_folder: &Path,
     cache_dir: Option<&Path>,
@@ -93,12 +95,13 @@ pub(super) fn shared(
     }
     let cache = cache_dir.map(Path::to_owned).or_else(Cache::default_folder)?;
     let cache = std::path::absolute(cache).ok()?;
-    // Cargo would make it for all to read, and then it could not hold compiled code.
+    // Create the folder here. Cargo would make it readable for all users, and the cache of compiled code
+    // would then refuse it.
     make_folder(&cache).ok()?;
     Some(guests_folder(&cache))
 }
 
-/// Whether cargo's configuration in this folder says where to build.
+/// Whether cargo's configuration in this folder sets a build folder.
 fn names_a_folder(folder: &Path) -> bool {
     ["config.toml", "config"].iter().any(|name| {
         let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
@@ -113,7 +116,7 @@ fn names_a_folder(folder: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Compiled code is loaded from no folder that others can write.
+    /// The cache refuses a folder that other users can access.
     #[test]
     fn the_cache_folder_is_its_owners_alone() {
         use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! From a folder of sources in C or C++ to a core module: compiled by a clang that knows WASI, together with the files of
-//! Sandmill's own that join them to the contract.
+//! Builds a folder of C or C++ sources into a core module. A clang with WASI support compiles them together
+//! with Sandmill's own files, which connect them to the contract.
 
 use super::CompileError;
 use super::toolchain::in_path;
@@ -8,14 +8,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where Sandmill's files are put, below the user's folder.
+/// The folder for Sandmill's files, below the user's folder.
 const BINDINGS: &str = "target/sandmill";
-/// The user's own flags, one a line, as clangd reads them.
+/// The user's own flags, one per line, in the format of clangd.
 const FLAGS: &str = "compile_flags.txt";
-/// Headers and libraries of the distribution.
+/// Headers and libraries of the Linux distribution.
 const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
 
-/// The same for the standard library of C++.
+/// The distribution's headers of the C++ standard library.
 const CPP_INCLUDE: &str = "/usr/include/wasm32-wasi/c++/v1";
 const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
 
@@ -25,7 +25,7 @@ macro_rules! made {
     };
 }
 
-/// Headers, and what is compiled.
+/// Sandmill's headers and sources.
 const OWN: &[(&str, &str)] = carried!("c":
     "sandmill.h",
     "sandmill_internal.h",
@@ -33,16 +33,16 @@ const OWN: &[(&str, &str)] = carried!("c":
     "sandmill_table.c",
     "sandmill_write.c",
 );
-/// What wit-bindgen made of the contract.
+/// The files that wit-bindgen generated from the contract.
 const MADE: [(&str, &[u8]); 3] =
     made!["entry_script.h", "entry_script.c", "entry_script_component_type.o"];
 
-/// Compiles the sources, and returns the core module's file, which lies in the folder's `target`. `say` gets what the
-/// compiler warns of.
+/// Compiles the sources and returns the path of the core module, in the folder's `target`. `say` receives the
+/// compiler's warnings.
 ///
 /// # Errors
-/// If there is no compiler, the folder cannot be written, or the sources do not compile: the text ends with what the compiler
-/// said.
+/// If there is no compiler, the folder cannot be written, or the sources do not compile: the text ends with
+/// the compiler's output.
 pub(super) fn build(
     folder: &Path,
     sources: &[PathBuf],
@@ -69,7 +69,7 @@ pub(super) fn build(
     }));
     let ours = beside_sources().map(|(name, _)| name).filter(|name| !name.ends_with(".h"));
     command.args(ours.map(|name| bindings.join(name)));
-    // Names of functions stay, for what is said of a trap.
+    // Keep the names of functions: error messages about traps show them.
     command.args(has_cpp.then_some("-fno-exceptions")).args(["-Wl,--strip-debug", "-o"]).arg(&part);
     let made = run(&mut command, &folder, &compiler, say);
     let renamed = made.and_then(|()| {
@@ -83,12 +83,13 @@ pub(super) fn build(
     renamed.map(|()| module)
 }
 
-/// What is put beside the user's sources.
+/// The files that are compiled with the user's sources.
 fn beside_sources() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     OWN.iter().map(|(name, text)| (*name, text.as_bytes())).chain(MADE)
 }
 
-/// What is as it was keeps its time: a program that watches files sees no change.
+/// Writes Sandmill's files. An unchanged file keeps its modification time, so that programs that watch files
+/// see no change.
 fn write(bindings: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(bindings)?;
     for (name, bytes) in beside_sources() {
@@ -144,21 +145,21 @@ fn run(
     )))
 }
 
-/// A compiler of C that makes WebAssembly for WASI.
+/// A C compiler that targets WebAssembly with WASI.
 #[derive(Debug, PartialEq, Eq)]
 enum CCompiler {
-    /// A clang with a libc of its own, of wasi-sdk.
+    /// The clang of wasi-sdk, with its own libc.
     Sdk(PathBuf),
-    /// A clang for the distribution's wasi-libc.
+    /// A clang that uses the distribution's wasi-libc.
     Distribution(PathBuf),
-    /// zig, which brings all that it needs.
+    /// zig, which contains everything that it needs.
     Zig(PathBuf),
     /// zig as a Python package.
     PythonZig(PathBuf),
 }
 
 impl CCompiler {
-    /// The first that is there. `variable` reads the environment.
+    /// Returns the first compiler that is installed. `variable` reads the environment.
     fn find(
         has_cpp: bool,
         variable: impl Fn(&str) -> Option<PathBuf>,
@@ -179,7 +180,7 @@ impl CCompiler {
         };
         let distribution = Path::new(WASI_INCLUDE).join("stdio.h").is_file()
             && (!has_cpp || Path::new(CPP_INCLUDE).join("vector").is_file());
-        // The newest first.
+        // The newest version first.
         let clangs = (14..=30).rev().map(|version| format!("clang-{version}"));
         let clang = std::iter::once("clang".to_owned()).chain(clangs).find_map(|it| in_path(&it));
         clang
@@ -211,7 +212,7 @@ impl CCompiler {
             Self::Distribution(_) => {
                 command.args(["--target=wasm32-wasi", "--sysroot=/usr"]);
                 if has_cpp {
-                    // Its headers lead on to those of C, and so stand before them.
+                    // The headers of C++ include those of C with `#include_next`, so they must come first.
                     command.args(["-isystem", CPP_INCLUDE]);
                 }
                 command.args(["-isystem", WASI_INCLUDE]);
@@ -225,7 +226,8 @@ impl CCompiler {
             }
         }
         if has_cpp && matches!(self, Self::Sdk(_) | Self::Distribution(_)) {
-            // As the C driver compiles each source by its name, and our own are C.
+            // We call the C driver, because it compiles each source by its file name and our own sources are
+            // C. It does not link the C++ libraries by itself.
             command.args(["-lc++", "-lc++abi"]);
         }
         command
@@ -271,7 +273,7 @@ mod tests {
         assert!(error.ends_with("set it to the folder of wasi-sdk, or unset it"), "{error}");
     }
 
-    /// Every source file beside the ones that are carried would be missed in a release.
+    /// Checks that all source files are in the list: a missing one would be missing in a release.
     #[test]
     fn all_of_ours_is_carried() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c");

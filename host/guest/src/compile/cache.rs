@@ -1,11 +1,14 @@
 //! Compiled code on disk.
 //!
-//! Loading compiled code is as good as running it, so the folder must belong to its user alone, and
-//! is opened once: all names below are relative to that open folder. An entry is the compiled code, a byte that tells what
-//! it takes, and a trailer
-//! with a checksum of that and of the entry's name, for what a disk may do to it. It is written to a temporary
-//! file and renamed, so that a reader sees all of it or nothing, whatever is killed and however many
-//! compile at once. Who writes a temporary file holds a lock on it; one that nobody holds is left over.
+//! Loading compiled code is equivalent to running it, so only its user may have access to the folder. The
+//! folder is opened once: all names below are relative to the open folder.
+//!
+//! An entry consists of the compiled code, a byte for what the entry script takes, and a trailer. The
+//! trailer's checksum covers both and the entry's name, and detects damage by the disk.
+//!
+//! The cache writes an entry to a temporary file and renames it. A reader therefore sees a whole entry or
+//! none, even if processes are killed or several compile at once. A process that writes a temporary file
+//! holds a lock on it. A temporary file without a lock is a leftover.
 
 use super::hash::each_block;
 use super::{CompileError, Compiler, EntryFile, Instrumentation, Takes, engine};
@@ -22,14 +25,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Marks the trailer, and its version.
+/// The magic bytes that begin the trailer, with its version.
 const MAGIC: &[u8; 8] = b"SMCODE04";
 const TRAILER: usize = MAGIC.len() + 16;
 pub(super) const TEMPORARY: &str = "tmp-";
-/// Temporary files, whose names begin so, are removed after this time where the file system has no locks.
+/// Without file locks, a temporary file (its name begins with `TEMPORARY`) is removed after this time.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Compiled components, in a folder that its owner alone can use.
+/// Compiled components, in a folder that only its owner can use.
 #[derive(Debug)]
 pub struct Cache {
     dir: Dir,
@@ -37,32 +40,31 @@ pub struct Cache {
     compiler: Compiler,
 }
 
-/// Compiled code, checked.
+/// Compiled code that has been checked.
 #[derive(Debug)]
 pub struct Compiled {
     /// The open file; map this, not its path.
     pub file: File,
     /// SHA-256 of the entry script's file, in hex.
     pub digest: String,
-    /// The kind of mini-batch that it takes; `None` if it does not say.
+    /// The kind of mini-batch that the entry script takes; `None` if it does not say.
     pub takes: Option<Takes>,
-    /// Whether it was there already.
+    /// Whether the cache had it already.
     pub cached: bool,
 }
 
 impl Cache {
-    /// Where the cache is if nobody names another place. None if no variable of the environment says
-    /// where.
+    /// The cache's default folder. `None` if the environment does not name one.
     pub fn default_folder() -> Option<PathBuf> {
         default_dir(|name| std::env::var_os(name))
     }
 
-    /// Opens or makes the cache: `dir`, else `$SANDMILL_CACHE_DIR`, else below the user's cache
-    /// folder (`$XDG_CACHE_HOME/sandmill` or `~/.cache/sandmill`). `compiler` is who
-    /// compiles.
+    /// Opens or creates the cache: `dir`, else `$SANDMILL_CACHE_DIR`, else a folder in the user's cache
+    /// folder (`$XDG_CACHE_HOME/sandmill` or `~/.cache/sandmill`). `compiler` compiles what the cache does
+    /// not have.
     ///
     /// # Errors
-    /// If the folder cannot be made, or somebody else could write into it.
+    /// If the folder cannot be created, or other users have access to it.
     pub fn open(dir: Option<&Path>, compiler: &Compiler) -> Result<Self, CompileError> {
         let path = match dir {
             Some(dir) => dir.to_owned(),
@@ -88,12 +90,12 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Whether [`Cache::open`] would open this folder, or make it. Makes nothing.
+    /// Checks that [`Cache::open`] could open or create this folder. Creates nothing.
     ///
     /// # Errors
-    /// If this user cannot write there, or others could.
+    /// If this user cannot write there, or other users have access to it.
     pub fn check(path: &Path) -> Result<(), CompileError> {
-        // An absolute path: a relative one may consist of names alone that are not there yet.
+        // The path must be absolute: of a relative one, no ancestor may exist yet.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if let Ok(opened) = Dir::open_ambient_dir(&path, ambient_authority())
             && let Ok(metadata) = opened.dir_metadata()
@@ -112,12 +114,12 @@ impl Cache {
         })
     }
 
-    /// Compiles a component, or a core module with WIT metadata, in a child process, unless the
-    /// cache has it. Checks first that it keeps the contract. `say` gets a line for people before a
+    /// Compiles a component, or a core module with WIT metadata, in a child process, unless the cache has it.
+    /// The child first checks that it keeps the contract. `say` receives a line for the user before a
     /// compilation, which may take many seconds.
     ///
     /// # Errors
-    /// If the file cannot be read, is no entry script (the text says why), or the cache cannot be
+    /// If the file cannot be read or is not an entry script (the text says why), or the cache cannot be
     /// written.
     pub fn prepare(
         &self,
@@ -128,7 +130,7 @@ impl Cache {
         self.prepare_file(EntryFile::open(entry_script, &self.compiler)?, with, say)
     }
 
-    /// [`Cache::prepare`] for a file that is open.
+    /// [`Cache::prepare`] for an open file.
     ///
     /// # Errors
     /// As [`Cache::prepare`].
@@ -156,7 +158,7 @@ impl Cache {
         Ok(Compiled { takes: takes(&file), file, digest, cached: false })
     }
 
-    /// Compiled code that is there already.
+    /// Returns the compiled code if the cache has it.
     ///
     /// # Errors
     /// If the machine's processor is not supported.
@@ -170,7 +172,7 @@ impl Cache {
         Ok(file.map(|file| Compiled { takes: takes(&file), file, digest, cached: true }))
     }
 
-    /// The entry of that name, if it is there, ours and whole.
+    /// Returns the entry with that name if it exists, is private to this user, and is whole.
     fn lookup(&self, name: &str) -> Option<File> {
         let mut file = open(&self.dir, name).ok()?;
         let metadata = cap_std::fs::Metadata::from_file(&file).ok()?;
@@ -196,26 +198,26 @@ impl Cache {
                 continue;
             };
             if open(&self.dir, name).is_ok_and(|file| is_left_over(&file)) {
-                // Somebody else may have removed it; either way it is gone.
+                // Another process may have removed it already; either way it is gone.
                 let _ = self.dir.remove_file(name);
             }
         }
     }
 }
 
-/// The name of the compiled code of an entry script.
+/// The name of an entry script's compiled code.
 fn entry_name(digest: &str, with: Instrumentation) -> Result<String, CompileError> {
     Ok(format!("{digest}-{}", engine_key(with)?))
 }
 
-/// Opens a file of the cache for reading, and no link; a fifo does not hold anybody up.
+/// Opens a file of the cache for reading. Refuses a symbolic link, and does not block on a FIFO.
 pub(super) fn open(dir: &Dir, name: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     dir.open_with(name, &options).map(cap_std::fs::File::into_std)
 }
 
-/// Whether nobody writes to a temporary file any more.
+/// Whether no process writes to a temporary file.
 pub(super) fn is_left_over(file: &File) -> bool {
     match file.try_lock() {
         Ok(()) => true,
@@ -228,7 +230,7 @@ pub(super) fn is_left_over(file: &File) -> bool {
     }
 }
 
-/// A file that vanishes unless it is published.
+/// A file that is deleted on drop unless it is published.
 struct Temporary<'a> {
     dir: &'a Dir,
     name: String,
@@ -246,22 +248,22 @@ impl<'a> Temporary<'a> {
             match dir.open_with(&name, &options) {
                 Ok(file) => {
                     let file = file.into_std();
-                    // The compiler holds it, too, for as long as it can write. Without locks the
-                    // file's age must do.
+                    // The compiler process shares this lock for as long as it can write. On a file system
+                    // without locks, the file's age decides.
                     let _ = file.lock();
                     if file.metadata()?.nlink() > 0 {
                         return Ok(Self { dir, name, file });
                     }
-                    // Somebody took it for left over before it was locked.
+                    // Another process removed the file as a leftover before we locked it.
                 }
-                // Left over from a process that had the same id.
+                // A leftover of a process that had the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Adds the trailer, makes it durable and gives it its name.
+    /// Appends the trailer, syncs the file to disk, and renames it.
     fn publish(self, name: &str) -> io::Result<File> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
@@ -269,8 +271,8 @@ impl<'a> Temporary<'a> {
         file.write_all(MAGIC)?;
         file.write_all(&checksum)?;
         file.sync_all()?;
-        // Opened again for reading alone: what a worker maps, it must not be able to change. Before the file has its
-        // name, under which `sandmill cache clear` may remove it.
+        // Opened again read-only, because a worker must not be able to change the code that it maps. Opened
+        // before the rename, because `sandmill cache clear` may remove the file once it has its final name.
         let published = open(self.dir, &self.name)?;
         self.dir.rename(&self.name, self.dir, name)?;
         Ok(published)
@@ -279,12 +281,12 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // After publishing there is no such file any more.
+        // After publishing, the temporary name no longer exists.
         let _ = self.dir.remove_file(&self.name);
     }
 }
 
-/// Makes the folder of the cache for its owner alone, if it is not there.
+/// Creates the cache's folder, accessible to its owner only, if it does not exist.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -326,7 +328,7 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
     Ok(())
 }
 
-/// What the compiler wrote before the trailer.
+/// Reads the byte that the compiler wrote before the trailer.
 fn takes(file: &File) -> Option<Takes> {
     let at = file.metadata().ok()?.len().checked_sub(TRAILER as u64 + 1)?;
     let mut byte = [0];
@@ -334,7 +336,7 @@ fn takes(file: &File) -> Option<Takes> {
     Takes::of_byte(byte[0])
 }
 
-/// Whether a file's trailer fits its name and what is before it. Leaves the file at its end.
+/// Whether a file's trailer matches its name and content. Leaves the file position at the end.
 fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
     let Some(code) = length.checked_sub(TRAILER as u64) else { return Ok(false) };
     let wanted = [&MAGIC[..], &checksum(name, &mut Read::by_ref(file).take(code))?].concat();
@@ -343,7 +345,8 @@ fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
     Ok(trailer[..] == wanted)
 }
 
-/// XXH3 of an entry's name, as its code under another name is no entry, and of what is left in `reader`.
+/// XXH3 of an entry's name and of the rest of `reader`. The name is included so that an entry is invalid
+/// under another name.
 fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
     let mut hasher = twox_hash::xxhash3_128::Hasher::new();
     hasher.write(&[name.as_bytes(), &[0]].concat());
@@ -354,8 +357,7 @@ fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
     Ok(hasher.finish_128().to_le_bytes())
 }
 
-/// A name for everything about the engine that compiled code depends on: version, settings,
-/// processor.
+/// A key for everything in the engine that compiled code depends on: version, settings, processor.
 fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
     struct Feed(Sha256);
     impl Hasher for Feed {
@@ -371,7 +373,7 @@ fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
     let mut feed = Feed(Sha256::new());
     MAGIC.hash(&mut feed);
     engine.precompile_compatibility_hash().hash(&mut feed);
-    // What another build has let in may import what this one has not.
+    // A build with inference accepts imports that this build refuses.
     if !HAS_INFERENCE {
         "without inference".hash(&mut feed);
     }

@@ -1,5 +1,5 @@
-//! The process that looks into entry scripts, as itself sees it. It needs no files but those that it
-//! was started with: an entry script, and a place for what it makes of it.
+//! The compiler process itself. It needs only the files that it was started with: the entry script as
+//! standard input, and standard output for the result.
 
 use super::description::describe;
 use super::hash::digest;
@@ -17,22 +17,22 @@ use std::process::ExitCode;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// Tells whether all that a component imports is there, function by function. What is there is known
-/// further up, to whoever runs components.
+/// Checks function by function that the host has everything that a component imports. The sandbox passes it
+/// in, because it knows the host's functions.
 pub type CheckImports = fn(&Engine, &Component) -> Result<(), CompileError>;
 
-/// Bytes of an error message, which may tell types of any length.
+/// The maximum length of an error message, in bytes. A message may contain types of any length.
 const MESSAGE_BYTES: usize = 16 << 10;
-/// Files open at once: the compiler's library looks at how many processors there are.
+/// The limit on open files. The compiler's library opens files to count the processors.
 const OPEN_FILES: u64 = 64;
 
 impl Task {
-    /// Does it. The only place where the bytes of an entry script are looked into.
+    /// Performs the task. Only this code parses the bytes of an entry script.
     fn perform(&self, bytes: Vec<u8>, check: CheckImports) -> Result<Vec<u8>, CompileError> {
         match self {
             Self::Compile { digest: expected, with } => {
-                // The name in the cache was made from what the leader read. Code of anything else
-                // under that name would be run for whoever owns the file with that digest.
+                // The leader named the cache entry after the digest of the bytes that it read. Code of other
+                // bytes under that name would later run for the script that really has that digest.
                 if digest(&bytes) != *expected {
                     return Err(CompileError::new("it changed while it was read: start again"));
                 }
@@ -59,7 +59,7 @@ impl Task {
     }
 }
 
-/// What is told of an entry script, as the parent reads it.
+/// Encodes a result for the parent.
 fn answer(told: &impl Serialize) -> Result<Vec<u8>, CompileError> {
     let answer = postcard::to_stdvec(told)
         .map_err(|error| CompileError(format!("its names cannot be told: {error}")))?;
@@ -74,8 +74,8 @@ fn answer(told: &impl Serialize) -> Result<Vec<u8>, CompileError> {
     Ok(answer)
 }
 
-/// The body of `sandmill compile-component`: standard input is the entry script, standard output takes
-/// what comes of it, standard error one message for people.
+/// The body of `sandmill compile-component`: reads the entry script from standard input, writes the result to
+/// standard output, and one error message for the user to standard error.
 pub fn serve_compile(arguments: &[String], check: CheckImports) -> ExitCode {
     match serve(arguments, check) {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,7 +83,7 @@ pub fn serve_compile(arguments: &[String], check: CheckImports) -> ExitCode {
             let text = error.to_string();
             let told = &text[..text.floor_char_boundary(MESSAGE_BYTES)];
             let cut = if told.len() < text.len() { " ... (cut)" } else { "" };
-            // There is nobody left to tell if this fails.
+            // If this fails, there is no other way to report it.
             let _ = writeln!(io::stderr(), "{told}{cut}");
             ExitCode::FAILURE
         }
@@ -94,7 +94,8 @@ fn serve(arguments: &[String], check: CheckImports) -> Result<(), CompileError> 
     let (task, mode) = Task::parse(arguments)
         .ok_or_else(|| CompileError::new("this command is run by sandmill itself"))?;
     wall::enter().map_err(|error| CompileError::new(error.to_string()))?;
-    // Found in a file and kept: behind the wall no file can be opened, and the engine asks for it.
+    // The engine needs the page size, which comes from a file. Read and cache it now: no file can be opened
+    // behind the wall.
     let _ = rustix::param::page_size();
     lock_down(mode)?;
     let made = task.perform(read(&mut io::stdin().lock())?, check)?;
@@ -129,8 +130,8 @@ fn read(source: &mut impl Read) -> Result<Vec<u8>, CompileError> {
     Ok(bytes)
 }
 
-/// From the bytes of an entry script to compiled code, with every check of the contract. The last byte tells what
-/// it takes.
+/// Compiles the bytes of an entry script, with all checks of the contract. The last byte of the result says
+/// what the script takes.
 fn translate(
     bytes: Vec<u8>,
     with: Instrumentation,
@@ -155,7 +156,7 @@ fn translate(
     Ok(code)
 }
 
-/// What to do about a component that asks for what WASI 0.3 brought.
+/// Advice for a component that needs features of WASI 0.3.
 fn remedy(error: &str) -> String {
     if error.contains("component model async") {
         format!("\nIt was built for WASI 0.3, and this Sandmill runs WASI 0.2{FOR_TOOLS_OF_ASYNC}")
@@ -164,7 +165,7 @@ fn remedy(error: &str) -> String {
     }
 }
 
-/// Compiles in this process, for tests of what runs components.
+/// Compiles in this process, for tests of code that runs components.
 #[cfg(any(test, feature = "testing"))]
 pub fn compile_here(
     component: &[u8],
@@ -173,12 +174,12 @@ pub fn compile_here(
     let code = translate(component.to_vec(), with, |_, _| Ok(()))?;
     let mut file = tempfile::tempfile().expect("temporary file");
     file.write_all(&code).expect("writes");
-    // As the cache does.
+    // Stands for the trailer that the cache appends.
     file.write_all(&[7; 40]).expect("writes");
     Ok(file)
 }
 
-/// Does a task in this process, for tests.
+/// Performs a task in this process, for tests.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn perform_here(
     task: &Task,
@@ -231,7 +232,7 @@ mod tests {
         };
         let import = text(r#"(component (import "wasi:cli/stdout@0.3.0" (instance)))"#);
         assert!(import.contains("--backend-qjs-disable-async"), "{import}");
-        // jco's QuickJS asks for it by default.
+        // jco's QuickJS uses async by default.
         let component = testing::component("run-only", testing::RUN_EMPTY);
         let mut with_async = component;
         with_async.extend([8, 2, 1, 5]);

@@ -1,5 +1,5 @@
-//! The parent's side of the process that looks into entry scripts: started, limited and ended here.
-//! What it says is bounded, and nobody vouches for it.
+//! The parent's side of the compiler process: starts, limits and ends it. Its answers are untrusted and
+//! limited in length.
 
 use super::task::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
 use super::{CompileError, Description, Instrumentation, Names, Outline};
@@ -18,15 +18,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest that one task may take.
+/// The time limit of one task.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How often the wish to stop is looked at.
+/// How often `stop` is polled.
 const TICK: Duration = Duration::from_millis(50);
-/// Bytes of an error message.
+/// The maximum length of an error message, in bytes.
 const MESSAGE_BYTES: u64 = 64 << 10;
 
-/// Looks into entry scripts, and compiles them, in child processes behind the process wall: a file
-/// that makes the parser or compiler run wild takes such a process with it and nothing else.
+/// Inspects and compiles entry scripts in child processes behind the process wall. A file that makes the
+/// parser or compiler run wild ends only that child.
 #[derive(Clone)]
 pub struct Compiler {
     program: PathBuf,
@@ -42,26 +42,26 @@ impl fmt::Debug for Compiler {
 }
 
 impl Compiler {
-    /// `program` is the sandmill binary, `os_sandbox` how much of the wall must stand.
+    /// `program` is the sandmill binary; `os_sandbox` says how strict the child's wall is.
     pub fn new(program: &Path, os_sandbox: OsSandbox) -> Self {
-        // Children get a working folder of their own.
+        // Children run in another working folder.
         let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
         Self { program, os_sandbox, limit: LIMIT, stop: None }
     }
 
-    /// Ends its processes as soon as `stop` says so.
+    /// Ends the child processes as soon as `stop` returns true.
     #[must_use]
     pub fn stopping(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stop = Some(Arc::new(stop));
         self
     }
 
-    /// Whether it is to stop.
+    /// Whether the caller wants it to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop())
     }
 
-    /// One that does all in this very process, for tests.
+    /// A compiler that works in this process, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn here() -> Self {
         let program = PathBuf::new();
@@ -69,7 +69,7 @@ impl Compiler {
         Self { program, os_sandbox, limit: LIMIT, stop: None }
     }
 
-    /// What a component, or the component that a core module becomes, imports and exports.
+    /// What a component imports and exports. A core module is first made into a component.
     ///
     /// # Errors
     /// If the file cannot be read or is neither.
@@ -82,13 +82,13 @@ impl Compiler {
         })?;
         let Names { imports, exports } = &mut outline.names;
         for name in imports.iter_mut().chain(exports) {
-            // What is no name of anything must not steer a terminal.
+            // A hostile name must not contain terminal escapes.
             *name = on_one_line(name).into_owned();
         }
         Ok(outline)
     }
 
-    /// What a component, or the component that a core module becomes, could touch.
+    /// What a component could access. A core module is first made into a component.
     ///
     /// # Errors
     /// If the file cannot be read or is neither.
@@ -107,15 +107,16 @@ impl Compiler {
         Ok(description.printable())
     }
 
-    /// Writes the component that a core module becomes to `target`.
+    /// Makes a component of a core module and writes it to `target`.
     pub(super) fn componentize(&self, source: File, target: &File) -> Result<(), CompileError> {
         self.ask(&Task::Componentize, source, Some(target)).map(drop)
     }
 
-    /// Writes the component that prepares an interpreter to `target`. `text`: what it runs, in its language.
+    /// Writes the component that prepares an interpreter to `target`. The interpreter runs `text`, in its own
+    /// language.
     ///
     /// # Errors
-    /// If the module is no interpreter's.
+    /// If the module is not an interpreter's.
     pub fn prepare_interpreter(
         &self,
         module: File,
@@ -125,11 +126,11 @@ impl Compiler {
         self.ask(&Task::Prepare(text.to_owned()), module, Some(target)).map(drop)
     }
 
-    /// Writes the component of a prepared interpreter to `target`. `module_and_memory`: the module, which has
-    /// `module_bytes`, then the memory that the interpreter had.
+    /// Writes the component of a prepared interpreter to `target`. `module_and_memory` has the module, which
+    /// is `module_bytes` long, and then the interpreter's memory.
     ///
     /// # Errors
-    /// If the module is no interpreter's.
+    /// If the module is not an interpreter's.
     pub fn keep_interpreter(
         &self,
         module_and_memory: File,
@@ -139,7 +140,7 @@ impl Compiler {
         self.ask(&Task::Snapshot(module_bytes), module_and_memory, Some(target)).map(drop)
     }
 
-    /// Writes compiled code to `target`. `digest` is what the caller read.
+    /// Writes compiled code to `target`. `digest` is that of the bytes that the caller read.
     pub(super) fn compile(
         &self,
         source: File,
@@ -151,7 +152,7 @@ impl Compiler {
         self.ask(&task, source, Some(target)).map(drop)
     }
 
-    /// Has a task done. What comes of it goes to `target`, or is returned if there is none.
+    /// Runs a task in a child. Its result is written to `target`, or returned if there is no `target`.
     fn ask(
         &self,
         task: &Task,
@@ -177,7 +178,7 @@ impl Compiler {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(cannot)?;
-        // Both pipes must be emptied, or a full one would block the child.
+        // Both pipes must be drained, or a full one would block the child.
         let answer = drain(child.stdout.take(), ANSWER_BYTES);
         let message = drain(child.stderr.take(), MESSAGE_BYTES);
         let told = self.wait(&message);
@@ -190,7 +191,7 @@ impl Compiler {
         Err(CompileError(failure(status, printable(message.trim()).into_owned())))
     }
 
-    /// Waits for the end of what the child says of errors, which ends with it.
+    /// Waits until the child closes its standard error, which it does when it ends.
     fn wait(&self, message: &Receiver<Vec<u8>>) -> Result<Vec<u8>, CompileError> {
         let begun = Instant::now();
         loop {
@@ -213,32 +214,32 @@ impl Compiler {
     }
 }
 
-/// Reads a pipe to its end, or to a limit, on a thread.
+/// Reads a pipe on a thread, to its end or to a limit.
 fn drain(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     if let Some(pipe) = pipe {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What was read before an error is all there is to tell.
+            // After an error, return what was read before.
             let _ = pipe.take(limit).read_to_end(&mut bytes);
-            // Nobody may be waiting any more.
+            // The receiver may have given up.
             let _ = sender.send(bytes);
         });
     }
     receiver
 }
 
-/// The child has nothing more to say. If it is ending by itself, its status is not changed by this.
+/// Ends the child, which has nothing more to say. If it is exiting already, this does not change its status.
 fn end(child: &mut Child) -> io::Result<ExitStatus> {
-    // Fails only if it is gone.
+    // Fails only if the child is gone.
     let _ = child.kill();
     child.wait()
 }
 
-/// Why a task failed, for people.
+/// Why a task failed, as a message for the user.
 fn failure(status: ExitStatus, message: String) -> String {
     let how = match (status.code(), status.signal()) {
-        // It said why.
+        // The child reported the reason.
         (Some(1), _) if !message.is_empty() => return message,
         (_, Some(libc::SIGXCPU)) => format!(
             "the compiler was ended after {CPU_SECONDS} seconds of processor time: the entry script \
@@ -310,7 +311,7 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
-    /// Programs that do not do as the compiler does are ended, and their words are not obeyed.
+    /// Programs that do not behave like the compiler are ended, and what they write is not obeyed.
     #[test]
     fn whatever_the_child_does_it_ends() {
         let folder = tempfile::tempdir().unwrap();
@@ -329,7 +330,7 @@ mod tests {
         assert!(script("exec 2>&-; exec sleep 30").contains("killed"));
         assert!(script("yes; exit 0").contains("cannot be understood"));
         assert!(script("exec yes").contains("signal 13"));
-        // By us, or as nobody reads any more.
+        // Killed by us, or by SIGPIPE once we no longer read.
         let endless = script("exec yes >&2");
         assert!(endless.contains("killed") || endless.contains("signal 13"), "{endless}");
         assert!(script("printf 'a\\033b' >&2; exit 1").ends_with("a\\u{1b}b"));

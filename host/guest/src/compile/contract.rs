@@ -1,7 +1,8 @@
-//! Whether a component keeps the contract of `wit/`: what it imports and exports, in words. Each import
-//! is judged in `imports`.
+//! Checks that a component keeps the contract of `wit/`: what it imports and exports. `imports` judges each
+//! import.
 //!
-//! Names are checked before compiling, which is quick; types after it, when the engine knows them.
+//! Names are checked before compiling, which is quick. Types are checked after compiling, when the engine
+//! knows them.
 
 use super::imports::{is_contract_version, split_version};
 use super::{CompileError, ImportVerdict, Takes, describe_function, judge_import};
@@ -12,7 +13,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 
-/// What a component imports and exports at its top, in file order.
+/// The top-level imports and exports of a component, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Names of imports, with versions.
@@ -21,10 +22,10 @@ pub struct Names {
     pub exports: Vec<String>,
 }
 
-/// What a component is, as far as it can be told without compiling it.
+/// What is known about a component without compiling it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outline {
-    /// Its size in bytes; of a core module, that of the component that it becomes.
+    /// Its size in bytes. For a core module: the size of the component that is made of it.
     pub bytes: u64,
     /// What it imports and exports.
     pub names: Names,
@@ -35,11 +36,11 @@ pub struct Outline {
 /// Where the functions of an entry script are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The exported instance that holds them; none if `run` is exported by itself.
+    /// The exported instance that holds them; `None` if `run` is exported at the top level.
     pub instance: Option<String>,
-    /// Whether there is an `init`.
+    /// Whether it has an `init`.
     pub init: bool,
-    /// Whether there is a `shutdown`.
+    /// Whether it has a `shutdown`.
     pub shutdown: bool,
 }
 
@@ -52,10 +53,10 @@ const RUN: &str = "func(\
     result<variant { rows(list<string>), outcomes(list<result<string, string>>), \
     table(list<u8>) }, string>";
 
-/// Reads the names at the top of a component, without looking deeper.
+/// Reads the top-level names of a component.
 ///
 /// # Errors
-/// If the bytes are no well-formed component.
+/// If the bytes are not a well-formed component.
 pub fn read_names(component: &[u8]) -> Result<Names, CompileError> {
     let damaged = |error| CompileError::new(format!("the file is a damaged component: {error}"));
     let mut names = Names::default();
@@ -67,7 +68,7 @@ pub fn read_names(component: &[u8]) -> Result<Names, CompileError> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
                     let import = import.map_err(damaged)?;
-                    // A type asks for nothing.
+                    // A type is not a capability.
                     if !matches!(import.ty, wasmparser::ComponentTypeRef::Type(_)) {
                         names.imports.push(import.name.name.to_owned());
                     }
@@ -84,10 +85,11 @@ pub fn read_names(component: &[u8]) -> Result<Names, CompileError> {
     Ok(names)
 }
 
-/// Checks the names: imports only what is granted, exports something that can hold `run`.
+/// Checks the names: all imports are granted, and there are exports, none of them for another version of the
+/// contract.
 ///
 /// # Errors
-/// All that is wrong, at once.
+/// With all problems at once.
 pub fn check_names(names: &Names) -> Result<(), CompileError> {
     let mut text = String::new();
     for import in &names.imports {
@@ -124,7 +126,7 @@ const WANTED: &str = "An entry script exports the interface sandmill:entry/entry
 /// Finds `run` in a compiled component and checks the types of all three functions.
 ///
 /// # Errors
-/// If there is no `run`, or a function has another type than the contract says.
+/// If there is no `run`, or if the type of a function differs from the contract.
 pub fn find_entry(engine: &Engine, component: &Component) -> Result<Entry, CompileError> {
     let ty = component.component_type();
     let exports: Vec<(String, ComponentItem)> =
@@ -135,7 +137,7 @@ pub fn find_entry(engine: &Engine, component: &Component) -> Result<Entry, Compi
                 && is_contract_version(version)
         })
     };
-    // The contract's own interface first, then anything that has a `run`.
+    // The contract's own interface comes first, then any other export that has a `run`.
     let (own, other): (Vec<_>, Vec<_>) = exports.iter().partition(|(name, _)| ours(name));
     let mut wrong_type = None;
     for (name, item) in own.into_iter().chain(other) {
@@ -178,7 +180,7 @@ fn function(name: &str, item: ComponentItem) -> Option<(String, ComponentFunc)> 
     }
 }
 
-/// An entry if there is a `run`; an error if it, or a function beside it, has the wrong type.
+/// Returns an entry if there is a `run`, and an error if `run`, `init` or `shutdown` has the wrong type.
 fn check_functions(
     instance: Option<&str>,
     functions: &[(String, ComponentFunc)],

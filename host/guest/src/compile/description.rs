@@ -1,4 +1,4 @@
-//! What a component is and what it could touch, from its names alone. None of its code is looked at.
+//! What a component is and what it could access, from its names and types. Its code is not analysed.
 
 use super::hash::digest;
 use super::{
@@ -11,82 +11,82 @@ use wasmparser::component_types::ComponentEntityType;
 use wasmparser::types::Types;
 use wasmparser::{KnownCustom, Parser, Payload, Validator, WasmFeatures};
 
-/// Bytes of a page of memory.
+/// The size of a WebAssembly memory page, in bytes.
 const PAGE: u64 = 64 << 10;
 
-/// An entry script, from the outside.
+/// A description of an entry script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// `component` or `core module`.
     pub kind: String,
-    /// Of the file.
+    /// The size of the file.
     pub bytes: u64,
-    /// Of the file, in hex.
+    /// The file's SHA-256, in hex.
     pub sha256: String,
-    /// In file order.
+    /// Its imports, in file order.
     pub imports: Vec<Import>,
-    /// In file order.
+    /// Its exports, in file order.
     pub exports: Vec<Export>,
     /// The kind of mini-batch that it takes; `None` if it does not say.
     pub takes: Option<Takes>,
-    /// The tools that made it, as it says itself; sorted.
+    /// The tools that made it, as the file itself claims; sorted.
     pub producers: BTreeSet<Producer>,
-    /// All that it declares, those of modules inside it too.
+    /// All memories that it declares, including those of inner modules.
     pub memories: Vec<Memory>,
-    /// The same for tables.
+    /// All tables that it declares, including those of inner modules.
     pub tables: Vec<Table>,
 }
 
 /// One name that a component imports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Import {
-    /// With its version.
+    /// The name, with its version.
     pub name: String,
-    /// What it is for.
+    /// The capability that it stands for.
     pub power: Power,
-    /// Why a job with it does not start; none if it does.
+    /// Why a job with this import does not start; `None` if it does.
     pub refused: Option<String>,
 }
 
 /// One name that a component exports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Export {
-    /// With its version.
+    /// The name, with its version.
     pub name: String,
-    /// The functions of an interface.
+    /// The functions of the interface; empty for other exports.
     pub functions: Vec<String>,
 }
 
-/// A tool or language that took part.
+/// A tool or language that the component was made with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Producer {
     /// `language`, `processed-by` or `sdk`.
     pub field: String,
     /// Its name.
     pub name: String,
-    /// May be empty.
+    /// Its version, which may be empty.
     pub version: String,
 }
 
-/// A memory that is declared.
+/// A declared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// At the start.
+    /// The initial size.
     pub minimum_bytes: u64,
-    /// None if it may grow as far as it can.
+    /// The maximum size; `None` if the module sets no limit.
     pub maximum_bytes: Option<u64>,
 }
 
-/// A table that is declared.
+/// A declared table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// Elements at the start.
+    /// The initial number of elements.
     pub minimum: u64,
-    /// None if it may grow as far as it can.
+    /// The maximum number of elements; `None` if the module sets no limit.
     pub maximum: Option<u64>,
 }
 
-/// What an import is for.
+/// The capability that an import stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Power {
@@ -112,19 +112,19 @@ pub enum Power {
     Sandmill,
     /// `wasi:nn`, and `sandmill:entry/models`.
     Inference,
-    /// Nothing that Sandmill knows.
+    /// An import that Sandmill does not know.
     Unknown,
 }
 
 impl super::contract::Names {
-    /// Whether an entry script asks the host to compute with models.
+    /// Whether an entry script computes with models on the host.
     pub fn compute_with_models(&self) -> bool {
         self.imports.iter().any(|import| Power::of(import) == Power::Inference)
     }
 }
 
 impl Power {
-    /// For people.
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -142,7 +142,7 @@ impl Power {
         }
     }
 
-    /// What an entry script gets of it, for people.
+    /// What the capability gives an entry script, for the user.
     pub fn words(self) -> &'static str {
         match self {
             Self::Files => {
@@ -227,7 +227,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<Description, CompileError> {
     Ok(description)
 }
 
-/// The functions of an exported interface; none of anything else.
+/// The functions of an exported interface; empty for any other export.
 fn functions(types: &Types, export: &str) -> Vec<String> {
     let Some(item) = types.component_item_for_export(export) else { return Vec::new() };
     let ComponentEntityType::Instance(instance) = item.ty else { return Vec::new() };
@@ -257,7 +257,7 @@ fn add(payload: &Payload<'_>, description: &mut Description) -> wasmparser::Resu
             }
         }
         Payload::CustomSection(section) => {
-            // What it says of itself is for people: where it is damaged, it says nothing.
+            // The producers section is only information for the user, so a damaged one is ignored.
             if let KnownCustom::Producers(fields) = section.as_known() {
                 for field in fields.into_iter().flatten() {
                     for value in field.values.into_iter().flatten() {
@@ -276,7 +276,7 @@ fn add(payload: &Payload<'_>, description: &mut Description) -> wasmparser::Resu
 }
 
 impl Description {
-    /// With each character escaped that a terminal would obey, or that nobody sees.
+    /// Escapes all control characters and invisible characters.
     #[must_use]
     pub fn printable(mut self) -> Self {
         let clean = |text: &mut String| *text = on_one_line(text).into_owned();

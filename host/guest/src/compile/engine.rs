@@ -1,43 +1,43 @@
-//! The engine's configuration. Compiling and running must agree on it to the last bit, so it is
-//! made here and nowhere else.
+//! The engine's configuration. Compiling and running must agree on every setting, so only this module sets
+//! them.
 
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use wasmtime::{Collector, Config, CustomCodeMemory, Engine, WasmBacktraceDetails};
 
-/// Bytes of stack that guest code may use where nothing else is asked for.
+/// The default stack size of guest code, in bytes.
 const STACK: usize = 1 << 20;
 
-/// Frames of a guest's stack in an error. A panic alone takes about ten.
+/// The number of guest stack frames in an error. A panic alone takes about ten.
 pub const MAX_FRAMES: usize = 40;
 
-/// Frames of a guest's stack in a sample of a profile. An interpreter takes many.
+/// The number of guest stack frames in a profile's sample. An interpreter has many.
 const PROFILED_FRAMES: usize = 500;
 
-/// The version of the engine.
+/// The version of wasmtime.
 pub const WASMTIME_VERSION: &str = "48.0.8";
 
-/// What guest code does beside its work. Each makes it slower.
+/// Additional work of guest code. Each kind makes it slower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instrumentation {
-    /// It counts its instructions.
+    /// The guest counts its instructions.
     pub fuel: bool,
-    /// It looks up now and then whether it is to be interrupted for a sample.
+    /// The guest regularly checks whether it should stop for a sample.
     pub profile: bool,
-    /// Whatever the processor, the same inputs give the same bits.
+    /// The same inputs give the same bits on every processor.
     pub deterministic: bool,
 }
 
 impl Instrumentation {
-    /// The words of what is done, as they stand on command lines.
+    /// The enabled settings, as words of a command line.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         let all =
             [(self.fuel, "fuel"), (self.profile, "profile"), (self.deterministic, "deterministic")];
         all.into_iter().filter(|(is_done, _)| *is_done).map(|(_, word)| word)
     }
 
-    /// What such words say; `None` if one is none of them.
+    /// Parses such words; `None` if one is unknown.
     pub(super) fn of_words<'a>(words: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut with = Self::default();
         for word in words {
@@ -52,10 +52,10 @@ impl Instrumentation {
     }
 }
 
-/// An engine for compiling, loading and running. Engines that differ in instrumentation do not load
-/// each other's code.
+/// An engine for compiling, loading and running. Engines with different instrumentation cannot load each
+/// other's code.
 ///
-/// There is no other interruption in guest code: a time-out kills the worker process.
+/// Nothing else interrupts guest code: a time-out kills the worker process.
 ///
 /// # Errors
 /// If the machine's processor is not supported.
@@ -63,8 +63,8 @@ pub fn engine(with: Instrumentation) -> wasmtime::Result<Engine> {
     engine_with_stack(with, STACK)
 }
 
-/// The same, for guests that may use so many bytes of stack. Engines that differ in this only load each
-/// other's code. The thread that calls a guest needs more: the engine does not check it.
+/// [`engine`] for guests with a stack of this many bytes. Engines that differ only in the stack size can load
+/// each other's code. The thread that calls the guest needs a larger stack; the engine does not check that.
 ///
 /// # Errors
 /// If the machine's processor is not supported.
@@ -72,13 +72,13 @@ pub fn engine_with_stack(with: Instrumentation, stack: usize) -> wasmtime::Resul
     Engine::new(&config(with, stack))
 }
 
-/// An engine whose code cannot be run in this process: for whoever compiles, behind a wall through
-/// which no memory becomes executable. [`engine`] loads its code.
+/// An engine whose code cannot run in this process, for the compiler, whose wall forbids executable memory.
+/// [`engine`] loads its code.
 pub(super) fn compiling_engine(with: Instrumentation) -> wasmtime::Result<Engine> {
     Engine::new(config(with, STACK).with_custom_code_memory(Some(Arc::new(NeverExecutable))))
 }
 
-/// Memory for code that stays readable.
+/// Memory for code that is never made executable.
 struct NeverExecutable;
 
 impl CustomCodeMemory for NeverExecutable {
@@ -97,8 +97,8 @@ impl CustomCodeMemory for NeverExecutable {
 
 fn config(with: Instrumentation, stack: usize) -> Config {
     let mut config = Config::new();
-    // With lines of the source, each frame of each sample would be looked up in debug information:
-    // a stack then takes longer than the time between two samples.
+    // Source lines would need a look-up in debug information for each frame of each sample. One stack would
+    // then take longer than the interval between two samples.
     let (details, frames) = if with.profile {
         (WasmBacktraceDetails::Disable, PROFILED_FRAMES)
     } else {
@@ -108,23 +108,23 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .consume_fuel(with.fuel)
         .epoch_interruption(with.profile)
         .max_wasm_stack(stack)
-        // Not used, but checked.
+        // Not used, but wasmtime validates it.
         .async_stack_size(stack.saturating_add(1 << 20))
         .wasm_backtrace_details(details)
         .wasm_backtrace_max_frames(NonZeroUsize::new(frames))
-        // The same job gives the same rows on every machine.
+        // Needed so that the same job gives the same rows on every machine.
         .relaxed_simd_deterministic(true)
         .cranelift_nan_canonicalization(with.deterministic)
         .wasm_memory64(false)
-        // C++ and setjmp need exceptions. Nothing needs the rest of the proposals on garbage collection: only
-        // exceptions may lie in the collector's heap, whose growth the memory budget counts.
+        // C++ and setjmp need exceptions. Nothing needs the other garbage collection proposals: the
+        // collector's heap may hold exceptions only. The memory budget counts its growth.
         .wasm_exceptions(true)
         .wasm_gc(false)
         .wasm_function_references(false)
         .collector(Collector::DeferredReferenceCounting)
-        // Shared memories would be outside of the memory budget.
+        // Shared memories would not count towards the memory budget.
         .shared_memory(false)
-        // One call at a time: no bookkeeping for concurrent calls.
+        // A guest has one call at a time, so it needs no bookkeeping for concurrent calls.
         .concurrency_support(false);
     config
 }

@@ -1,4 +1,4 @@
-//! An entry script's file: opened once, read once.
+//! An entry script's file, opened and read once.
 
 use super::task::SCRIPT_BYTES;
 use super::{CompileError, Compiler, hash_until};
@@ -8,7 +8,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 
-/// An entry script's file, open, and what was in it. What lies at its path later does not matter.
+/// An open entry script, with the digest of its content. Later changes at its path do not matter.
 #[derive(Debug)]
 pub struct EntryFile {
     file: File,
@@ -17,18 +17,18 @@ pub struct EntryFile {
 }
 
 impl EntryFile {
-    /// Opens the file and reads all of it. Stops when the compiler is to stop.
+    /// Opens the file and hashes all of it. Stops if the compiler is to stop.
     ///
     /// # Errors
-    /// If it cannot be read, is no regular file, or is larger than an entry script may be.
+    /// If it cannot be read, is not a regular file, or is larger than an entry script may be.
     pub fn open(path: &Path, compiler: &Compiler) -> Result<Self, CompileError> {
         Self::read(path, opening::regular(path), compiler)
     }
 
-    /// [`EntryFile::open`] for a path that was found to be without links.
+    /// [`EntryFile::open`] for a path whose symbolic links are resolved.
     ///
     /// # Errors
-    /// As [`EntryFile::open`], or if a link lies on the way now.
+    /// As [`EntryFile::open`], or if the path now contains a link.
     pub fn open_at_its_path(path: &Path, compiler: &Compiler) -> Result<Self, CompileError> {
         Self::read(path, opening::regular_at_its_path(path), compiler)
     }
@@ -52,20 +52,20 @@ impl EntryFile {
         Ok(Self { file, path: path.to_owned(), digest })
     }
 
-    /// The path that it was opened by.
+    /// The path with which it was opened.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The SHA-256 of the file, in hex: what `entry_script_digest` pins.
+    /// The SHA-256 of the file, in hex, which `entry_script_digest` pins.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The file, at its start, and its digest.
+    /// The file, rewound to its start, and its digest.
     ///
     /// # Errors
-    /// If the file cannot be wound back.
+    /// If the file cannot be rewound.
     pub(super) fn rewound(mut self) -> io::Result<(File, String)> {
         self.file.rewind()?;
         Ok((self.file, self.digest))

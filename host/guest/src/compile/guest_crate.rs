@@ -1,5 +1,5 @@
-//! From a guest crate's folder, a folder of sources in C, or a core module's file, to a component's file. This runs the
-//! crate's own build scripts, so it is for one's own code only.
+//! Builds a guest crate, a folder of C sources, or a core module into a component. This runs the crate's own
+//! build scripts, so use it only on trusted code.
 
 use super::toolchain::Toolchain;
 use super::{Artifact, CompileError, Compiler, EntryFile, identify};
@@ -13,13 +13,14 @@ use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Builds a guest crate, or a folder of sources in C or C++, into a component file and returns its path, below the folder's
-/// target folder. What a crate has in common with others is compiled below `cache_dir`, the folder for compiled code (the
-/// default one, if it is none). `say` gets lines for people. What is up to date is not built again.
+/// Builds a guest crate, or a folder of C or C++ sources, into a component, and returns its path below the
+/// folder's target folder. Dependencies that crates share are compiled below `cache_dir`, the folder for
+/// compiled code (`None` means the default folder). `say` receives lines for the user. Up-to-date files are
+/// not rebuilt.
 ///
 /// # Errors
-/// If there are no sources, no toolchain for WebAssembly, the build fails (the text ends with what the
-/// compiler said), or it does not give exactly one library of type `cdylib`.
+/// If there are no sources or no toolchain for WebAssembly, if the build fails (the text ends with the
+/// compiler's output), or if it does not give exactly one library of type `cdylib`.
 pub fn build_guest_crate(
     folder: &Path,
     cache_dir: Option<&Path>,
@@ -43,8 +44,7 @@ pub fn build_guest_crate(
     }
 }
 
-/// Builds all examples of a crate that are of type `cdylib` and returns their components' files, in
-/// no particular order.
+/// Builds all `cdylib` examples of a crate and returns the paths of their components, in no particular order.
 ///
 /// # Errors
 /// As [`build_guest_crate`].
@@ -57,11 +57,11 @@ pub fn build_guest_examples(
     build((folder, true), cache_dir, compiler, say)
 }
 
-/// Makes a component of a core module's file, beside it: `x.wasm` becomes `x.component.wasm`. A
-/// file that is a component already is returned as it is.
+/// Makes a component of a core module, next to it: `x.wasm` becomes `x.component.wasm`. Returns the path
+/// unchanged if the file is a component already.
 ///
 /// # Errors
-/// If the file cannot be read, is no module with WIT metadata, or the result cannot be written.
+/// If the file cannot be read or is not a module with WIT metadata, or if the result cannot be written.
 pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, CompileError> {
     let at = |error: io::Error| CompileError::new(format!("{}: {error}", path.display()));
     let (mut source, _) = regular(path).map_err(at)?;
@@ -72,7 +72,8 @@ pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, Compile
     }
     source.rewind().map_err(at)?;
     let target = path.with_extension("component.wasm");
-    // Renamed into place, so that no reader sees half of it. By a name that no other user can have taken before.
+    // Renamed into place, so that no reader sees half of it. The random name cannot have been taken by
+    // another user.
     let random = RandomState::new().hash_one(path);
     let temporary = path.with_extension(format!("{random:016x}.tmp"));
     let made = write_component(compiler, source, &temporary, &target);
@@ -83,7 +84,7 @@ pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, Compile
     Ok(target)
 }
 
-/// Bytes that tell what kind of file it is.
+/// The first bytes of a file, enough to tell its kind.
 const HEAD: u64 = 8;
 
 fn write_component(
@@ -97,7 +98,8 @@ fn write_component(
     };
     let file = File::create_new(temporary).map_err(cannot)?;
     compiler.componentize(source, &file)?;
-    // Times do not tell whether it is this module's: a module may be put back that is older.
+    // Modification times cannot show whether the target belongs to this module: the user may have restored an
+    // older one.
     let digest = |path| EntryFile::open(path, compiler).map(|file| file.digest().to_owned());
     if digest(target).is_ok_and(|there| digest(temporary) == Ok(there)) {
         return std::fs::remove_file(temporary).map_err(cannot);
@@ -118,7 +120,7 @@ fn build(
             folder.display()
         )));
     }
-    // Cargo calls the manifest by its real path in what it prints.
+    // Cargo prints the manifest's canonical path.
     let manifest = manifest.canonicalize().map_err(|error| {
         CompileError::new(format!("{} cannot be opened: {error}", manifest.display()))
     })?;
@@ -127,12 +129,12 @@ fn build(
     let shared = build_folder::shared(folder, cache_dir, |name| std::env::var_os(name));
     let is_first = shared.as_ref().is_some_and(|shared| !shared.exists());
     if let Some(shared) = shared {
-        // What crates have in common is compiled once for a machine. What comes out stays in the crate's own folder.
+        // Shared dependencies are compiled once per machine. The results stay in the crate's own folder.
         command.arg("--config").arg(format!("build.build-dir={:?}", shared.display().to_string()));
     }
     command
         .args(examples.then_some("--examples"))
-        // Without colours, or no line would start with its words.
+        // With colours, lines would begin with escape codes.
         .args(["--message-format=json-render-diagnostics", "--color=never"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -140,7 +142,7 @@ fn build(
     let mut cargo = command.spawn().map_err(|error| {
         CompileError::new(format!("cargo, which builds guest crates, cannot be run: {error}"))
     })?;
-    // One thread for each pipe, or a full one would block cargo.
+    // One thread per pipe, or a full pipe would block cargo.
     let stdout = cargo.stdout.take();
     let kind = if examples { "example" } else { "cdylib" };
     let reader = std::thread::spawn(move || artifacts(stdout, &manifest, kind));
@@ -163,9 +165,9 @@ fn build(
     modules.iter().map(|module| build_module(module, compiler)).collect()
 }
 
-/// Hands cargo's lines to `say` up to the first error, and returns that and what follows: it becomes
-/// the text of our error, and need not be read twice. Of its progress one line is left. `is_first`: nothing that guest crates
-/// have in common is compiled yet.
+/// Passes cargo's lines to `say` up to the first error. Returns the first error and all later lines, which
+/// become the text of our error. All lines about progress are replaced by a single one. `is_first`: no shared
+/// dependencies have been compiled yet.
 fn tell(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<String> {
     let mut errors = Vec::new();
     let mut compiles = false;
@@ -187,13 +189,13 @@ fn tell(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<Str
     errors
 }
 
-/// What is said when cargo compiles something.
+/// Printed when cargo compiles something.
 const COMPILES: &str = "compiling the entry script";
-/// The same, where all libraries are compiled with it.
+/// The same, if all libraries must be compiled too.
 const COMPILES_FIRST: &str = "compiling the entry script, and the libraries of entry scripts: the first time this takes a minute or more, \
      later seconds";
 
-/// What lines of cargo's progress begin with.
+/// The first words of cargo's progress lines.
 const PROGRESS: [&str; 7] =
     ["Adding", "Downloaded", "Downloading", "Finished", "Fresh", "Locking", "Updating"];
 
@@ -204,8 +206,8 @@ fn no_library(folder: &Path) -> CompileError {
     ))
 }
 
-/// The WebAssembly files among cargo's messages that belong to the crate itself and are of the
-/// wanted kind of target.
+/// The WebAssembly files in cargo's messages that belong to the crate itself and have the wanted kind of
+/// target.
 fn artifacts(stdout: Option<impl Read>, manifest: &Path, kind: &str) -> Vec<PathBuf> {
     let Some(stdout) = stdout else { return Vec::new() };
     let mut files = Vec::new();

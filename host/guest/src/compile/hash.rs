@@ -4,16 +4,16 @@ use crate::model::hex;
 use sha2::{Digest, Sha256};
 use std::io::{self, ErrorKind, Read};
 
-/// Hex SHA-256.
+/// SHA-256, in hex.
 pub(super) fn digest(bytes: &[u8]) -> String {
     hex(Sha256::digest(bytes))
 }
 
-/// SHA-256 of what is left in `reader`, without holding it in memory. A file may be large: `stop` is asked again and
-/// again.
+/// SHA-256 of the rest of `reader`, without loading it into memory. A file may be large, so `stop` is called
+/// after each block.
 ///
 /// # Errors
-/// If it cannot be read, or `stop` says so.
+/// If it cannot be read, or `stop` returns true.
 pub fn hash_until(reader: &mut impl Read, stop: &dyn Fn() -> bool) -> io::Result<[u8; 32]> {
     let mut hash = Sha256::new();
     each_block(reader, |block| {
@@ -26,7 +26,7 @@ pub fn hash_until(reader: &mut impl Read, stop: &dyn Fn() -> bool) -> io::Result
     Ok(hash.finalize().into())
 }
 
-/// Hands over what is left in `reader`, in blocks.
+/// Passes the rest of `reader` to `take`, in blocks.
 pub(super) fn each_block(
     reader: &mut impl Read,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,

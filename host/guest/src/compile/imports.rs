@@ -1,25 +1,25 @@
-//! What an entry script may import, name by name, and why not what it may not.
+//! Decides which imports an entry script may have, and explains refusals.
 
 use crate::features::HAS_INFERENCE;
 use crate::model::{Feature, nearest};
 
-/// The version of `wasi:nn` that is granted. It is a draft: no two of its versions are alike.
+/// The version of `wasi:nn` that is granted. Its drafts are mutually incompatible.
 pub const NN_VERSION: &str = "0.2.0-rc-2024-10-28";
 
-/// How tools that know WASI 0.3 make components of WASI 0.2.
+/// How to make tools for WASI 0.3 build WASI 0.2 components.
 pub(super) const FOR_TOOLS_OF_ASYNC: &str = ". With jco's QuickJS: --backend-qjs-disable-async; with \
     componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2";
 
-/// What becomes of one import.
+/// The verdict on one import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportVerdict {
-    /// It is granted; what it gives the guest, in words.
+    /// It is granted; the text says what it gives the guest.
     Granted(&'static str),
-    /// It is refused; why, and how to avoid it.
+    /// It is refused; the text says why, and how to avoid it.
     Refused(String),
 }
 
-/// What an import gives the guest, or why it is refused.
+/// Decides whether an import is granted.
 pub fn judge_import(import: &str) -> ImportVerdict {
     use ImportVerdict::{Granted, Refused};
     let (name, version) = split_version(import).unwrap_or((import, ""));
@@ -141,7 +141,7 @@ const WASI: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The granted interface whose name is nearest to this one, if one is near.
+/// The granted interface with the most similar name, if one is similar.
 fn nearest_granted(package: &str, interface: &str) -> Option<&'static str> {
     let (_, known) = WASI.iter().find(|(name, _)| *name == package)?;
     nearest(interface, known.iter().copied())
@@ -179,7 +179,7 @@ pub(super) fn split_version(name: &str) -> Option<(&str, &str)> {
     name.split_once('@')
 }
 
-/// Whether this Sandmill keeps that version of the contract.
+/// Whether this Sandmill supports that version of the contract.
 pub(super) fn is_contract_version(version: &str) -> bool {
     version.strip_prefix("0.1.").is_some_and(|patch| !patch.is_empty())
 }

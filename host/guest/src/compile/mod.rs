@@ -1,15 +1,16 @@
-//! From a guest crate, core module or component to compiled code in a cache.
+//! Turns a guest crate, core module or component into compiled code in a cache.
 //!
-//! - `engine`: the one place that configures the engine;
-//! - `artifact`: what a file is, and from a core module to a component;
-//! - `contract`: whether a component keeps the contract of `wit/`, in words; `imports`: what it may import;
+//! - `engine`: the only place that configures the engine;
+//! - `artifact`: recognises the kind of a file, and turns a core module into a component;
+//! - `contract`: checks that a component keeps the contract of `wit/`, and words its errors; `imports`: the
+//!   imports that are allowed;
 //! - `takes`: the kind of mini-batch that an entry script takes;
-//! - `cache`: compiled code on disk; `tidy`: how much of it there is, and its removal;
-//! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
-//!   the only place where the bytes of an entry script are parsed; `task`: what it is asked for;
-//! - `description`: what a component could touch;
-//! - `interpreter`: from the module of an interpreter to an entry script;
-//! - `toolchain`, `guest_crate`: from a guest crate's folder to its component; `c_folder`: from sources in C.
+//! - `cache`: compiled code on disk; `tidy`: its size and its removal;
+//! - `compiler`: the parent's side of the compiler process; `child`: the process itself, the only place where
+//!   the bytes of an entry script are parsed; `task`: the requests that the parent sends it;
+//! - `description`: what a component could access;
+//! - `interpreter`: turns the module of an interpreter into an entry script;
+//! - `toolchain`, `guest_crate`: build a guest crate's folder into a component; `c_folder`: builds C sources.
 //!
 //! Imports `model`, `protocol` and `wall`.
 
@@ -60,7 +61,7 @@ pub use toolchain::describe_toolchain;
 pub(crate) use toolchain::in_path;
 pub use wit_text::describe_function;
 
-/// What went wrong, for people, complete.
+/// A complete error message for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CompileError(pub String);

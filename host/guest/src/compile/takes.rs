@@ -1,5 +1,5 @@
-//! The kind of mini-batch that an entry script says it takes. The SDK for Rust writes it into the custom section
-//! `sandmill:takes` of its core module; a component without that section may take any kind.
+//! The kind of mini-batch that an entry script declares. The Rust SDK writes it into the custom section
+//! `sandmill:takes` of the core module. A component without that section may take any kind.
 
 use crate::model::InputKind;
 use serde::{Deserialize, Serialize};
@@ -24,11 +24,11 @@ pub enum Takes {
 impl Takes {
     const ALL: [Self; 3] = [Self::Files, Self::Table, Self::Void];
 
-    /// What a component says of itself. `None` if it says nothing, nothing that is known, or two kinds.
+    /// What a component declares. `None` if it declares nothing, an unknown kind, or two kinds.
     pub(super) fn read(component: &[u8]) -> Option<Self> {
         let mut said = None;
         for payload in Parser::new(0).parse_all(component) {
-            // Damage is reported by those who need the rest of the component.
+            // Damage is reported by the code that needs the rest of the component.
             if let Payload::CustomSection(section) = payload.ok()?
                 && section.name() == SECTION
             {
@@ -51,17 +51,17 @@ impl Takes {
         }
     }
 
-    /// As one byte behind compiled code.
+    /// Encodes it as the byte that follows compiled code.
     pub(super) fn to_byte(takes: Option<Self>) -> u8 {
         takes.map_or(0, |takes| takes.word().as_bytes()[0])
     }
 
-    /// What [`Takes::to_byte`] made; `None` for any other byte.
+    /// Decodes a byte of [`Takes::to_byte`]; `None` for any other byte.
     pub(super) fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|takes| Self::to_byte(Some(*takes)) == byte)
     }
 
-    /// What a job with such inputs hands over.
+    /// The kind of mini-batch that a job with such inputs gives.
     pub fn given_by(inputs: &InputKind) -> Self {
         match inputs {
             InputKind::Files { .. } => Self::Files,
@@ -70,7 +70,7 @@ impl Takes {
         }
     }
 
-    /// In words of the job.
+    /// The word that job files and messages use.
     pub fn plain(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -79,7 +79,7 @@ impl Takes {
         }
     }
 
-    /// What to change where an entry script that takes `self` was given `given`.
+    /// Advice for a job that gives `given` to an entry script that takes `self`.
     pub fn remedy(self, given: Self) -> &'static str {
         match (self, given) {
             (Self::Void, _) => {
@@ -101,7 +101,7 @@ impl Takes {
     }
 }
 
-/// For people, as in "it takes ..".
+/// For messages such as "it takes ..".
 impl fmt::Display for Takes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::compile::testing;
 
-    /// A component whose core module says these words.
+    /// Reads a component whose core module declares these words.
     fn says(words: &[&str]) -> Option<Takes> {
         let sections: String =
             words.iter().map(|word| format!("(@custom \"{SECTION}\" \"{word}\")\n")).collect();

@@ -1,20 +1,20 @@
-//! What the process that looks into entry scripts is asked for, and what it may take.
+//! The requests to the compiler process, and its limits.
 
 use super::Instrumentation;
 use crate::model::OsSandbox;
 
-/// The hidden subcommand that must end in [`serve_compile`](super::serve_compile).
+/// The hidden subcommand. It must call [`serve_compile`](super::serve_compile).
 pub const COMPILE_COMMAND: &str = "compile-component";
 
-/// CPU seconds of all threads together.
+/// The limit on CPU seconds, for all threads together.
 pub(super) const CPU_SECONDS: u64 = 1800;
-/// Bytes of memory that the compiler may write to.
+/// The limit on the memory that the compiler may write to, in bytes.
 pub(super) const MEMORY_BYTES: u64 = 8 << 30;
-/// Bytes of compiled code.
+/// The limit on the size of compiled code, in bytes.
 pub(super) const CODE_BYTES: u64 = 4 << 30;
-/// Bytes of an answer.
+/// The limit on the size of an answer, in bytes.
 pub(super) const ANSWER_BYTES: u64 = 4 << 20;
-/// Bytes of an entry script.
+/// The limit on the size of an entry script, in bytes.
 pub(super) const SCRIPT_BYTES: u64 = 1 << 30;
 
 /// The words of the command line.
@@ -25,30 +25,30 @@ const DESCRIBE: &str = "describe";
 const PREPARE: &str = "prepare";
 const SNAPSHOT: &str = "snapshot";
 
-/// What to do with an entry script.
+/// A request about an entry script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Check that it keeps the contract, and compile it.
     Compile {
-        /// What its SHA-256 must be, in hex.
+        /// The SHA-256 that it must have, in hex.
         digest: String,
         with: Instrumentation,
     },
     /// Make a component of a core module.
     Componentize,
-    /// Tell an [`Outline`](super::Outline).
+    /// Return an [`Outline`](super::Outline).
     Outline,
-    /// Tell a [`Description`](super::Description).
+    /// Return a [`Description`](super::Description).
     Describe,
-    /// Make the component that prepares an interpreter, of whose language this is a text.
+    /// Make the component that prepares an interpreter by running this text.
     Prepare(String),
-    /// Make the component of a prepared interpreter: of its module, which has so many bytes, and of its memory, which
-    /// follows.
+    /// Make the component of a prepared interpreter. The input is its module, which has this many bytes, and
+    /// then its memory.
     Snapshot(usize),
 }
 
 impl Task {
-    /// As the arguments of [`COMPILE_COMMAND`].
+    /// The arguments of [`COMPILE_COMMAND`].
     pub(super) fn words(&self, mode: OsSandbox) -> Vec<String> {
         let words = match self {
             Self::Compile { digest, with } => {

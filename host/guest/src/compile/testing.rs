@@ -3,8 +3,8 @@
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
-/// What every test module has: one memory, an allocator that only goes up and, as some languages' do, takes nothing
-/// back, and places to put results. `$ret` is the area that `run` and `init` return.
+/// The common part of every test module: one memory, a bump allocator that never frees and, like those of
+/// some languages, does not support reallocation.
 const COMMON: &str = r#"
     (memory (export "memory") 2)
     (global $heap (mut i32) (i32.const 65536))
@@ -22,7 +22,7 @@ const COMMON: &str = r#"
       (local.get $at))
 "#;
 
-/// The parameters of `run`: the mini-batch (kind, pointer, length) and the context.
+/// The head of `run`: its parameters are the mini-batch (kind, pointer, length) and the context.
 pub const RUN: &str = r#"(func (export "NAME#run")
     (param $kind i32) (param $ptr i32) (param $len i32)
     (param $id i64) (param $dataset i32) (param $dataset_len i32) (param $attempt i32)
@@ -31,8 +31,8 @@ pub const RUN: &str = r#"(func (export "NAME#run")
 /// A module whose `run` returns no rows.
 pub const RUN_EMPTY: &str = "RUN (i32.const 0))";
 
-/// A core module with metadata for a world of the contract. In `body`, `RUN` stands for the head of
-/// `run`, `NAME` for the name of the exported interface.
+/// A core module with metadata for a world of the contract. In `body`, `RUN` is replaced by the head of
+/// `run`, and `NAME` by the name of the exported interface.
 pub fn module(world: &str, body: &str) -> Vec<u8> {
     let name = if world == "run-only" {
         "sandmill:entry/entry-run@0.1.0"
@@ -54,7 +54,7 @@ pub fn module(world: &str, body: &str) -> Vec<u8> {
     module
 }
 
-/// The same as a component.
+/// [`module`], as a component.
 pub fn component(world: &str, body: &str) -> Vec<u8> {
     super::componentize(module(world, body)).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -1,7 +1,8 @@
 //! How much compiled code a cache holds, and its removal.
 //!
-//! Only files with the names of entries are touched, whatever else lies in the folder. Workers map files that their job
-//! holds open, so that a removed entry harms no running job: the next one compiles again.
+//! Only files with an entry's name are touched; all other files in the folder stay. Removing an entry does
+//! not harm a running job: the job holds the file open, and its workers map the open file. The next job
+//! compiles again.
 
 use super::cache::{TEMPORARY, is_left_over, open};
 use cap_std::ambient_authority;
@@ -12,10 +13,10 @@ use std::ops::AddAssign;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Letters of the two digests in an entry's name: of the entry script, and of the engine's settings.
+/// The lengths of the two digests in an entry's name: of the entry script, and of the engine's settings.
 const DIGESTS: (usize, usize) = (64, 32);
 
-/// So many files, with so many bytes together.
+/// A number of files, and their total size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// How many files.
@@ -31,7 +32,7 @@ impl AddAssign for Kept {
     }
 }
 
-/// The compiled code in a cache's folder. A folder that does not exist holds none.
+/// Measures the compiled code in a cache's folder. A missing folder counts as empty.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -44,10 +45,10 @@ pub fn compiled(folder: &Path) -> io::Result<Kept> {
     Ok(kept)
 }
 
-/// Removes the compiled code of a cache, and temporary files that no process writes to. Returns what was removed.
+/// Removes a cache's compiled code, and temporary files that no process is writing. Returns what was removed.
 ///
 /// # Errors
-/// If the folder cannot be read, or a file of it cannot be removed.
+/// If the folder cannot be read, or a file in it cannot be removed.
 pub fn clear_compiled(folder: &Path) -> io::Result<Kept> {
     let mut removed = Kept::default();
     let Some(dir) = open_folder(folder)? else { return Ok(removed) };
@@ -68,8 +69,8 @@ pub fn clear_compiled(folder: &Path) -> io::Result<Kept> {
     Ok(removed)
 }
 
-/// All files below a folder; of several names of one file one counts. A folder that does not exist holds none. Links are not
-/// followed.
+/// Measures all files below a folder. A file with several hard links counts once. A missing folder counts as
+/// empty. Symbolic links are not followed.
 pub(crate) fn below(folder: &Path) -> io::Result<Kept> {
     let mut kept = Kept::default();
     let mut seen = HashSet::new();
@@ -93,7 +94,7 @@ pub(crate) fn below(folder: &Path) -> io::Result<Kept> {
     Ok(kept)
 }
 
-/// Removes a folder with all that is in it, and returns how much that was.
+/// Removes a folder with its content, and returns how much that was.
 pub(crate) fn clear_below(folder: &Path) -> io::Result<Kept> {
     let kept = below(folder)?;
     match std::fs::remove_dir_all(folder) {
@@ -134,14 +135,14 @@ fn is_entry(name: &str) -> bool {
     parts.is_some_and(|(script, engine)| is_hex(script, DIGESTS.0) && is_hex(engine, DIGESTS.1))
 }
 
-/// As `tmp-PROCESS-COUNT`.
+/// Whether the name has the form `tmp-PROCESS-COUNT`.
 fn is_temporary(name: &str) -> bool {
     let numbers = name.strip_prefix(TEMPORARY).and_then(|name| name.split_once('-'));
     let is_number = |text: &str| text.parse::<u64>().is_ok();
     numbers.is_some_and(|(process, count)| is_number(process) && is_number(count))
 }
 
-/// Nothing, if the file is removed meanwhile.
+/// The size of one file; zero if another process has removed it.
 fn kept_by(dir: &Dir, name: &str) -> Kept {
     let length = dir.symlink_metadata(name).map(|found| found.len());
     length.map_or_else(|_| Kept::default(), |bytes| Kept { files: 1, bytes })

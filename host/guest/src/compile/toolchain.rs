@@ -1,15 +1,15 @@
-//! Which Rust toolchain can build a guest on this machine, and how it is to be called.
+//! Finds the Rust toolchain that can build a guest on this machine, and the command line for it.
 
 use super::CompileError;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A way to build guests.
+/// A toolchain for guests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Toolchain {
-    /// rustc knows `wasm32-wasip2`: its linker writes components.
+    /// rustc supports `wasm32-wasip2`: its linker writes components.
     Rustup,
-    /// The distribution's rustc with the library's source and wasi-libc: core modules come out.
+    /// The distribution's rustc, with the standard library's source and wasi-libc. It builds core modules.
     Distribution {
         /// The linker for WebAssembly.
         linker: PathBuf,
@@ -20,7 +20,7 @@ const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
 const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
 
 impl Toolchain {
-    /// Finds a toolchain for a crate in `folder` (which may name its own rustc).
+    /// Finds a toolchain for a crate in `folder` (which may configure its own rustc).
     pub(super) fn find(folder: &Path) -> Result<Self, CompileError> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let sysroot = ask(Command::new(rustc).current_dir(folder).args(["--print", "sysroot"]));
@@ -60,7 +60,7 @@ impl Toolchain {
         command
             .current_dir(folder)
             .args(["build", "--release", "--target", self.target()])
-            // They would hide the flags below; they are meant for the machine's own programs.
+            // These are meant for the machine's own programs, and would override the flags below.
             .env_remove("RUSTFLAGS")
             .env_remove("CARGO_ENCODED_RUSTFLAGS");
         match self {
@@ -86,7 +86,7 @@ impl Toolchain {
     }
 }
 
-/// How a guest crate is built on this machine: cargo's version, and the target.
+/// Describes how this machine builds guest crates: cargo's version, and the target.
 ///
 /// # Errors
 /// If cargo cannot be run, or no toolchain here builds for WebAssembly. The text says what to install.
@@ -111,14 +111,14 @@ fn linker(sysroot: Option<&Path>) -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.is_file()).or_else(|| in_path("wasm-ld"))
 }
 
-/// The first file of this name in the folders of `PATH`, but for those that depend on the current folder.
+/// The first file with this name in the folders of `PATH`. Relative folders are skipped.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&paths).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The one line that a command prints, as a path; none if it fails.
+/// The one line that a command prints, as a path; `None` if the command fails.
 fn ask(command: &mut Command) -> Option<PathBuf> {
     let output = command.output().ok()?;
     let line = String::from_utf8(output.stdout).ok()?;

@@ -1,9 +1,9 @@
-//! Types of a component as text, in the notation of WIT, for comparing and for people.
+//! Component types as text in WIT notation, for comparisons and messages.
 
 use wasmtime::component::types::{ComponentFunc, Type};
 
-/// A function's type, e.g. `func() -> result<_, string>`. Names of parameters are left out; they
-/// do not matter when a function is called.
+/// A function's type, e.g. `func() -> result<_, string>`. Parameter names are left out, because they do not
+/// matter for a call.
 pub fn describe_function(function: &ComponentFunc) -> String {
     let parameters: Vec<String> = function.params().map(|(_, ty)| describe(&ty)).collect();
     let result = function.results().next().map(|ty| format!(" -> {}", describe(&ty)));
@@ -11,7 +11,7 @@ pub fn describe_function(function: &ComponentFunc) -> String {
     format!("{prefix}func({}){}", parameters.join(", "), result.unwrap_or_default())
 }
 
-/// A type, with the types inside it spelt out.
+/// A type, with the types in it written out.
 fn describe(ty: &Type) -> String {
     let optional = |ty: Option<Type>| ty.map_or_else(|| "_".to_owned(), |ty| describe(&ty));
     match ty {

@@ -1,4 +1,4 @@
-//! Why something is refused or cannot be used.
+//! Errors: why a model is refused, or a backend cannot be used.
 
 use crate::model::FailureKind;
 use crate::wall::WaitError;
@@ -6,21 +6,21 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Bytes of a message that are kept.
+/// The maximum length of a message, in bytes.
 const LONGEST: usize = 2000;
 
-/// The kinds of errors that `wasi:nn` has.
+/// The error codes of `wasi:nn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorCode {
     /// A tensor's name, type, shape or bytes are wrong.
     InvalidArgument,
-    /// The bytes are no ONNX model, or another encoding was asked for.
+    /// The bytes are not an ONNX model, or the guest asked for another encoding.
     InvalidEncoding,
     /// The computation failed.
     RuntimeError,
     /// The model uses something that the backend does not have.
     UnsupportedOperation,
-    /// Beyond a limit.
+    /// A limit is exceeded.
     TooLarge,
     /// The job has no model of that name.
     NotFound,
@@ -28,33 +28,33 @@ pub enum ErrorCode {
     Security,
 }
 
-/// What went wrong when a model was loaded or run.
+/// An error while a model is loaded or run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InferenceError {
-    /// Told to the guest, which may go on.
+    /// An error that the guest receives and may handle.
     Refused {
         /// The kind.
         code: ErrorCode,
-        /// For people: what was expected, and what was found.
+        /// For the user: what was expected, and what was found.
         message: String,
     },
-    /// The attempt ends, whatever the guest would make of it.
+    /// The attempt ends; the guest cannot handle the error.
     Ends {
-        /// As what it failed.
+        /// The kind of the failure.
         kind: FailureKind,
-        /// For people.
+        /// For the user.
         message: String,
     },
 }
 
 impl InferenceError {
-    /// An error that the guest is told. Names in a model and texts of backends may be of any length: what
-    /// goes beyond 2,000 bytes is cut.
+    /// An error for the guest. Names in a model and messages of backends may have any length, so the text is
+    /// cut at 2,000 bytes.
     pub fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::Refused { code, message: cut(message.into()) }
     }
 
-    /// The end of an attempt, with a text that is cut in the same way.
+    /// The end of an attempt. The text is cut at 2,000 bytes.
     pub fn ends(kind: FailureKind, message: impl Into<String>) -> Self {
         Self::Ends { kind, message: cut(message.into()) }
     }
@@ -78,20 +78,20 @@ impl fmt::Display for InferenceError {
 
 impl std::error::Error for InferenceError {}
 
-/// Why the library of ONNX Runtime that was named cannot be used.
+/// Why the ONNX Runtime library that the user named cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NamedError {
-    /// The path leads to no file.
+    /// The path does not exist.
     #[error("{by} names {}: {source}", path.display())]
     NotThere {
         /// The option or variable that names it.
         by: &'static str,
-        /// The path, as it was named.
+        /// The path, as the user wrote it.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// The folder holds no library.
+    /// The folder has no library.
     #[error(
         "{by} names {}, a folder without libonnxruntime.so; name the library, the folder of the Python \
          package onnxruntime, or one of Python packages (site-packages)",
@@ -100,10 +100,10 @@ pub enum NamedError {
     Without {
         /// The option or variable that names it.
         by: &'static str,
-        /// The folder, as it was named.
+        /// The folder, as the user wrote it.
         path: PathBuf,
     },
-    /// The folder holds several libraries.
+    /// The folder has several libraries.
     #[error(
         "{by} names {}, a folder with {} and {}; name one of them",
         path.display(),
@@ -113,36 +113,36 @@ pub enum NamedError {
     Several {
         /// The option or variable that names it.
         by: &'static str,
-        /// The folder, as it was named.
+        /// The folder, as the user wrote it.
         path: PathBuf,
         /// One library.
         first: PathBuf,
         /// Another one.
         second: PathBuf,
     },
-    /// The path of the library is no text.
+    /// The library's path is not UTF-8.
     #[error("{by} names {}: the path {} is not UTF-8", path.display(), file.display())]
     NotUtf8 {
         /// The option or variable that names it.
         by: &'static str,
-        /// The path, as it was named.
+        /// The path, as the user wrote it.
         path: PathBuf,
         /// The library.
         file: PathBuf,
     },
-    /// The library was tried and does not work.
+    /// The library was tested and does not work.
     #[error("{by} names {}: {why}", library.display())]
     Unusable {
         /// The option or variable that names it.
         by: &'static str,
         /// The library.
         library: PathBuf,
-        /// What the child says that tried it.
+        /// The message of the child that tested it.
         why: String,
     },
 }
 
-/// Why a child that tries a backend gave no result.
+/// Why a child that tests a backend gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The child cannot be started.
@@ -153,16 +153,16 @@ pub enum ProbeError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The child did not end in time, or its end is not known.
+    /// The child did not end in time, or its exit status is unknown.
     #[error(transparent)]
     NoEnd(WaitError),
-    /// The child failed: how it ended and what it said, in words.
+    /// The child failed. The text says how it ended, and what it printed.
     #[error("{0}")]
     Failed(String),
-    /// The child wrote something else than a result.
+    /// The child did not write a valid result.
     #[error("what the process that tried it said cannot be understood")]
     Unclear,
-    /// The backend does not work, in the words of the child.
+    /// The backend does not work; the text is the child's message.
     #[error("{0}")]
     Problem(String),
 }

@@ -1,9 +1,9 @@
-//! What a model takes and gives, in the words of `wasi:nn`.
+//! What a model takes and gives, in the terms of `wasi:nn`.
 
 use crate::model::{Backend, Device};
 use std::fmt;
 
-/// The element types of tensors in `wasi:nn`. Elements lie in little-endian order.
+/// The element types of tensors in `wasi:nn`. Elements are little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorType {
     /// IEEE 754, 2 bytes.
@@ -23,7 +23,7 @@ pub enum TensorType {
 }
 
 impl TensorType {
-    /// Bytes of an element.
+    /// The size of an element, in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -34,7 +34,7 @@ impl TensorType {
     }
 }
 
-/// `f32`, `i64`.
+/// For example `f32` or `i64`.
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -49,12 +49,13 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// What a model's input or output is made of.
+/// The element type of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElementType {
     /// A type that `wasi:nn` has.
     Standard(TensorType),
-    /// Another, by its name in ONNX: `string`, `uint16`, `map`. It can be seen and not used.
+    /// Another type, by its name in ONNX, for example `string` or `uint16`. A caller sees it, but cannot use
+    /// the input or output.
     Other(String),
 }
 
@@ -70,15 +71,15 @@ impl fmt::Display for ElementType {
 /// One dimension of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// Always so many.
+    /// Fixed by the model.
     Fixed(u32),
-    /// As many as whoever calls likes; dimensions of the same name are alike.
+    /// Chosen by the caller; dimensions with the same name must be equal.
     Named(String),
-    /// As many as whoever calls likes.
+    /// Chosen by the caller.
     Unknown,
 }
 
-/// `64`, `N`, `?`.
+/// For example `64`, `N` or `?`.
 impl fmt::Display for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,13 +95,13 @@ impl fmt::Display for Dimension {
 pub struct Port {
     /// Its name in the model.
     pub name: String,
-    /// What it is made of.
+    /// Its element type.
     pub ty: ElementType,
-    /// Its dimensions; none if even their number is not known.
+    /// Its dimensions; `None` if even their number is unknown.
     pub shape: Option<Vec<Dimension>>,
 }
 
-/// `f32 [N, 64]`, `f32 of any shape`.
+/// For example `f32 [N, 64]` or `f32 of any shape`.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.shape {
@@ -110,7 +111,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// `[256, 64]`, for texts.
+/// Prints for example `[256, 64]`.
 pub(super) struct Shape<'a, T>(pub(super) &'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Shape<'_, T> {
@@ -124,22 +125,22 @@ impl<T: fmt::Display> fmt::Display for Shape<'_, T> {
     }
 }
 
-/// What a loaded model is.
+/// What is known about a loaded model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Inputs, in the model's order. Those with a default value in the model are left out.
+    /// The inputs, in the model's order. Inputs with a default value in the model are left out.
     pub inputs: Vec<Port>,
-    /// Outputs, in the model's order.
+    /// The outputs, in the model's order.
     pub outputs: Vec<Port>,
-    /// What runs it; never `auto`.
+    /// The backend that runs it; never `auto`.
     pub backend: Backend,
-    /// Where it runs.
+    /// The device that it runs on.
     pub device: Device,
-    /// Whether it runs on the CPU though it was meant for a GPU, as the job allows.
+    /// Whether the model was meant for a GPU and runs on the CPU, which the job allows.
     pub fell_back: bool,
 }
 
-/// An input tensor, in somebody else's memory.
+/// An input tensor, in borrowed memory.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorView<'a> {
     /// The input's name.
@@ -148,7 +149,7 @@ pub struct TensorView<'a> {
     pub ty: TensorType,
     /// Its dimensions, the outermost first; empty for a scalar.
     pub dims: &'a [u32],
-    /// The elements, row-major. As many bytes as type and dimensions say.
+    /// The elements, row-major. Their length follows from type and dimensions.
     pub bytes: &'a [u8],
 }
 
@@ -159,7 +160,7 @@ pub struct OwnedTensor {
     pub name: String,
     /// The type of its elements.
     pub ty: TensorType,
-    /// Its dimensions, the outermost first. A scalar has `[1]`, as `wasi:nn` wants it.
+    /// Its dimensions, the outermost first. A scalar has `[1]`, as `wasi:nn` requires.
     pub dims: Vec<u32>,
     /// The elements, row-major.
     pub bytes: Vec<u8>,

@@ -1,39 +1,39 @@
-//! What models cost a worker process, in bytes of memory.
+//! The memory that models need in a worker process.
 
 use crate::model::{InferenceSettings, Limits};
 use std::path::Path;
 use walkdir::WalkDir;
 
-/// Plans of a model that tract keeps, each with weights of its own in the form that computes fast.
+/// The number of plans per model that tract keeps. Each has its own copy of the weights, arranged for speed.
 pub(super) const PLANS: usize = 4;
 
-/// Bytes of models, all together, beyond which one plan of each is kept.
+/// If all models together are larger than this, in bytes, tract keeps one plan of each.
 pub(super) const LARGE: u64 = 64 << 20;
 
-/// Bytes of weights of all plans beyond the first of each model, at the most.
+/// The most bytes of weights in all plans beyond the first of each model.
 const MORE_PLANS: u64 = LARGE * (PLANS as u64 - 1);
 
-/// How often a model lies in memory while it is loaded, at the most: as it was read, as it was decoded,
-/// and as the backend arranges it. What tract keeps beyond that is [`MORE_PLANS`].
+/// The number of copies of a model in memory while it is loaded, at most: the file, the decoded model, and
+/// the backend's arrangement. tract's other plans are in [`MORE_PLANS`].
 const COPIES: u64 = 3;
-/// Tensors lie in the host, and once more in a backend while it computes.
+/// One copy of each tensor in the host, and one in the backend while it computes.
 const TENSOR_COPIES: u64 = 2;
-/// What backends take beside models and tensors: code that they unpack, schemas, what comes between one
-/// layer and the next.
+/// What backends need besides models and tensors, in bytes: unpacked code, schemas, values between layers.
 const BACKENDS: u64 = 256 << 20;
-/// A folder with the sizes of caches, by which backends cut their work: a process that computes may read it.
+/// The folder with the sizes of the processor's caches, by which backends split their work. A process that
+/// computes may read it.
 pub const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// Files of a model's folder that are looked at; one with more is taken for as large as it may be.
+/// The most files of a model's folder that are counted. A folder with more counts as large as the limit.
 const FILES: usize = 10_000;
 
-/// Whether an entry script may compute with models at all, where the job has these.
+/// Whether an entry script can compute with models in a job with these models and settings.
 pub fn has_inference<M>(models: &[M], settings: &InferenceSettings) -> bool {
     !models.is_empty() || settings.allow_guest_models
 }
 
-/// Bytes that inference may take in a worker process, beside what everything else may. `models`: the
-/// folder or file of each; their sizes are looked at, and never what is in them.
+/// The bytes that inference may use in a worker process, in addition to everything else. `models` has the
+/// folder or file of each model. Only their sizes are read, not their content.
 pub fn inference_memory(models: &[&Path], settings: &InferenceSettings, limits: &Limits) -> u64 {
     if !has_inference(models, settings) {
         return 0;
@@ -49,8 +49,8 @@ pub fn inference_memory(models: &[&Path], settings: &InferenceSettings, limits: 
     parts.fold(0, u64::saturating_add)
 }
 
-/// Bytes of all files of a model: its weights may lie in files of their own. `most` if they are more, or
-/// cannot be counted.
+/// The size of all files of a model, which may have its weights in separate files. Returns `most` if they are
+/// larger or cannot be counted.
 pub fn bytes_below(model: &Path, most: u64) -> u64 {
     let mut size = 0_u64;
     for (count, entry) in WalkDir::new(model).follow_links(true).into_iter().enumerate() {

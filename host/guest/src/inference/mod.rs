@@ -1,16 +1,17 @@
-//! Computing with models, on the host's side: what a guest asks for by `wasi:nn` is done here, in the
-//! worker process and behind its wall.
+//! Inference on the host. The worker process computes here, behind its wall, what a guest requests through
+//! `wasi:nn`.
 //!
 //! - `facts`: what a model takes and gives;
-//! - `error`: why something is refused, in the words of `wasi:nn`, or cannot be used;
-//! - `memory`: what models cost a worker process;
-//! - `note`: where a worker says what it is at with a model;
-//! - `named_library`: where the library of ONNX Runtime is;
-//! - `probe`: having backends tried out in a child process, before workers use them;
-//! - `models`: the models of a worker, and the backends that compute with them; `without`, in a build without the
-//!   feature `inference`, what stands for them.
+//! - `error`: why a request is refused, in the terms of `wasi:nn`, or why a backend cannot be used;
+//! - `memory`: the memory that models need in a worker process;
+//! - `note`: the place where a worker records its current model call;
+//! - `named_library`: finds the library of ONNX Runtime;
+//! - `probe`: tests backends in a child process before workers use them;
+//! - `models`: the models of a worker, and the backends that compute with them; `without` replaces it in a
+//!   build without the feature `inference`.
 //!
-//! Knows nothing of guests or wasmtime (`sandbox` does that). Imports `model`, and `wall` for the child.
+//! Does not depend on guests or wasmtime (`sandbox` connects them). Imports `model`, and `wall` for the
+//! child.
 
 mod error;
 mod facts;

@@ -1,5 +1,5 @@
-//! Where the library of ONNX Runtime is looked for. Never in a job file: it is code that runs with the rights of a worker
-//! before its wall stands.
+//! Finds the library of ONNX Runtime. A job file cannot name it: it is code that runs with a worker's rights
+//! before the worker's wall exists.
 
 use super::error::NamedError;
 use std::env;
@@ -8,35 +8,35 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The option of the command line, and the variables, that say where it is. The first that is there counts.
+/// The command-line option and the environment variables that name it. The first that is set counts.
 const OPTION: &str = "--onnxruntime";
 const VARIABLES: [&str; 2] = ["SANDMILL_ONNXRUNTIME", "ORT_DYLIB_PATH"];
 
-/// Where the library lies in a folder that somebody names: in itself, in one of an unpacked release, in
-/// the Python package, in a folder of Python packages.
+/// The places of the library in a folder that the user names: the folder itself, an unpacked release, the
+/// Python package, a folder of Python packages.
 const BELOW: [&str; 4] = ["", "lib", "capi", "onnxruntime/capi"];
 
-/// Variables that say which environment of Python is active.
+/// The variables that name the active Python environment.
 const ENVIRONMENTS: [&str; 2] = ["VIRTUAL_ENV", "CONDA_PREFIX"];
 
-/// Where packages of Python and libraries of the machine lie.
+/// The usual places of Python packages and libraries on a machine.
 const USUAL: [&str; 2] = ["/usr/local", "/usr"];
 
-/// What keeps the library from telling its makers of each start, on a thread of its own. It is read when
-/// the library starts, so that it must be in the environment of the process.
+/// Stops the library from sending telemetry at each start, on a thread of its own. The library reads the
+/// variable when it starts, so it must be in the environment of the process.
 pub const NO_TELEMETRY: (&str, &str) = ("ORT_DISABLE_TELEMETRY", "1");
 
-/// Where somebody says that the library is.
+/// The library's place as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedLibrary {
-    /// Who says so, for people: the option or a variable.
+    /// The option or variable that names it, for messages.
     pub by: &'static str,
-    /// The library, or a folder that holds it.
+    /// The library, or a folder that contains it.
     pub path: PathBuf,
 }
 
 impl NamedLibrary {
-    /// What the command line says, else what the environment does: `SANDMILL_ONNXRUNTIME`, then
+    /// What the command line names, else what the environment names: `SANDMILL_ONNXRUNTIME`, then
     /// `ORT_DYLIB_PATH`.
     pub fn given(option: Option<&Path>) -> Option<Self> {
         if let Some(path) = option {
@@ -48,10 +48,10 @@ impl NamedLibrary {
         })
     }
 
-    /// The library that is found without being named: in the active environment of Python (`VIRTUAL_ENV`,
-    /// `CONDA_PREFIX`), in that of the `python3` on the `PATH`, among the user's own packages, or in the usual places of
-    /// the machine. Python is not run. A library that another user could have put there does not count. Not for jobs
-    /// of strangers: these variables choose code that runs here.
+    /// Finds a library that the user has not named: in the active Python environment (`VIRTUAL_ENV`,
+    /// `CONDA_PREFIX`), in that of the first `python3` on the `PATH`, among the user's own packages, or in
+    /// the machine's usual places. Does not run Python. Skips a library that belongs to another user or is
+    /// writable for all. Not for jobs of untrusted users: these variables choose code that runs here.
     pub fn found() -> Option<Self> {
         let variable = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty());
         let active = ENVIRONMENTS.into_iter().filter_map(|by| Some((by, variable(by)?.into())));
@@ -74,15 +74,15 @@ impl NamedLibrary {
         })
     }
 
-    /// Whether it was named on the command line, for this one job.
+    /// Whether the command line named it, for this job only.
     pub fn by_option(&self) -> bool {
         self.by == OPTION
     }
 
-    /// The library's file: absolute, without links, and UTF-8.
+    /// The path of the library's file: absolute, without symbolic links, and UTF-8.
     ///
     /// # Errors
-    /// For people: what is not there, and who named it.
+    /// If the library cannot be found. The error says who named what.
     pub fn find(&self) -> Result<PathBuf, NamedError> {
         let by = self.by;
         let path = || self.path.clone();
@@ -95,7 +95,7 @@ impl NamedLibrary {
         Ok(file)
     }
 
-    /// The only one of the libraries in the folder that is named.
+    /// The only library in the named folder.
     fn one_of(&self, found: Vec<PathBuf>) -> Result<PathBuf, NamedError> {
         let by = self.by;
         let path = || self.path.clone();
@@ -113,7 +113,7 @@ impl NamedLibrary {
 /// The libraries in a folder.
 fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = BELOW.iter().map(|below| folder.join(below)).collect();
-    // A virtual environment of Python, and the packages of a system.
+    // The packages of a virtual environment or of the system's Python.
     let pythons = fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
     let pythons =
         pythons.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python"));
@@ -134,13 +134,13 @@ fn in_folder(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a file is this user's or root's, and no other may write to it.
+/// Whether a file belongs to this user or root, and is not writable for all.
 fn is_own(file: &Path) -> bool {
     let owners = [0, rustix::process::geteuid().as_raw()];
     file.metadata().is_ok_and(|it| owners.contains(&it.uid()) && it.mode() & 0o002 == 0)
 }
 
-/// `libonnxruntime.so`, `libonnxruntime.so.1.31.1`, `libonnxruntime.1.31.1.dylib`.
+/// Whether the name is like `libonnxruntime.so`, `libonnxruntime.so.1.31.1` or `libonnxruntime.1.31.1.dylib`.
 fn is_library(name: &OsStr) -> bool {
     let Some(rest) = name.to_str().and_then(|name| name.strip_prefix("libonnxruntime.")) else {
         return false;
@@ -175,7 +175,7 @@ mod tests {
         for place in [&package, &package.join("capi"), &library] {
             assert_eq!(named(place).unwrap(), library, "{place:?}");
         }
-        // Links of a release are the same library.
+        // A release's symbolic links lead to the same library.
         let release = root.join("release/lib/libonnxruntime.so.1.31.1");
         fs::write(&release, "").unwrap();
         symlink("libonnxruntime.so.1.31.1", root.join("release/lib/libonnxruntime.so")).unwrap();
@@ -198,7 +198,7 @@ mod tests {
         insta::assert_snapshot!(told("."), @"SANDMILL_ONNXRUNTIME names /d/., a folder with /d/libonnxruntime.so.1 and /d/libonnxruntime.so.2; name one of them");
     }
 
-    /// In a process of its own, as it sets what other tests may read.
+    /// Runs in its own process, because it sets variables that other tests may read.
     #[test]
     fn an_active_environment_is_found_by_itself() {
         const SET: &str = "SANDMILL_TEST_FOUND";
@@ -236,7 +236,7 @@ mod tests {
         assert!(found(&all).contains(&told("VIRTUAL_ENV", &venv)));
         assert!(found(&all[1..]).contains(&told("the python3 on the PATH", &python)));
         assert!(found(&all[1..2]).contains(&told("the user's Python packages", &own)));
-        // Anybody may have put it there.
+        // Another user may have put it there.
         fs::set_permissions(&venv, fs::Permissions::from_mode(0o666)).unwrap();
         assert!(!found(&all[..1]).contains("VIRTUAL_ENV"));
     }

@@ -1,5 +1,6 @@
-//! Where a worker notes what it is at with a model: the beginning of a file, as memory. Two calls of the kernel for
-//! each computation, which is how often it changes, would be a seventh of a small one.
+//! The place where a worker records its current model call: the first bytes of a file, mapped into memory.
+//! Every computation changes the note twice. Two syscalls instead would add a seventh to the time of a small
+//! computation.
 
 use crate::model::InferenceNote;
 use std::fs::File;
@@ -9,17 +10,19 @@ use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 
-/// The place, for as long as the process lives.
+/// The mapped bytes. They stay mapped as long as the process lives.
 #[derive(Debug)]
 pub struct NotePlace(&'static [AtomicU8; InferenceNote::BYTES]);
 
 impl NotePlace {
-    /// Takes a file, open for reading and writing, that nobody else writes to, and notes that nothing is done.
+    /// Maps a file and records that no model is in use. The file must be open for reading and writing, and no
+    /// other process may write to it.
     ///
     /// # Errors
-    /// There is no room for it, or its file system has no files that are memory.
+    /// If the disk is full, or the file system does not support mapping files.
     pub fn of(file: &File) -> io::Result<Self> {
-        // With room on the disk: a process that writes to memory for which there is none is ended.
+        // Allocate space on the disk first: the kernel ends a process that writes to a mapped page without
+        // space.
         file.write_all_at(&InferenceNote::encode(None), 0)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let length = InferenceNote::BYTES;
@@ -30,15 +33,15 @@ impl NotePlace {
         if place == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: so many bytes are there, and are never taken back. Whoever else writes to the file changes
-        // numbers under us, which atomics are made for.
+        // SAFETY: the mapping has this many bytes and is never unmapped. If another process writes to the
+        // file, the numbers change under us, which is allowed for atomics.
         Ok(Self(unsafe { &*place.cast() }))
     }
 
-    /// What stands there from now on.
+    /// Replaces the note.
     pub fn put(&self, note: Option<InferenceNote>) {
         let [first, rest @ ..] = self.0;
-        // As long as the rest changes, nothing is done.
+        // While the other bytes change, the first byte says that no model is in use.
         first.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         if note.is_some() {

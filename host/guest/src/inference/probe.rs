@@ -1,5 +1,4 @@
-//! Has backends tried out in a child process: a library that breaks takes that process with it, not the
-//! leader.
+//! Tests backends in a child process: a faulty library then crashes the child instead of the leader.
 
 use super::error::{NamedError, ProbeError};
 use super::named_library::{NO_TELEMETRY, NamedLibrary};
@@ -14,50 +13,50 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The hidden subcommand that must end in `serve_probe`.
+/// The hidden subcommand. It must call `serve_probe`.
 pub const PROBE_COMMAND: &str = "probe-backends";
 
-/// The hidden subcommand that must end in `serve_kernels`.
+/// The hidden subcommand. It must call `serve_kernels`.
 pub const KERNELS_COMMAND: &str = "gpu-prepare";
 
-/// The version of tract that this program holds.
+/// The version of tract in this program.
 pub const TRACT_VERSION: &str = "0.23.9";
 
-/// The longest that one try may take.
+/// The time limit of one test.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// Bytes of what the child says.
+/// The maximum length of the child's output, in bytes.
 pub(super) const SAID_BYTES: u64 = 64 << 10;
-/// The tasks of the child, as words of its command line.
+/// The child's tasks, as words of its command line.
 pub(super) const TRACT_GPU: &str = "tract-gpu";
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
 pub(super) const ONNXRUNTIME_GPU: &str = "onnxruntime-gpu";
 pub(super) const MODEL: &str = "model";
 pub(super) const JUDGE: &str = "judge-model";
 
-/// What a backend is on this machine.
+/// The state of a backend on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendState {
     /// `tract` or `onnxruntime`.
     pub name: &'static str,
-    /// Its version, where it told.
+    /// Its version, if it reported one.
     pub version: Option<String>,
-    /// Its library, where it is no part of Sandmill.
+    /// The path of its library; `None` for tract, which is a part of Sandmill.
     pub library: Option<PathBuf>,
-    /// Why it cannot be used; none: it can.
+    /// Why it cannot be used; `None` if it can.
     pub missing: Option<String>,
-    /// Why it cannot use a GPU; none: it can where a worker has one.
+    /// Why it cannot use a GPU; `None` if it can in a worker that has one.
     pub no_gpu: Option<String>,
 }
 
 impl BackendState {
-    /// ONNX Runtime where its library was not found, with the reason.
+    /// The state of ONNX Runtime if its library was not found, with the reason.
     pub fn missing_onnxruntime(why: String) -> Self {
         let name = ONNXRUNTIME;
         Self { name, version: None, library: None, missing: Some(why), no_gpu: None }
     }
 }
 
-/// What the child says.
+/// The child's answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Said {
     pub(super) version: Option<String>,
@@ -67,33 +66,33 @@ pub(super) struct Said {
     pub(super) judged: Option<Judged>,
 }
 
-/// What is known of a model before a worker loads it.
+/// What is known about a model before a worker loads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
-    /// Why tract cannot compute it, for people; `None` where it can.
+    /// Why tract cannot compute it, as a message; `None` if it can.
     pub not_by_tract: Option<String>,
-    /// Its outputs that no caller gets, each with why, for people.
+    /// The outputs that callers do not receive, each with the reason, as messages.
     pub left_out: Vec<String>,
 }
 
-/// Something is wrong.
+/// An answer that reports a problem.
 pub(super) fn problem(error: impl Error) -> Said {
     Said { problem: Some(error.to_string()), ..Said::default() }
 }
 
-/// Who tries backends out.
+/// Tests backends.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The sandmill binary.
     pub program: PathBuf,
-    /// How much of the wall must stand around what is tried.
+    /// How strict the wall around the child is.
     pub os_sandbox: OsSandbox,
-    /// Folders with the libraries of CUDA.
+    /// The folders with the CUDA libraries.
     pub cuda: Vec<PathBuf>,
 }
 
 impl Probe {
-    /// What tract is here. On the CPU it always works.
+    /// The state of tract on this machine. On the CPU it always works.
     pub fn tract(&self) -> BackendState {
         let said = self.ask(&[TRACT_GPU]);
         BackendState {
@@ -105,8 +104,8 @@ impl Probe {
         }
     }
 
-    /// What the ONNX Runtime of a library, an absolute path, is here: a small model computed with it,
-    /// behind a wall as workers have it, on two threads.
+    /// The state of the ONNX Runtime at `library`, an absolute path, on this machine. The child computes with
+    /// a small model, on two threads, behind the same wall as a worker.
     pub fn onnxruntime(&self, library: &Path) -> BackendState {
         let path = library.to_string_lossy();
         let said = self.ask(&[ONNXRUNTIME, self.os_sandbox.name(), &path]);
@@ -127,7 +126,7 @@ impl Probe {
         }
     }
 
-    /// The same, with a try at what its CUDA needs.
+    /// [`Probe::onnxruntime`], and also tests whether its CUDA dependencies are installed.
     pub fn onnxruntime_and_gpu(&self, library: &Path) -> BackendState {
         let mut state = self.onnxruntime(library);
         if state.missing.is_none() && state.no_gpu.is_none() {
@@ -136,19 +135,19 @@ impl Probe {
         state
     }
 
-    /// Whether the ONNX Runtime of a library has what its CUDA needs.
+    /// Checks that the CUDA dependencies of an ONNX Runtime library are installed.
     ///
     /// # Errors
-    /// Why it has not.
+    /// If they are not.
     pub fn onnxruntime_on_gpu(&self, library: &Path) -> Result<(), ProbeError> {
         let said = self.ask(&[ONNXRUNTIME_GPU, &library.to_string_lossy()])?;
         said.problem.map_or(Ok(()), |problem| Err(ProbeError::Problem(problem)))
     }
 
-    /// The library that somebody names, if it can be used, with its version.
+    /// The library that the user named, with its version, if it can be used.
     ///
     /// # Errors
-    /// Who names what, and why it cannot be used.
+    /// If it cannot be used. The error says which option or variable named it.
     pub fn named(&self, named: &NamedLibrary) -> Result<(PathBuf, Option<String>), NamedError> {
         let library = named.find()?;
         let BackendState { version, missing, .. } = self.onnxruntime(&library);
@@ -158,22 +157,22 @@ impl Probe {
         }
     }
 
-    /// Bytes of an ONNX file and of the weights that it names in other files of its folder. Both paths are
-    /// absolute.
+    /// The size of an ONNX file and of the weights that it has in other files of its folder, in bytes. Both
+    /// paths are absolute.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// If the size is unknown.
     pub fn model_bytes(&self, folder: &Path, file: &Path) -> Result<u64, ProbeError> {
         let paths = [folder, file].map(Path::to_string_lossy);
         let said = self.ask(&[MODEL, self.os_sandbox.name(), &paths[0], &paths[1]])?;
         said.model_bytes.ok_or_else(|| ProbeError::Problem(said.problem.unwrap_or_default()))
     }
 
-    /// Looks at a model of at most `limit` bytes. Without a folder it is one file, whose weights all lie in it. Paths are
-    /// absolute.
+    /// Judges a model of at most `limit` bytes. Without a folder the model is one file that contains all its
+    /// weights. Paths are absolute.
     ///
     /// # Errors
-    /// Why nothing is known: the model is none, or could not be looked at.
+    /// If the file is not a model, or cannot be read.
     pub fn judge(
         &self,
         folder: Option<&Path>,
@@ -192,7 +191,7 @@ impl Probe {
             }
             None => {
                 let source = |source| ProbeError::Start { program: file.to_owned(), source };
-                // The child gets the file, and no way to what lies beside it.
+                // The child gets the open file, and no access to other files in its folder.
                 let opened = File::open(file).map_err(source)?;
                 self.ask_of(&[JUDGE, mode, &limit], opened.into())?
             }
@@ -200,7 +199,7 @@ impl Probe {
         said.judged.ok_or_else(|| ProbeError::Problem(said.problem.unwrap_or_default()))
     }
 
-    /// Has a child do a task; an error is why it did not.
+    /// Runs a task in a child.
     fn ask(&self, task: &[&str]) -> Result<Said, ProbeError> {
         self.ask_of(task, Stdio::null())
     }
@@ -243,7 +242,7 @@ mod tests {
         assert!(lock.contains(&entry), "TRACT_VERSION is another one than in Cargo.lock");
     }
 
-    /// Whatever the child does, there is an answer for people.
+    /// Whatever the child does, the user gets an answer.
     #[test]
     fn a_child_that_breaks_is_a_reason() {
         let folder = tempfile::tempdir().unwrap();

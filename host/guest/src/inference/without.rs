@@ -1,10 +1,10 @@
-//! What stands for models in a build without inference. Jobs and entry scripts that need any are refused before they
-//! begin.
+//! Replaces `models` in a build without inference. Jobs and entry scripts that need models are refused before
+//! they start.
 
 use super::{ErrorCode, Facts, InferenceError, NotePlace, OwnedTensor, TensorView};
 use crate::model::{Feature, InferenceSettings, InferenceStats, Limits, Model};
 
-/// The models of a worker, none of which can be loaded.
+/// The models of a worker. None of them can be loaded.
 pub struct Models {
     names: Vec<String>,
 }
@@ -23,7 +23,7 @@ impl Models {
         Self { names }
     }
 
-    /// Nothing is ever noted.
+    /// Ignores the place: there is nothing to record.
     pub fn note_in(&self, _place: NotePlace) {}
 
     /// The names of the job's models, in alphabetical order.
@@ -31,7 +31,7 @@ impl Models {
         self.names.clone()
     }
 
-    /// Loads nothing.
+    /// Refuses to load a model.
     ///
     /// # Errors
     /// Always.
@@ -39,7 +39,7 @@ impl Models {
         Err(refusal())
     }
 
-    /// Loads nothing.
+    /// Refuses to load a model.
     ///
     /// # Errors
     /// Always.
@@ -47,7 +47,7 @@ impl Models {
         Err(refusal())
     }
 
-    /// What was computed: nothing.
+    /// Always empty.
     pub fn take_stats(&self) -> InferenceStats {
         InferenceStats::default()
     }
@@ -58,7 +58,7 @@ fn refusal() -> InferenceError {
     InferenceError::refused(ErrorCode::UnsupportedOperation, message)
 }
 
-/// A model that is loaded. There is none.
+/// A loaded model, which cannot exist.
 #[derive(Clone)]
 pub struct LoadedModel(Never);
 
@@ -66,21 +66,21 @@ pub struct LoadedModel(Never);
 enum Never {}
 
 impl LoadedModel {
-    /// What it is.
+    /// What is known about it.
     pub fn facts(&self) -> &Facts {
         match self.0 {}
     }
 
-    /// Computes.
+    /// Computes the outputs.
     ///
     /// # Errors
-    /// What the backend says.
+    /// If the backend fails.
     pub fn run(&self, _inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
         match self.0 {}
     }
 }
 
-/// There is no backend that could panic.
+/// Does nothing: there is no backend that could panic.
 pub fn quiet_panics() {}
 
 #[cfg(test)]

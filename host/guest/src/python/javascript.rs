@@ -1,5 +1,5 @@
-//! Makes the runtime of JavaScript: the user's own npm fetches what makes a component of the sources that this program
-//! carries.
+//! Makes the JavaScript runtime. The user's own npm downloads the tools that build a component from the
+//! sources in this program.
 
 use super::error::InstallError;
 use super::fetch::{run, tool};
@@ -7,7 +7,7 @@ use super::sources::{JAVASCRIPT_WORLD, write_javascript};
 use crate::compile::in_path;
 use std::path::Path;
 
-/// Makes it, with `scratch` for what is needed meanwhile.
+/// Makes the runtime, with temporary files in `scratch`.
 pub(super) fn make(
     scratch: &Path,
     component: &Path,
@@ -19,7 +19,7 @@ pub(super) fn make(
     write_javascript(&folder).map_err(InstallError::write(&folder))?;
     say("fetching componentize-qjs, esbuild and sucrase from npm, 20 MB");
     let mut fetch = tool(&npm, scratch)?;
-    // The lock file holds what is fetched to its digests; no script of a package runs.
+    // npm checks the downloads against the digests in the lock file. Scripts of packages do not run.
     fetch.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
     run(fetch.arg("--loglevel=error"))?;
     say("making the JavaScript runtime: QuickJS, some seconds");
@@ -33,7 +33,7 @@ pub(super) fn make(
     out.push(&bundle);
     run(bundling.arg(out))?;
     let mut making = tool(&node, scratch)?;
-    // Without --sync it would import WASI's asynchronous interfaces.
+    // Without --sync, the component would import WASI's asynchronous interfaces.
     making.arg(packages.join("componentize-qjs/bin/componentize-qjs")).arg("--sync");
     making.arg("--wit").arg(folder.join("wit")).args(["--world", JAVASCRIPT_WORLD]);
     run(making.arg("--js").arg(&bundle).arg("--output").arg(component))

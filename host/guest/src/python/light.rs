@@ -1,4 +1,4 @@
-//! Makes the light runtime: componentize-py makes a component of the sources that this program carries.
+//! Makes the light runtime: componentize-py builds a component from the sources in this program.
 
 use super::Runtime;
 use super::error::InstallError;
@@ -6,10 +6,10 @@ use super::fetch::{fetch, python, run, tool};
 use super::sources::{WORLD_FILE, write_light};
 use std::path::Path;
 
-/// What runs componentize-py, as its own script does.
+/// Runs componentize-py, like its own start script.
 const SCRIPT: &str = "import sys; from componentize_py import script; sys.exit(script())";
 
-/// Makes it, with `scratch` for what is needed meanwhile.
+/// Makes the runtime, with temporary files in `scratch`.
 pub(super) fn make(
     scratch: &Path,
     component: &Path,

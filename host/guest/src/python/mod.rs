@@ -1,7 +1,9 @@
-//! Entry scripts in Python and JavaScript: the runtimes that load them are components, which are installed once for a machine.
+//! Entry scripts in Python and JavaScript. The runtimes that load them are components, which are installed
+//! once per machine.
 //!
-//! `sources` is what the runtimes are made of, `find` where they lie; `install` makes one, with `fetch` for what it needs of
-//! PyPI, `light`, `science` and `javascript`.
+//! `sources` has the sources of the runtimes, `find` finds installed ones, and `install` makes one. For that
+//! it uses `fetch`, which downloads from PyPI, and `light`, `science` and `javascript`. `vendor` installs
+//! packages next to a script.
 
 mod error;
 mod fetch;

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// What runs scripts.
+/// A runtime of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// CPython and its standard library.
     Light,
-    /// The same with numpy, pandas, scikit-learn and more.
+    /// CPython with numpy, pandas, scikit-learn and more.
     Science,
     /// QuickJS, for JavaScript and TypeScript.
     JavaScript,
@@ -24,7 +24,7 @@ impl fmt::Display for Runtime {
 }
 
 impl Runtime {
-    /// The beginning of its files' names, and the words that install it: `sandmill python install light`.
+    /// The prefix of its files' names, and the command that installs it: `sandmill python install light`.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Light => ("python-light", "python install light"),

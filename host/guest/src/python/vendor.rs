@@ -1,4 +1,5 @@
-//! Packages in Python alone, put beside a script by the user's own pip. Nothing else fetches them.
+//! Installs pure Python packages next to a script, with the user's own pip. No other part of Sandmill
+//! downloads them.
 
 use super::error::InstallError;
 use super::fetch::{python, run, tool};
@@ -10,49 +11,50 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The folder beside a script that its packages lie in.
+/// The folder of a script's packages, next to the script.
 pub const PACKAGES: &str = "python_packages";
 
-/// The file there that says what they need of the runtime. It also says that the folder may be replaced.
+/// A file in that folder with the packages that the others need of the runtime. Its presence also means that
+/// Sandmill may replace the folder.
 const MANIFEST: &str = "sandmill.json";
 
-/// What makes wheels without content.
+/// A Python program that makes empty wheels.
 const EMPTY_WHEELS: &str = include_str!("../../../../python/vendor.py");
 
-/// pip, made to run no code of packages.
+/// A Python program that runs pip without running code of packages.
 const PIP: &str = include_str!("../../../../python/vendor_pip.py");
 
-/// Packages to be put beside a script.
+/// Packages to install next to a script.
 pub struct Vendor<'a> {
-    /// What pip is asked for, as `rich` or `rich==13.7`.
+    /// The packages, for example `rich` or `rich==13.7`.
     pub packages: &'a [String],
     /// A requirements file.
     pub requirements: Option<&'a Path>,
     /// The script's folder.
     pub folder: &'a Path,
-    /// A folder with wheels; nothing is fetched then.
+    /// A folder with wheels; if it is given, nothing is downloaded.
     pub from: Option<&'a Path>,
 }
 
-/// What lies beside the script now.
+/// The packages that are now next to the script.
 #[derive(Debug)]
 pub struct Vendored {
     /// The folder.
     pub folder: PathBuf,
     /// The packages in it, with their versions.
     pub packages: Vec<String>,
-    /// Packages that were asked for, and that the science runtime has.
+    /// Packages that the user asked for, but the science runtime already has.
     pub left_out: Vec<String>,
-    /// Packages of the science runtime that those in the folder need.
+    /// Packages of the science runtime that the installed ones need.
     pub needs: Vec<String>,
 }
 
 impl Vendor<'_> {
-    /// Fetches the packages and what they need, and replaces what an earlier call put there. `say` gets lines about what takes
-    /// time.
+    /// Downloads the packages and their dependencies, and replaces those of an earlier call. `say` receives
+    /// lines about slow steps.
     ///
     /// # Errors
-    /// If one has code in C, cannot be fetched, or there is no room.
+    /// If a package has native code or cannot be downloaded, or the disk is full.
     pub fn vendor(&self, say: &mut dyn FnMut(&str)) -> Result<Vendored, InstallError> {
         let folder = std::path::absolute(self.folder).map_err(InstallError::write(self.folder))?;
         let target = folder.join(PACKAGES);
@@ -78,7 +80,7 @@ impl Vendor<'_> {
         Ok(Vendored { folder: target, packages, left_out, needs })
     }
 
-    /// What pip is asked for, and what the runtime has of it.
+    /// The packages to ask pip for, and the ones that the science runtime has.
     fn asked(&self) -> Result<(Vec<String>, Vec<String>), InstallError> {
         let mut lines = self.packages.to_vec();
         if let Some(file) = self.requirements {
@@ -90,7 +92,8 @@ impl Vendor<'_> {
         let lines = lines.iter().map(clean);
         let lines: Vec<_> =
             lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-        // pip would build what lies at a path or an address: code of strangers, outside of any sandbox.
+        // For a path or an address, pip would build its content: that is untrusted code outside of any
+        // sandbox.
         let is_plain = |line: &String| {
             line.starts_with(|c: char| c.is_ascii_alphanumeric())
                 && !line.contains(['@', '/', '\\'])
@@ -132,7 +135,7 @@ impl Vendor<'_> {
     }
 }
 
-/// The package that pip found no wheel of, unless it could not look.
+/// The package for which pip found no wheel. `None` if pip could not reach the network.
 fn impure(said: &str) -> Option<String> {
     if said.contains("onnection") || said.contains("Max retries") {
         return None;
@@ -141,7 +144,7 @@ fn impure(said: &str) -> Option<String> {
     Some(after.split_whitespace().next()?.to_owned())
 }
 
-/// Removes the wheels without content, and returns their packages.
+/// Removes the empty wheels, and returns their packages.
 fn take_needs(made: &Path) -> Result<Vec<String>, InstallError> {
     let mut needs = Vec::new();
     for (package, version) in science_packages() {
@@ -154,7 +157,7 @@ fn take_needs(made: &Path) -> Result<Vec<String>, InstallError> {
     Ok(needs)
 }
 
-/// The packages in a folder, with their versions. Programs that came with them are removed.
+/// The packages in a folder, with their versions. Removes programs that came with them.
 fn installed(made: &Path) -> Result<Vec<String>, InstallError> {
     let programs = made.join("bin");
     remove_tree(&programs).map_err(InstallError::write(&programs))?;

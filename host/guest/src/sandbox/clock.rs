@@ -1,5 +1,5 @@
-//! Sleeping guests. WASI's clocks need a runtime whose timers are driven by a thread. Most guests
-//! never sleep, so that thread starts when one does for the first time.
+//! Sleeping guests. WASI's clocks need a runtime with a thread that drives its timers. Most guests never
+//! sleep, so that thread starts when a guest sleeps for the first time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -9,8 +9,8 @@ use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::{self, Duration, Instant};
 
-/// The runtime that WASI needs around every call into a guest. Without it, WASI would start one
-/// thread per core.
+/// The runtime that WASI needs around every call into a guest. Without it, WASI would start one thread per
+/// core.
 #[derive(Clone)]
 pub(super) struct Timers {
     handle: Handle,
@@ -18,9 +18,9 @@ pub(super) struct Timers {
 }
 
 struct Driver {
-    /// Waits for its thread.
+    /// The runtime, until its thread starts.
     runtime: Option<Runtime>,
-    /// Ends the thread when dropped.
+    /// Ends the thread when it is dropped.
     stop: Option<oneshot::Sender<()>>,
 }
 
@@ -32,12 +32,12 @@ impl Timers {
         Ok(Self { handle, driver: Arc::new(Mutex::new(driver)) })
     }
 
-    /// The runtime to enter.
+    /// The handle of the runtime that a call must enter.
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Starts the thread, if it does not run yet.
+    /// Starts the thread, unless it is running.
     fn start(&self) -> std::io::Result<()> {
         let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(runtime) = driver.runtime.take() else { return Ok(()) };
@@ -45,7 +45,7 @@ impl Timers {
         driver.stop = Some(stop);
         std::thread::Builder::new().name("guest-timers".into()).stack_size(128 << 10).spawn(
             move || {
-                // Ends with an error, when the sender is gone.
+                // Returns an error when the sender is dropped.
                 let _ = runtime.block_on(stopped);
             },
         )?;
@@ -56,16 +56,16 @@ impl Timers {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A plain drop is not allowed inside of an async runtime.
+            // A plain drop is not allowed inside an async runtime.
             runtime.shutdown_background();
         }
     }
 }
 
-/// Links the monotonic clock, whose `subscribe` functions start the timers first.
+/// Links the monotonic clock. Its `subscribe` functions start the timers first.
 ///
 /// # Errors
-/// If a name is taken, which would be a bug.
+/// If a name is already defined, which would be a bug.
 pub(super) fn link<T>(
     linker: &mut Linker<T>,
     clock: fn(&mut T) -> Clock<'_>,

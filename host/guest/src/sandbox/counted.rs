@@ -1,4 +1,4 @@
-//! What is counted of what a guest writes, and what is said where that is too much.
+//! The kinds of limits on what a guest writes, and the messages if one is exceeded.
 
 use crate::model::ByteSize;
 
@@ -9,25 +9,25 @@ pub(super) enum Counted {
     Logs,
     /// Bytes of files: `limits.output`.
     Output,
-    /// Files and folders that are made: `limits.files`.
+    /// Files and folders that the guest creates: `limits.files`.
     Files,
 }
 
-/// The guest went beyond a limit. It is told nothing: the call ends with this.
+/// The guest exceeded a limit. The guest receives no error: the call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("beyond the limit on {counted:?}: {asked} of {allowed}")]
 pub(super) struct OverLimit {
     pub(super) counted: Counted,
     /// The limit.
     pub(super) allowed: u64,
-    /// What it came to, with what was asked for last.
+    /// The total, including the last request.
     pub(super) asked: u64,
-    /// Whether it is about what stays in the log folder, and not about one call.
+    /// Whether the limit is about files that stay in the log folder, instead of one call.
     pub(super) stays: bool,
 }
 
 impl OverLimit {
-    /// For people. `during`: "in run", say.
+    /// The message for the user. `during` is for example "in run".
     pub(super) fn message(&self, during: &str) -> String {
         let allowed = ByteSize(self.allowed);
         let asked = ByteSize(self.asked).rounded();

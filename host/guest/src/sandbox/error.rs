@@ -1,47 +1,47 @@
-//! Why a guest does not get what it asks for.
+//! Why a guest's request is refused.
 
 use crate::model::ByteSize;
 use std::io::{self, ErrorKind};
 
-/// Why a file is not read for the guest.
+/// Why a file cannot be read for the guest.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// The path is longer than any.
+    /// The path is too long.
     #[error("the path is longer than {limit} bytes")]
     Long {
-        /// The longest that there may be.
+        /// The longest path that is allowed, in bytes.
         limit: usize,
     },
-    /// The path says not where it begins.
+    /// The path is relative.
     #[error("{path:?} is no absolute path")]
     Relative {
         /// The path.
         path: String,
     },
-    /// The path holds what none can hold.
+    /// The path contains a null character.
     #[error("{path:?} holds a null character")]
     Null {
         /// The path.
         path: String,
     },
-    /// The path is below no folder of the guest's.
+    /// The path is not in any of the guest's folders.
     #[error("{path}: it lies outside of the folders that were granted")]
     Outside {
         /// The path.
         path: String,
     },
-    /// A folder, a fifo or the like.
+    /// The path leads to a folder, a FIFO or another special file.
     #[error("{path}: it is no regular file")]
     Irregular {
         /// The path.
         path: String,
     },
-    /// The file is beyond a limit.
+    /// The file is larger than the limit.
     #[error("{path}: it has {length} bytes, more than limits.read allows ({limit})")]
     TooLarge {
         /// The path.
         path: String,
-        /// Bytes of the file.
+        /// The size of the file, in bytes.
         length: u64,
         /// `limits.read`.
         limit: ByteSize,
@@ -56,14 +56,14 @@ pub(super) enum ReadError {
     },
 }
 
-/// Why a file cannot be read, in words that follow its path.
+/// Why a file cannot be read. The text continues after its path.
 fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file".into(),
         ErrorKind::NotADirectory => "a part of its path is no folder".into(),
         ErrorKind::IsADirectory => "it is a folder".into(),
         ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
-            // What cap-std says of `..` and links that lead out.
+            // cap-std's error for `..` and links that lead out of the folder.
             "it lies outside of the folders that were granted".into()
         }
         ErrorKind::PermissionDenied => "it may not be read".into(),
@@ -74,7 +74,7 @@ fn words(error: &io::Error) -> String {
     }
 }
 
-/// Tensors beyond a limit.
+/// Tensors beyond the limit.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "limits.tensors allows {limit} of tensors at once, 4 for each dimension included; the entry script \
@@ -86,11 +86,11 @@ fn words(error: &io::Error) -> String {
 pub(super) struct TensorsFull {
     /// `limits.tensors`.
     pub(super) limit: ByteSize,
-    /// What the guest has.
+    /// The bytes that the guest holds.
     pub(super) held: ByteSize,
-    /// What takes more, for people.
+    /// What needs more, for the message.
     pub(super) what: &'static str,
-    /// How much that takes.
+    /// The bytes that it needs.
     pub(super) more: ByteSize,
 }
 
@@ -98,7 +98,8 @@ pub(super) struct TensorsFull {
 mod tests {
     use super::*;
 
-    /// T2: the file's rights, and what was never granted, are told apart.
+    /// T2 in docs/parallel-run-step.md: messages distinguish a file's permissions from paths that were never
+    /// granted.
     #[test]
     fn what_may_not_be_read_is_told() {
         let denied = io::Error::from_raw_os_error(libc::EACCES);

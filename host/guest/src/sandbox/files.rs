@@ -1,5 +1,5 @@
-//! Reading whole files for the guest, under the same grants as WASI's files. One file costs an
-//! open, a stat, a read and a close, if it lies beside the one before it.
+//! Reads whole files for the guest, with the same grants as WASI's files. A file in the same folder as the
+//! one before it takes four syscalls: open, stat, read and close.
 
 use super::error::ReadError;
 use super::path_length::LONGEST;
@@ -14,12 +14,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For how long after it was opened calls may begin that find a folder open: small files of many mini-batches lie in
-/// one.
+/// How long the last folder stays open after it was opened; then the next call opens it again. Keeping it
+/// open helps because a folder may contain the small files of many mini-batches.
 const KEPT: Duration = Duration::from_millis(100);
 
-/// File systems on disks or in memory: files have as many bytes as these say. Others make files up, or have heard of
-/// their lengths some time ago. The number of ext4 is that of ext2 and ext3, too.
+/// File systems on disks or in memory, which report exact file lengths. Others, such as `/proc` or network
+/// file systems, may report wrong or old ones. ext2 and ext3 have the number of ext4.
 const EXACT: [libc::c_long; 5] = [
     libc::EXT4_SUPER_MAGIC,
     libc::XFS_SUPER_MAGIC,
@@ -28,9 +28,9 @@ const EXACT: [libc::c_long; 5] = [
     libc::TMPFS_MAGIC,
 ];
 
-/// The folders that a guest sees, open.
+/// The open folders that a guest sees.
 pub(super) struct Files {
-    /// The longest guest paths first.
+    /// Sorted by the length of their guest paths, longest first.
     mounts: Vec<Granted>,
     limit: ByteSize,
 }
@@ -40,8 +40,8 @@ struct Granted {
     dir: Dir,
     /// The number of its file system (`st_dev`), if that is an [exact](EXACT) one.
     exact: Option<u64>,
-    /// Where it cannot be written to: the folder that was last read from, by its path below `dir`. Where a guest
-    /// writes, another folder may come to its place at any time.
+    /// The folder that was last read from, with its path relative to `dir`. Only for folders that guests
+    /// cannot write to: in a writable folder, another folder may replace it at any time.
     last: Option<Last>,
     is_writable: bool,
 }
@@ -56,11 +56,12 @@ impl Files {
     /// Opens the folders of `mounts`.
     ///
     /// # Errors
-    /// The first mount that cannot be opened, and why.
+    /// If a mount cannot be opened: the first such mount, and why.
     pub(super) fn open(mounts: &[Mount], limit: ByteSize) -> Result<Self, (&Mount, io::Error)> {
         let mut opened = Vec::with_capacity(mounts.len());
         for mount in mounts {
-            // A link that was put on the way since the path was resolved leads to another folder than the one that was granted.
+            // Opened without following links: a link that was created since the path was resolved would lead
+            // to a folder that was not granted.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let dir = at_its_path(&mount.host, flags, Mode::empty());
             let dir = Dir::from_std_file(dir.map_err(|error| (mount, error))?.into());
@@ -76,24 +77,25 @@ impl Files {
         Ok(Self { mounts: opened, limit })
     }
 
-    /// The open folder of one of the mounts.
+    /// The open folder of a mount.
     pub(super) fn opened(&self, mount: &Mount) -> Option<BorrowedFd<'_>> {
         let guest = mount.guest.trim_end_matches('/');
         let granted = self.mounts.iter().find(|granted| granted.guest == guest)?;
         Some(granted.dir.as_fd())
     }
 
-    /// Before each call: what has been open for a while is looked for again.
+    /// Called before each call: closes folders that have been open for a while, so that they are looked up
+    /// again.
     pub(super) fn forget(&mut self, now: Instant) {
         for granted in &mut self.mounts {
             granted.last.take_if(|last| now.saturating_duration_since(last.since) > KEPT);
         }
     }
 
-    /// Opens the file at a guest path to read all of it, and tells what it is then.
+    /// Opens the file at a guest path, to be read whole, and returns its current length and time.
     ///
     /// # Errors
-    /// Why it cannot be read, for the guest.
+    /// If it cannot be read. The error is a message for the guest.
     pub(super) fn read(&mut self, path: &str) -> Result<(OpenFile, Found), ReadError> {
         if path.len() > LONGEST {
             return Err(ReadError::Long { limit: LONGEST });
@@ -111,14 +113,14 @@ impl Files {
             let limit = self.limit;
             return Err(ReadError::TooLarge { path, length, limit });
         }
-        // Another one may be mounted below.
+        // Another file system may be mounted below the folder.
         let is_exact = exact == Some(stat.st_dev);
         let file = file.into_std();
         Ok((OpenFile { file, length: found.length, is_exact, limit: self.limit }, found))
     }
 
-    /// The regular file at a path below a folder of the guest's that it may not write to; none where it takes more
-    /// than a name to find it, or it cannot be opened.
+    /// Opens a regular file in one of the guest's read-only folders. `None` if its name alone is not enough
+    /// to find it (it may be a link), or it cannot be opened.
     pub(super) fn open_plain(&mut self, guest: &str, inside: &str) -> Option<std::fs::File> {
         let guest = guest.trim_end_matches('/');
         let granted = self.mounts.iter_mut().find(|granted| granted.guest == guest)?;
@@ -127,7 +129,7 @@ impl Files {
         FileType::from_raw_mode(stat.st_mode).is_file().then(|| file.into_std())
     }
 
-    /// The file, and the file system whose word on its length can be taken.
+    /// Opens the file. Also returns the file system whose lengths are exact, if the folder is on one.
     fn open_file(&mut self, path: &str) -> Result<(File, Option<u64>), ReadError> {
         if !path.starts_with('/') {
             return Err(ReadError::Relative { path: path.to_owned() });
@@ -159,13 +161,14 @@ impl Granted {
             return Ok(file);
         }
         let mut options = OpenOptions::new();
-        // A fifo would otherwise wait for a writer, and a device for who knows what.
+        // Without these flags, opening a FIFO would wait for a writer, and opening a device could block as
+        // well.
         options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         self.dir.open_with(Path::new(inside), &options)
     }
 
-    /// Opens it by its name alone. None where that does not do: it may be a link, or no name, or lie in another folder
-    /// that came to the place of the last one.
+    /// Opens the file by its name in the last folder. `None` if that is not possible: the name may be a link
+    /// or invalid, or another folder may have replaced the last one.
     fn open_beside_last(&mut self, inside: &str) -> Option<File> {
         let (folder, name) = match inside.rsplit_once('/') {
             Some(("", _)) => return None,
@@ -195,7 +198,7 @@ fn exact(dir: &Dir) -> Option<u64> {
     is_exact.then_some(fstat(dir).ok()?.st_dev)
 }
 
-/// A file that is no link. The call returns at once, also for a fifo.
+/// Opens a file that is not a symbolic link. Returns at once, also for a FIFO.
 fn open_name(dir: &Dir, name: &str) -> Option<File> {
     let how =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;

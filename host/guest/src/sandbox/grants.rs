@@ -1,4 +1,4 @@
-//! What a guest may see and use, and the WASI context that is made of it.
+//! What a guest may see and use, and the WASI context made from it.
 
 use super::files::Files;
 use super::log_folder::LogFolder;
@@ -13,47 +13,47 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
-/// All that a guest may see and use.
+/// Everything that a guest may see and use.
 #[derive(Clone)]
 pub struct Grants {
-    /// Folders.
+    /// The folders.
     pub mounts: Vec<Mount>,
-    /// The program's arguments, its name first.
+    /// The program's arguments, beginning with its name.
     pub arguments: Vec<String>,
-    /// Its environment.
+    /// Its environment variables.
     pub environment: Vec<(String, String)>,
-    /// `host.agent-name`.
+    /// The value of `host.agent-name`.
     pub agent_name: String,
-    /// `host.node-id`.
+    /// The value of `host.node-id`.
     pub node_id: String,
-    /// `host.log-dir`, a guest path.
+    /// The value of `host.log-dir`, a guest path.
     pub log_dir: String,
-    /// What lies there.
+    /// Counts the content of that folder.
     pub log_folder: LogFolder,
-    /// `host.output-dir`, a guest path.
+    /// The value of `host.output-dir`, a guest path.
     pub output_dir: String,
-    /// `host.source-dir`, a guest path.
+    /// The value of `host.source-dir`, a guest path.
     pub source_dir: Option<String>,
-    /// `host.gpu-index`.
+    /// The value of `host.gpu-index`.
     pub gpu_index: Option<u32>,
     /// The models. They outlive the instances that load them.
     pub models: Arc<Models>,
-    /// What `host.log` is cut at.
+    /// The level that `host.log` is filtered by.
     pub logging_level: LoggingLevel,
-    /// The budget.
+    /// The limits.
     pub limits: Limits,
-    /// What random numbers follow from, in a deterministic job.
+    /// The seed of the random numbers in a deterministic job.
     pub seed: Seed,
-    /// Where stdout goes.
+    /// The file of stdout.
     pub stdout: LogFile,
-    /// Where stderr goes.
+    /// The file of stderr.
     pub stderr: LogFile,
-    /// Where `host.log` goes.
+    /// The file of `host.log`.
     pub log: LogFile,
 }
 
-/// The WASI context: just what was granted, nothing of the host's own environment, no network. `time`
-/// is what clocks show, if not the machine's time; `files` has the folders open.
+/// Makes the WASI context: only what was granted, nothing of the host's own environment, and no network.
+/// `time` replaces the machine's time; `files` has the open folders.
 pub(super) fn wasi(
     grants: &Grants,
     stderr: &Sink,
@@ -70,8 +70,8 @@ pub(super) fn wasi(
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
-        // A worker has nothing else to do while its guest reads a file. Must come before the
-        // folders, which remember it.
+        // While its guest reads a file, a worker has nothing else to do. This setting must precede the
+        // folders, which copy it.
         .allow_blocking_current_thread(true);
     if let Some(time) = time {
         builder.wall_clock(time.clone()).monotonic_clock(time.clone());
@@ -79,7 +79,8 @@ pub(super) fn wasi(
     for mount in &grants.mounts {
         let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         let folder = files.opened(mount).ok_or_else(|| cannot_open(mount, &"it is not open"))?;
-        // By this name the engine opens what is open here, whatever lies at the path by now.
+        // Through this path the engine opens the folder that we hold open, even if its own path now leads
+        // elsewhere.
         builder
             .preopened_dir(
                 format!("/proc/self/fd/{}", folder.as_raw_fd()),
@@ -91,7 +92,7 @@ pub(super) fn wasi(
     Ok(builder.build())
 }
 
-/// The failure of a folder that cannot be opened.
+/// The failure for a folder that cannot be opened.
 pub(super) fn cannot_open(mount: &Mount, error: &dyn Display) -> Failure {
     Failure::new(
         FailureKind::HostFault,

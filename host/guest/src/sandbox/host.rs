@@ -1,4 +1,4 @@
-//! What the interface `sandmill:entry/host` answers with.
+//! The data and functions of the interface `sandmill:entry/host`.
 
 use super::counted::OverLimit;
 use super::files::Files;
@@ -9,10 +9,10 @@ use crate::model::LoggingLevel;
 use jiff::Timestamp;
 use wasmtime::component::{ComponentType, Lift};
 
-/// Bytes of one log message.
+/// The maximum length of a log message, in bytes.
 const MESSAGE_LIMIT: usize = 64 << 10;
 
-/// What the interface answers with.
+/// The data of the interface.
 pub(super) struct Host {
     pub(super) agent_name: String,
     pub(super) node_id: String,
@@ -49,7 +49,7 @@ impl Host {
             end -= 1;
         }
         let cut = if end < message.len() { "... (cut)" } else { "" };
-        // The further lines of a message are indented, so that none can pass for a new one.
+        // Further lines of a message are indented, so that they cannot be mistaken for new messages.
         let text = message[..end].trim_end().replace('\r', "").replace('\n', "\n    ");
         let now = Timestamp::now();
         let level = level.word();

@@ -8,12 +8,12 @@ use wasmtime::{Result, StoreContextMut};
 
 type Context<'a> = StoreContextMut<'a, State>;
 
-/// Links the interface. The engine takes it for every 0.1 version that a guest names.
+/// Links the interface. The engine accepts it for all 0.1 versions that a guest names.
 ///
 /// # Errors
-/// If a name is taken, which would be a bug.
+/// If a name is already defined, which would be a bug.
 pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
-    // Holds types only, but guests import it.
+    // It only contains types, but guests import it.
     linker.instance("sandmill:entry/types@0.1.0")?;
     let mut host = linker.instance("sandmill:entry/host@0.1.0")?;
     host.func_wrap("agent-name", |cx: Context<'_>, (): ()| {

@@ -1,4 +1,4 @@
-//! One instance of an entry script, and the calls into it.
+//! An instance of an entry script, and the calls into it.
 
 use super::clock::Timers;
 use super::state::State;
@@ -11,19 +11,19 @@ use std::time::Instant as Time;
 use wasmtime::Store;
 use wasmtime::component::{self, ComponentExportIndex, Func, TypedFunc};
 
-/// One instance of the entry script. See the module's notes about threads.
+/// An instance of the entry script. The module's documentation says which threads may use it.
 pub struct Instance {
     store: Store<State>,
     run: Func,
     init: Option<Func>,
     shutdown: Option<Func>,
-    /// For each call; none if fuel is not counted.
+    /// The fuel for each call; `None` if fuel is not counted.
     fuel: Option<u64>,
     limits: Limits,
     timers: Timers,
 }
 
-/// Where the functions are.
+/// The positions of the exported functions.
 #[derive(Clone, Copy)]
 pub(super) struct Exports {
     pub(super) run: ComponentExportIndex,
@@ -34,20 +34,20 @@ pub(super) struct Exports {
 /// The second parameter of `run`.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
-    /// The mini-batch.
+    /// The id of the mini-batch.
     pub id: u64,
-    /// The input's name.
+    /// The name of the input.
     pub dataset: &'a str,
-    /// From 1.
+    /// The number of the attempt, counted from 1.
     pub attempt: u32,
-    /// Partition keys and values.
+    /// The partition keys and values.
     pub partition_key_value: &'a [(String, String)],
 }
 
 /// The function `run`, with its types.
 type Run<'a> = TypedFunc<(types::MiniBatch<'a>, types::Context<'a>), (Result<Results, Text>,)>;
 
-/// What a call gave back, before anybody looked at it.
+/// What a call returned, unchecked.
 type Called<T> = (CallStats, Result<T, Failure>);
 
 impl Instance {
@@ -66,7 +66,7 @@ impl Instance {
         let run = function(exports.run)?;
         let init = exports.init.map(&mut function).transpose()?;
         let shutdown = exports.shutdown.map(&mut function).transpose()?;
-        // Once, and not with each call: it takes half a microsecond.
+        // Checked here instead of in each call, because it takes half a microsecond.
         let typed: wasmtime::Result<Run<'static>> = run.typed(&store);
         typed.map_err(|error| {
             Failure::new(FailureKind::HostFault, format!("`run` has other types: {error}"))
@@ -75,7 +75,7 @@ impl Instance {
         Ok(Self { store, run, init, shutdown, fuel, limits, timers })
     }
 
-    /// Calls `init`, where there is one.
+    /// Calls `init`, if there is one.
     pub fn init(&mut self) -> (CallStats, Result<(), Failure>) {
         let Some(function) = self.init else { return (CallStats::default(), Ok(())) };
         let (stats, result) = self.call("init", |store| {
@@ -86,9 +86,9 @@ impl Instance {
         (stats, result)
     }
 
-    /// Calls `run` and hands what it returns to `sink`: all of it or, after a failure, nothing that
-    /// counts. After a failure other than `ScriptError` and `BadResults` the instance is broken:
-    /// throw it away.
+    /// Calls `run` and passes its results to `sink`. After a failure, anything that `sink` received does not
+    /// count. After a failure other than `ScriptError` and `BadResults` the instance is broken, and the
+    /// caller must drop it.
     pub fn run(
         &mut self,
         data: MiniBatchData<'_>,
@@ -106,7 +106,7 @@ impl Instance {
             attempt: context.attempt,
             partition_key_value: context.partition_key_value,
         };
-        // SAFETY: it was looked at in `new`, and lifetimes are no part of its types.
+        // SAFETY: `new` has checked the types. Lifetimes are not a part of them.
         let function: Run<'_> = unsafe { TypedFunc::new_unchecked(self.run) };
         self.store.data_mut().noticed.expect(match data {
             MiniBatchData::Files(paths) => paths,
@@ -121,18 +121,18 @@ impl Instance {
         (stats, result)
     }
 
-    /// What the files of the last mini-batch were when the guest read or first looked at them, in
-    /// their order; none for those where that was not seen.
+    /// The length and time of each file of the last mini-batch when the guest first read or inspected it, in
+    /// the order of the files. `None` for files for which that was not observed.
     pub fn found(&self) -> &[Option<Found>] {
         self.store.data().noticed.found()
     }
 
-    /// Whether the last call made a file or folder outside of the log folder, or tried to.
+    /// Whether the last call created a file or folder outside of the log folder, or tried to.
     pub fn made_files(&self) -> bool {
         self.store.data().kept.made()
     }
 
-    /// Calls `shutdown`, where there is one.
+    /// Calls `shutdown`, if there is one.
     pub fn shutdown(&mut self) -> (CallStats, Result<(), Failure>) {
         let Some(function) = self.shutdown else { return (CallStats::default(), Ok(())) };
         self.call("shutdown", |store| function.typed::<(), ()>(&*store)?.call(store, ()))
@@ -147,7 +147,7 @@ impl Instance {
             return (CallStats::default(), Err(failure));
         }
         let state = self.store.data_mut();
-        // What an earlier call survived is not this call's fault.
+        // Clear refusals of earlier calls, which survived them.
         state.budget.take_refusal();
         state.quota.restart();
         state.kept.restart();
@@ -158,7 +158,8 @@ impl Instance {
         let result = call(&mut self.store);
         let seconds = start.elapsed().as_secs_f64();
         drop(entered);
-        // Not asked for without need: without fuel the answer is an error, which takes time to make.
+        // Only read the fuel if it is counted: otherwise the answer is an error, which takes time to
+        // construct.
         let used = |fuel: u64| fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));
         let stats = CallStats { seconds, fuel: self.fuel.map(used) };
         let result = result.map_err(|error| {
@@ -175,7 +176,7 @@ impl Instance {
     }
 }
 
-/// Hands results over, if they keep the limit and are text where they should be.
+/// Passes the results to `sink`, if they are within the limits and valid UTF-8.
 fn deliver(results: &Results, limits: &Limits, sink: &mut dyn ResultSink) -> Result<(), Failure> {
     let (copied, what) = match results {
         Results::Rows(rows) => (&rows.0, "rows"),
@@ -233,7 +234,7 @@ fn deliver_texts(
     Ok(())
 }
 
-/// Gives the store its fuel for one call, if it counts.
+/// Sets the store's fuel for one call, if fuel is counted.
 pub(super) fn set_fuel(store: &mut Store<State>, fuel: Option<u64>) -> Result<(), Failure> {
     let Some(fuel) = fuel else { return Ok(()) };
     store.set_fuel(fuel).map_err(|error| {

@@ -1,30 +1,30 @@
-//! Which of what a guest makes stays.
+//! Tracks which of a guest's files stay after the call.
 
 use std::collections::HashSet;
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 
-/// Which of a guest's descriptors lead into the log folder, and whether anything was made elsewhere.
+/// The guest's descriptors that lead into the log folder, and whether the guest created anything elsewhere.
 pub(super) struct Kept {
-    /// The guest's name of it.
+    /// The guest path of the log folder.
     pub(super) folder: String,
-    /// Handles. Each gets its place here when it is made, so that one that is used again is right.
+    /// The handles of these descriptors. Handle numbers are reused, so every new handle updates this set.
     handles: HashSet<u32>,
     pub(super) made: bool,
 }
 
 impl Kept {
-    /// None yet. `folder`: the guest's name of the log folder.
+    /// Starts without handles. `folder` is the guest path of the log folder.
     pub(super) fn new(folder: &str) -> Self {
         Self { folder: folder.to_owned(), handles: HashSet::new(), made: false }
     }
 
-    /// Begins a call.
+    /// Starts a new call.
     pub(super) fn restart(&mut self) {
         self.made = false;
     }
 
-    /// Whether the running call, or the last one, made files or folders elsewhere, or tried to.
+    /// Whether the current or last call created files or folders elsewhere, or tried to.
     pub(super) fn made(&self) -> bool {
         self.made
     }

@@ -1,33 +1,33 @@
-//! One memory budget over everything that an instance can grow.
+//! One memory budget for everything that an instance can grow.
 
 use crate::model::ByteSize;
 use wasmtime::{Error, ResourceLimiter, Result};
 
-/// Bytes of the host for one element of a table.
+/// The host's memory for one element of a table, in bytes.
 const TABLE_ELEMENT: usize = size_of::<usize>();
 
-/// Core instances, and tables, of one entry script. A Python component with compiled libraries has
-/// some dozens of each.
+/// The limit on core instances, and on tables, of an entry script. A Python component with native libraries
+/// has some dozens of each.
 const PARTS: usize = 1000;
-/// Linear memories of one entry script, each of which takes gigabytes of addresses.
+/// The limit on linear memories of an entry script. Each reserves gigabytes of address space.
 const MEMORIES: usize = 100;
 
-/// A growth that was refused.
+/// A refused growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// Bytes in use before.
+    /// The bytes in use before.
     pub(super) used: u64,
-    /// Bytes asked for in addition.
+    /// The additional bytes that were requested.
     pub(super) asked: u64,
-    /// Where the memory ends that should grow, if it was not the budget that ended: at 4 GB, unless the
-    /// component was built to use less.
+    /// The maximum of the memory that should grow, if that was the reason instead of the budget: 4 GB, unless
+    /// the component was built with a lower one.
     pub(super) end: Option<u64>,
 }
 
 /// Counts all linear memories and tables of an instance against one limit.
 ///
-/// Nothing is ever counted back: a growth that fails after it was permitted here can only be the
-/// machine's own lack of memory, since growth beyond a memory's own maximum is refused first.
+/// Nothing is ever subtracted. A growth beyond a memory's own maximum is refused first, so a permitted growth
+/// can fail only if the machine lacks memory.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
@@ -40,8 +40,7 @@ impl Budget {
         Self { limit: limit.0, used: 0, refused: None }
     }
 
-    /// The last refusal since this was asked; what traps afterwards most likely does so because of
-    /// it.
+    /// Returns and clears the last refusal. A trap after a refusal is most likely its consequence.
     pub(super) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refused.take()
     }
@@ -110,7 +109,7 @@ impl ResourceLimiter for Budget {
     }
 }
 
-/// The message of an engine's error that says that an entry script has too many parts.
+/// The message for the engine's error that an entry script has too many parts.
 pub(super) fn too_many(error: &str) -> Option<String> {
     let (_, what) = error.split_once("resource limit exceeded: ")?;
     let (what, _) = what.split_once(" count too high")?;

@@ -1,5 +1,5 @@
-//! Listing a folder, entry by entry as the guest asks for them. WASI's own listing takes in the whole
-//! folder first, which for one of millions of files is more memory than a guest may cost the host.
+//! Lists a folder entry by entry, as the guest requests them. WASI's own listing reads the whole folder
+//! first. For a folder with millions of files, that is more memory than a guest may cost the host.
 
 use super::state::State;
 use rustix::fs::{AtFlags, Dir, FileType};
@@ -15,13 +15,13 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
 type Context<'a> = StoreContextMut<'a, State>;
 type Entry = std::result::Result<Option<DirectoryEntry>, ErrorCode>;
 
-/// A folder that is being listed: some kilobytes, however many entries it has.
+/// A folder that is being listed. It takes some kilobytes, regardless of the number of entries.
 struct Listing(Dir);
 
-/// Links the functions and their resource in place of WASI's.
+/// Replaces WASI's functions and their resource.
 ///
 /// # Errors
-/// If a name is taken, which would be a bug.
+/// If a name is already defined, which would be a bug.
 pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     let listing = ResourceType::host::<Listing>();
     types.resource("directory-entry-stream", listing, |mut cx: Context<'_>, rep| {
@@ -60,12 +60,12 @@ impl Listing {
                 continue;
             }
             let mut kind = entry.file_type();
-            // Some file systems do not say.
+            // Some file systems do not report the type.
             if kind == FileType::Unknown {
                 let folder = self.0.fd().map_err(code)?;
                 kind = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    // It is gone already.
+                    // The entry has been removed meanwhile.
                     Err(Errno::NOENT) => continue,
                     Err(errno) => return Err(code(errno)),
                 };

@@ -1,5 +1,5 @@
-//! What a guest leaves in its log folder. That stays, call after call, and all workers of a job share it: so
-//! it is counted for as long as the worker lives, and what others left counts too.
+//! Limits what a guest leaves in its log folder. All workers of a job share that folder, and its files stay
+//! after a call. So the limit covers the whole life of the worker, and also counts what other workers left.
 
 use super::counted::{Counted, OverLimit};
 use crate::model::Limits;
@@ -9,37 +9,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use walkdir::WalkDir;
 
-/// How much of a job's log folder falls to one worker. Clones count together, also those of instances that
-/// follow each other.
+/// Counts one worker's share of a job's log folder. Clones share the count, also those of successive
+/// instances.
 ///
-/// A worker counts what it writes, and what has been written twice or removed counts as well. Once that
-/// comes to the limit, and before it counts anything, it looks at what really lies there, and takes its share
-/// for its count. So the folder holds about as much as all workers together may leave, however many of them are replaced, and
-/// nobody is stopped who clears up.
+/// A worker adds up what it writes, without subtracting what it overwrites or removes. When the sum reaches
+/// the limit, and before the first write, it measures the folder and continues from its share of the real
+/// size. So the folder stays within about the limits of all workers together, even if workers are replaced,
+/// and a worker that cleans up can continue.
 #[derive(Clone, Debug)]
 pub struct LogFolder(Arc<Folder>);
 
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
-    /// Workers of the job that run at the same time, 1 at least.
+    /// The number of the job's workers that run at the same time, at least 1.
     workers: u64,
     bytes: AtomicU64,
     files: AtomicU64,
 }
 
 impl LogFolder {
-    /// The log folder at `path`, with what lies there, of a job with so many workers.
+    /// The log folder at `path`, with its present content, for a job with this many workers.
     pub fn new(path: PathBuf, workers: u32) -> Self {
-        // Beyond all limits, so that whoever writes there first looks.
+        // Start above all limits, so that the first write measures the folder.
         let [bytes, files] = [const { AtomicU64::new(u64::MAX) }; 2];
         Self(Arc::new(Folder { path, workers: workers.max(1).into(), bytes, files }))
     }
 
-    /// Takes this worker's share of what lies there for its count.
+    /// Measures the folder, and sets the count to this worker's share.
     fn look(&self) {
         let share = |number: u64| number / self.0.workers;
-        // What cannot be seen whole is taken for full: a guest could hide things in it.
+        // A folder that cannot be measured counts as full, because a guest could hide files in it.
         let held = held(&self.0.path).map(|(bytes, files)| (share(bytes), share(files)));
         let (bytes, files) = held.unwrap_or((u64::MAX, u64::MAX));
         self.0.bytes.store(bytes, Relaxed);
@@ -54,7 +54,7 @@ impl LogFolder {
         }
     }
 
-    /// Counts so much more.
+    /// Adds `amount` to the count.
     ///
     /// # Errors
     /// If the folder is full.
@@ -78,7 +78,7 @@ impl LogFolder {
         Ok(())
     }
 
-    /// Counts back what came to nothing after all.
+    /// Subtracts an amount whose operation failed.
     pub(super) fn give_back(&self, counted: Counted, amount: u64) {
         if let Some(used) = self.used(counted) {
             used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
@@ -86,8 +86,8 @@ impl LogFolder {
     }
 }
 
-/// Bytes of the files below a folder, and how many files, folders and links there are. None if some of
-/// it cannot be seen.
+/// The bytes of the files below a folder, and the number of files, folders and links. `None` if a part of the
+/// folder cannot be read.
 fn held(folder: &Path) -> Option<(u64, u64)> {
     let mut bytes = 0_u64;
     let mut files = 0_u64;
@@ -100,7 +100,7 @@ fn held(folder: &Path) -> Option<(u64, u64)> {
                     bytes = bytes.saturating_add(found.len());
                 }
             }
-            // Another worker has just removed it, or the folder was never made.
+            // Another worker has just removed it, or the folder does not exist yet.
             Err(error)
                 if error.io_error().is_some_and(|error| error.kind() == ErrorKind::NotFound) => {}
             Err(_) => return None,
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(nowhere.take(Counted::Files, 2, &limits), Ok(()));
     }
 
-    /// Paths longer than the system takes must hide nothing.
+    /// Paths that are too long for the system must not hide anything.
     #[test]
     fn what_lies_too_deep_to_be_seen_fills_the_folder() {
         use rustix::fs::{Mode, OFlags, mkdirat, openat};

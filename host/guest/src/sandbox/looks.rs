@@ -1,4 +1,4 @@
-//! Looks that a guest takes at open files.
+//! Observes the guest's `stat` calls on open files.
 
 use super::state::State;
 use wasmtime::component::{LinkerInstance, Resource};
@@ -8,10 +8,10 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     DescriptorStat, ErrorCode, Host, HostDescriptor,
 };
 
-/// Links the function by which a guest looks at something open, in place of WASI's.
+/// Replaces WASI's `stat` of an open descriptor.
 ///
 /// # Errors
-/// If a name is taken, which would be a bug.
+/// If a name is already defined, which would be a bug.
 pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.stat",

@@ -1,26 +1,27 @@
-//! The first wall: everything that touches a wasmtime store.
+//! The first wall: all code that uses a wasmtime store.
 //!
 //! - `program`, `instance`: load, instantiate, call;
-//! - `grants`: what a guest may see and use, and the WASI context made of it;
-//! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write,
-//!   `log_folder`: and what may stay of it (`counted` says what is counted);
-//! - `host`, `host_calls`: the interface `sandmill:entry/host`; `files`, `whole_file`: reading items under the same grants;
+//! - `grants`: what a guest may see and use, and the WASI context made from it;
+//! - `state`: the data of a store; `limits`: its memory budget; `quota`: the limit on what a call may write;
+//!   `log_folder`: the limit on what may stay in the log folder; `counted`: the kinds of limits;
+//! - `host`, `host_calls`: the interface `sandmill:entry/host`; `files`, `whole_file`: read whole files with
+//!   the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
-//! - `writing`, `listing`: what of WASI's files is counted or bounded here (`kept`: what stays); `noticed`, `looks`: and
-//!   what is seen of the mini-batch's files when they are read; `paths`, `path_length`: which paths are too long;
+//! - `writing`, `listing`: WASI's file functions that we count or limit; `kept`: tracks which files stay;
+//!   `noticed`, `looks`: record the state of the mini-batch's files when the guest reads them; `paths`,
+//!   `path_length`: refuse paths that are too long;
 //! - `profile`: samples of what a guest is doing;
-//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `seen`: what deterministic jobs have instead of
-//!   the machine's random numbers, clocks and facts about files;
+//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `seen`: replace the machine's random numbers,
+//!   clocks and file attributes in deterministic jobs;
 //! - `sink`: stdout, stderr and the log, cut at a size;
-//! - `types`: parameters and results in the guest's memory; `traps`: errors as failures; `error`: why a guest
-//!   does not get what it asks for.
+//! - `types`: parameters and results in the guest's memory; `traps`: turns errors into failures; `error`: why
+//!   a guest's request is refused.
 //!
-//! **Threads.** A guest runs on the thread that calls [`Instance`]. That thread needs
-//! [`guest_thread_stack`] bytes of stack, and must not be inside an async
-//! runtime's `block_on`. No thread is started before a guest sleeps for the first time,
-//! or is profiled.
+//! **Threads.** A guest runs on the thread that calls [`Instance`]. That thread needs [`guest_thread_stack`]
+//! bytes of stack, and must not be inside an async runtime's `block_on`. No thread starts before a guest
+//! sleeps for the first time, or is profiled.
 //!
-//! Imports `compile` and below.
+//! Imports `compile` and the layers below it.
 
 mod clock;
 mod counted;

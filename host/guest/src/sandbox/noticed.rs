@@ -1,33 +1,33 @@
-//! What a mini-batch's files were when the guest read them, by the host's `read` or by WASI's files. A
-//! look that the guest takes anyway saves one at each file after the call.
+//! Records the state of a mini-batch's files when the guest reads them, through the host's `read` or WASI's
+//! files. The guest's own `stat` then saves us one per file after the call.
 
 use crate::dataset::Found;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DescriptorStat;
 
-/// How far ahead a file is looked for among the expected ones.
+/// How many expected files are searched for a match.
 const LOOK_AHEAD: usize = 16;
 
-/// The files of the running mini-batch.
+/// The files of the current mini-batch.
 #[derive(Debug, Default)]
 pub(super) struct Noticed {
-    /// Guest paths.
+    /// The guest paths of the files.
     expected: Vec<String>,
     found: Vec<Option<Found>>,
-    /// Where the next one is looked for.
+    /// The index at which the next search starts.
     next: usize,
-    /// When the call began, in seconds since 1970 and nanoseconds.
+    /// The start of the call, in seconds since 1970 and nanoseconds.
     since: (i64, u32),
-    /// The guest's names of the folders that it has from the start, by their handles.
+    /// The guest paths of the preopened folders, by handle.
     folders: HashMap<u32, String>,
-    /// The expected files that are open, by their handles. Each handle gets its place here when it is
-    /// made, so that one that is used again is right.
+    /// The indexes of expected files that are open, by handle. Handle numbers are reused, so every new handle
+    /// updates this map.
     open: HashMap<u32, usize>,
 }
 
 impl Noticed {
-    /// From now on it is remembered what these files are when they are read.
+    /// From now on, records the state of these files when they are read.
     pub(super) fn expect(&mut self, paths: &[String]) {
         self.expected.truncate(paths.len());
         for (known, path) in self.expected.iter_mut().zip(paths) {
@@ -42,30 +42,30 @@ impl Noticed {
         self.since = (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos());
     }
 
-    /// What the expected files were when they were looked at first; none for those that were not, or
-    /// not in order.
+    /// The state of each expected file when it was first inspected. `None` for files that were not inspected,
+    /// or not in order.
     pub(super) fn found(&self) -> &[Option<Found>] {
         &self.found
     }
 
-    /// The host's `read` read a file.
+    /// Records that the host's `read` read a file.
     pub(super) fn read(&mut self, path: &str, found: Found) {
         if let Some(index) = ahead(&self.expected, &mut self.next, |known| known == path) {
             self.found[index] = Some(found);
         }
     }
 
-    /// A folder that the guest has from the start.
+    /// Records a preopened folder.
     pub(super) fn folder(&mut self, handle: u32, name: &str) {
         self.folders.insert(handle, name.to_owned());
     }
 
-    /// The guest's name of a folder that it has from the start.
+    /// The guest path of a preopened folder.
     pub(super) fn folder_name(&self, handle: u32) -> Option<&str> {
         self.folders.get(&handle).map(String::as_str)
     }
 
-    /// The guest opened something in a folder.
+    /// Records that the guest opened a file or folder in a folder.
     pub(super) fn opened(&mut self, folder: u32, path: &str, handle: u32) {
         self.open.remove(&handle);
         self.folders.remove(&handle);
@@ -79,8 +79,8 @@ impl Noticed {
         }
     }
 
-    /// The guest looked at something open. One that was changed since the call began may have been something
-    /// else when it was read.
+    /// Records the result of a `stat` on an open file. A file that changed since the call began is not
+    /// recorded, because the guest may have read another version.
     pub(super) fn looked_at(&mut self, handle: u32, stat: &DescriptorStat) {
         let Some(index) = self.open.get(&handle) else { return };
         let Some(time) = stat.data_modification_timestamp else { return };
@@ -92,8 +92,8 @@ impl Noticed {
     }
 }
 
-/// The first one from `next` on that fits, and moves `next` behind it. Most guests read in order; looking far
-/// for others would cost more than looking at them again.
+/// The first match at or after `next`, which is then moved to the element after it. Most guests read in
+/// order. For the others, a longer search would cost more than another `stat` after the call.
 fn ahead(expected: &[String], next: &mut usize, fits: impl Fn(&String) -> bool) -> Option<usize> {
     let found = expected.iter().skip(*next).take(LOOK_AHEAD).position(fits)?;
     let index = *next + found;
@@ -126,7 +126,7 @@ mod tests {
         ["a", "b", "c"].map(|name| format!("/inputs/x/{name}")).into()
     }
 
-    /// C25.
+    /// C25 in docs/parallel-run-step.md.
     #[test]
     fn what_files_were_is_remembered_once() {
         let mut noticed = Noticed::default();
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(noticed.found(), [None, Some(found(4))]);
     }
 
-    /// C25: through WASI's files.
+    /// C25 in docs/parallel-run-step.md, through WASI's files.
     #[test]
     fn a_look_at_an_open_file_counts() {
         let mut noticed = Noticed::default();
@@ -152,24 +152,24 @@ mod tests {
         noticed.opened(3, "a", 7);
         noticed.looked_at(7, &stat(1));
         noticed.looked_at(7, &stat(2));
-        // A handle that is used again, for something else.
+        // The handle is reused for another file.
         noticed.opened(3, "else", 7);
         noticed.looked_at(7, &stat(3));
-        // The same name in a folder of the guest's own finding.
+        // The same name in a folder that the guest opened itself.
         noticed.opened(4, "b", 8);
         noticed.looked_at(8, &stat(4));
-        // A folder in the place of one from the start that the guest gave up.
+        // The handle of a preopened folder, which the guest has closed, is reused for another folder.
         noticed.folder(5, "/inputs/x");
         noticed.opened(3, "sub", 5);
         noticed.opened(5, "b", 8);
         noticed.looked_at(8, &stat(4));
-        // Changed meanwhile.
+        // The file has changed since the call began.
         noticed.opened(3, "b", 8);
         let later = Some(Datetime { seconds: u64::from(u32::MAX), nanoseconds: 0 });
         noticed.looked_at(8, &DescriptorStat { data_modification_timestamp: later, ..stat(4) });
         noticed.opened(3, "c", 9);
         assert_eq!(noticed.found(), [Some(found(1)), None, None], "the third was not looked at");
-        // What is still open belongs to no later mini-batch.
+        // Files that are still open do not count for a later mini-batch.
         noticed.expect(&paths());
         noticed.looked_at(9, &stat(5));
         assert_eq!(noticed.found(), [None, None, None]);

@@ -1,12 +1,13 @@
-//! Panics of Rust: what a guest wrote of one, on one line, and whose code led to it.
+//! Rust panics: condenses the panic message that a guest wrote to one line, and names the guest's function
+//! that led to it.
 
 use wasmtime::WasmBacktrace;
 
-/// The type whose functions the SDK's `export!` puts into the entry script's own crate.
+/// The type whose functions the SDK's `export!` generates in the entry script's own crate.
 const GLUE: &str = "__SandmillComponent";
 
-/// The last panic in what a guest wrote, on one line: ` at src/lib.rs:10:5: boom`. One in another's crate names the
-/// innermost function of the entry script's own in the backtrace, too.
+/// The last panic in what a guest wrote, on one line: ` at src/lib.rs:10:5: boom`. For a panic in another
+/// crate, the line also names the innermost function of the entry script's own crate in the backtrace.
 pub(super) fn panic(stderr: &str, backtrace: Option<&WasmBacktrace>) -> Option<String> {
     let (_, panic) = stderr.rsplit_once("panicked at ")?;
     let mut lines = panic.lines();
@@ -24,12 +25,13 @@ pub(super) fn panic(stderr: &str, backtrace: Option<&WasmBacktrace>) -> Option<S
     Some(format!(" at {}{caller}{separator}{}", shortened(place), message.join(" ")))
 }
 
-/// Cargo names files of the package that it builds from that package's root, and those of others in full.
+/// Whether the file belongs to another package: cargo uses absolute paths for those, and relative ones for
+/// the package that it builds.
 fn is_foreign(place: &str) -> bool {
     place.starts_with('/')
 }
 
-/// A place without the folders above the crate that it is in, which differ from machine to machine.
+/// Removes the folders above the crate from a path, because they differ between machines.
 fn shortened(place: &str) -> &str {
     let below = |marker: &str, skipped: usize| {
         let (_, rest) = place.split_once(marker)?;
@@ -38,24 +40,24 @@ fn shortened(place: &str) -> &str {
     if !is_foreign(place) {
         return place;
     }
-    // ~/.cargo/registry/src/INDEX/CRATE-VERSION/.., ~/.cargo/git/checkouts/REPOSITORY/COMMIT/.. and
-    // /rustc/COMMIT/library/..
+    // The forms are ~/.cargo/registry/src/INDEX/CRATE-VERSION/.., ~/.cargo/git/checkouts/REPOSITORY/COMMIT/..
+    // and /rustc/COMMIT/library/..
     below("/registry/src/", 1)
         .or_else(|| below("/git/checkouts/", 2))
         .or_else(|| place.strip_prefix("/rustc/")?.split_once('/').map(|(_, rest)| rest))
         .unwrap_or(place)
 }
 
-/// One call in a backtrace.
+/// A call in a backtrace.
 #[derive(Debug)]
 struct Call {
-    /// The function, without hashes.
+    /// The function's name, without its hash.
     name: String,
-    /// File and line, where the guest has debug information.
+    /// File and line, if the guest has debug information.
     line: Option<String>,
 }
 
-/// All calls, innermost first; also those that were inlined, where that is known.
+/// All calls, innermost first. Includes inlined calls if debug information has them.
 fn calls(backtrace: &WasmBacktrace) -> Vec<Call> {
     let plain = |name: &str| format!("{:#}", rustc_demangle::demangle(name));
     let mut calls = Vec::new();
@@ -72,7 +74,7 @@ fn calls(backtrace: &WasmBacktrace) -> Vec<Call> {
     calls
 }
 
-/// The innermost call of a function of the entry script's own crate, as in `, called from churn::predict`.
+/// The innermost call in the entry script's own crate, for example `, called from churn::predict`.
 fn caller(calls: &[Call]) -> Option<String> {
     let glue = calls.iter().position(|call| call.name.contains(GLUE))?;
     let own = krate(&calls[glue].name);
@@ -81,7 +83,8 @@ fn caller(calls: &[Call]) -> Option<String> {
     Some(format!(", called from {}{line}", call.name))
 }
 
-/// The crate of a function: `churn` for `churn::predict` and `<churn::Churn as sandmill_guest::EntryScript>::run`.
+/// The crate of a function: `churn` for `churn::predict` and `<churn::Churn as
+/// sandmill_guest::EntryScript>::run`.
 fn krate(name: &str) -> &str {
     let name = name.trim_start_matches(['<', '&']);
     name.split_once("::").map_or(name, |(first, _)| first)
@@ -137,7 +140,7 @@ mod tests {
         assert_eq!(found.as_deref(), Some(", called from <churn::Table as churn::Columns>::age"));
         stack[2].line = Some("/home/u/churn/src/lib.rs:12".to_owned());
         assert!(caller(&stack).unwrap().ends_with("::age (/home/u/churn/src/lib.rs:12)"));
-        // All was inlined, or the component was not made by the SDK: nothing can be said.
+        // No caller is found if everything was inlined, or the SDK did not make the component.
         assert_eq!(caller(&calls(&["arrow_array::cast::as_primitive", glue])), None);
         assert_eq!(caller(&calls(&["arrow_array::cast::as_primitive", "churn::run"])), None);
         assert_eq!(caller(&[]), None);

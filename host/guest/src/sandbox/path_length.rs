@@ -1,11 +1,11 @@
-//! How long a path may be.
+//! The limit on the length of a path.
 
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::ErrorCode;
 
-/// Bytes of a path, as Linux has it (`PATH_MAX`, without the null at its end).
+/// The longest path in bytes, as in Linux (`PATH_MAX`, without the null at its end).
 pub(super) const LONGEST: usize = 4095;
 
-/// What is said of a path that is too long; none of others.
+/// The error for a path that is too long; `None` for other paths.
 pub(super) fn refused(path: &str) -> Option<ErrorCode> {
     (path.len() > LONGEST).then_some(ErrorCode::NameTooLong)
 }

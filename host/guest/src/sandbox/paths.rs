@@ -1,6 +1,6 @@
-//! Refuses paths that the kernel would find too long, in all that guests ask of WASI's files by path. Finding a file
-//! name by name, as is done where the wall hides `openat2`, takes memory in proportion to the path's length, which
-//! nothing else bounds.
+//! Refuses paths that are too long for the kernel, in all of WASI's file functions that take a path. If the
+//! wall hides `openat2`, cap-std resolves a path name by name. That takes memory in proportion to the path's
+//! length, which nothing else limits.
 
 use super::path_length::refused;
 use super::state::State;
@@ -16,11 +16,11 @@ type Context<'a> = StoreContextMut<'a, State>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 type Fd = Resource<Descriptor>;
 
-/// Links the functions that nobody else replaces for a reason of its own, in the place of WASI's. To be called before
-/// those who do.
+/// Overrides the WASI path functions that no other module overrides. Must be called before those modules'
+/// `link`.
 ///
 /// # Errors
-/// If a name is taken, which would be a bug.
+/// If a name is already defined, which would be a bug.
 pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.stat-at",

@@ -1,5 +1,5 @@
-//! What guests of deterministic jobs see of files beside their names and bytes: listings in order, and
-//! nothing that depends on when or where a file was made.
+//! What guests of deterministic jobs see of files, besides names and bytes: sorted listings, and nothing that
+//! depends on when or where a file was created.
 
 use super::path_length::refused;
 use super::seen::Seen;
@@ -21,7 +21,7 @@ const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
 type Context<'a> = StoreContextMut<'a, State>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 
-/// Links the functions that tell of files, in the place of WASI's own.
+/// Replaces WASI's functions that return information about files.
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
@@ -72,7 +72,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
 
 type Fd = Resource<Descriptor>;
 
-/// Asks WASI's own function, and makes the guest's answer of what it says.
+/// Calls WASI's own function, and converts its result for the guest.
 fn answer<T, U>(
     state: &mut State,
     ask: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
@@ -85,7 +85,7 @@ fn answer<T, U>(
     }
 }
 
-/// Kind and size of a file; of a folder its kind alone.
+/// The kind and size of a file. For a folder, only the kind.
 fn plain(found: DescriptorStat) -> DescriptorStat {
     let time = Some(Datetime { seconds: EPOCH, nanoseconds: 0 });
     let folder = matches!(found.type_, DescriptorType::Directory);
@@ -103,7 +103,7 @@ fn numbered(found: MetadataHashValue, seen: &mut Seen) -> MetadataHashValue {
     MetadataHashValue { lower: seen.objects.number((found.lower, found.upper)), upper: 0 }
 }
 
-/// A folder's entries by their names, and the stream that stands for them.
+/// A folder's entries, sorted by name, and the stream that stands for them.
 fn list(
     files: &mut WasiFilesystemCtxView<'_>,
     fd: Fd,

@@ -1,12 +1,12 @@
-//! What a guest's code is doing, some hundred times a second, and the file that this goes into.
+//! Samples what a guest's code is doing, some hundred times a second, and writes a profile.
 //!
-//! Guest code that was compiled for it looks at the engine's epoch at the head of each loop and
-//! function. A thread moves the epoch on; whoever sees that takes a sample of its own stack. So
-//! samples are of guest code only: while a guest waits for the host, none is taken.
+//! Guest code that is compiled for profiling checks the engine's epoch at the head of each loop and function.
+//! A thread increments the epoch, and the guest's thread then samples its own stack. So only guest code is
+//! sampled: no samples are taken while a guest waits for the host.
 //!
-//! The file is in the processed format of the Firefox profiler. wasmtime's own profiler writes the
-//! same format, but only once, when the guest has ended: of a guest that hangs, which is when a
-//! profile is wanted most, it leaves nothing. This one writes again and again.
+//! The file has the processed format of the Firefox profiler. wasmtime's own profiler writes the same format,
+//! but only once, after the guest has ended. For a guest that hangs, when a profile is needed most, it writes
+//! nothing. This profiler writes repeatedly.
 
 use super::state::State;
 use crate::model::{Failure, FailureKind};
@@ -24,31 +24,31 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use wasmtime::{AsContext, Engine, Store, UpdateDeadline, WasmBacktrace};
 
-/// Between two samples.
+/// The time between two samples.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The file is not written more often than this while a guest runs.
+/// The minimum time between two writes while a guest runs.
 const WRITE_EVERY: Duration = Duration::from_secs(2);
 
-/// Nor so often that writing takes more than this share of the time.
+/// Limits the share of time that writing takes: the pause is this many times the duration of the last write.
 const WRITE_SHARE: u32 = 20;
 
-/// Samples that one file takes, about 80 minutes of a busy guest. Later ones are left out, or file
-/// and memory would grow without end.
+/// The limit on samples in a file, about 80 minutes of a busy guest. Later samples are dropped; otherwise
+/// file and memory would grow without bound.
 const MOST_SAMPLES: u64 = 1_000_000;
 
-/// The profile of all instances that one worker runs.
+/// The profile of all instances that a worker runs.
 #[derive(Clone, Debug)]
 pub struct Profiler(Arc<Mutex<Recording>>);
 
 impl Profiler {
-    /// The profile of a worker of this name, which is to be written to `path`. Nothing is written
-    /// before there is a sample.
+    /// The profile of the worker `name`, which is written to `path`. Nothing is written before the first
+    /// sample.
     pub fn new(name: &str, path: PathBuf) -> Self {
         Self(Arc::new(Mutex::new(Recording::new(name, path))))
     }
 
-    /// Writes what there is, in place of what was written before.
+    /// Writes all samples, replacing the previous file.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -56,7 +56,7 @@ impl Profiler {
         self.lock().write()
     }
 
-    /// Has the store take samples. Fails if the thread that says when cannot be started.
+    /// Makes the store take samples. Fails if the thread that increments the epoch cannot start.
     pub(super) fn attach(&self, store: &mut Store<State>) -> Result<(), Failure> {
         self.lock().tick(store.engine()).map_err(|error| {
             let message = format!("the thread that times samples cannot be started: {error}");
@@ -72,12 +72,12 @@ impl Profiler {
     }
 
     fn lock(&self) -> MutexGuard<'_, Recording> {
-        // A sample that was cut short by a panic is missing, no more.
+        // A panic while a sample is taken loses only that sample.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Moves the epoch on until it is dropped.
+/// Increments the epoch until it is dropped.
 #[derive(Debug)]
 struct Ticker(Arc<AtomicBool>);
 
@@ -111,10 +111,10 @@ struct Recording {
     process: ProcessHandle,
     thread: ThreadHandle,
     category: CategoryHandle,
-    /// Names of functions as the module has them, and as they are shown.
+    /// The names that are shown, by the function names of the module.
     names: HashMap<String, StringHandle>,
     start: Instant,
-    /// CPU time of the thread at the last sample.
+    /// The thread's CPU time at the last sample.
     cpu: Duration,
     samples: u64,
     next_write: Instant,
@@ -124,7 +124,7 @@ impl Recording {
     fn new(name: &str, path: PathBuf) -> Self {
         let interval = SamplingInterval::from(INTERVAL);
         let mut profile = Profile::new("sandmill", SystemTime::now().into(), interval);
-        // Functions go in by name: there are no addresses for a viewer to look up.
+        // Frames have function names, so a viewer has no addresses to look up.
         profile.set_symbolicated(true);
         let zero = Timestamp::from_nanos_since_reference(0);
         let process = profile.add_process(name, std::process::id(), zero);
@@ -159,7 +159,7 @@ impl Recording {
         Timestamp::from_nanos_since_reference(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Takes a sample of the stack below.
+    /// Samples the stack of the running guest.
     fn sample(&mut self, context: impl AsContext) {
         if self.samples >= MOST_SAMPLES {
             return;
@@ -173,7 +173,7 @@ impl Recording {
         self.profile.add_sample(self.thread, now, stack, used.into(), 1);
         self.samples += 1;
         if Instant::now() >= self.next_write || self.samples == MOST_SAMPLES {
-            // What cannot be written now is tried again, and told of at the end.
+            // A failed write is tried again later; the last one reports its error.
             let _ = self.write();
         }
     }
@@ -203,8 +203,7 @@ impl Recording {
         }
     }
 
-    /// Writes beside the file and puts the new one in its place: whoever kills this process leaves
-    /// a whole file.
+    /// Writes a new file and renames it, so that a killed process leaves a whole file.
     fn write(&mut self) -> io::Result<()> {
         if self.samples == 0 {
             return Ok(());
@@ -217,7 +216,7 @@ impl Recording {
         let written =
             write_file(&self.profile, &new).and_then(|()| std::fs::rename(&new, &self.path));
         if written.is_err() {
-            // It may be what fills the disk.
+            // The partial file may be what fills the disk.
             let _ = std::fs::remove_file(&new);
         }
         self.next_write = Instant::now() + WRITE_EVERY.max(begin.elapsed() * WRITE_SHARE);
@@ -231,7 +230,7 @@ fn write_file(profile: &Profile, path: &Path) -> io::Result<()> {
     file.flush()
 }
 
-/// CPU time of this thread so far.
+/// The CPU time of this thread so far.
 fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that lives for the call.
@@ -251,7 +250,7 @@ mod tests {
     use crate::model::Limits;
     use serde_json::Value;
 
-    /// Takes its time in a function with a name, and then ends as `{END}` says.
+    /// A guest that is busy in a named function, and then ends as `{END}` says.
     const BUSY: &str = r#"
         (func $count_sheep (local $left i64)
           (local.set $left (i64.const 400000000))
@@ -269,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Runs a guest under a profiler; its outcome and the profiler.
+    /// Runs a guest under a profiler. Returns the outcome and the profiler.
     fn run(end: &str, path: PathBuf) -> (Result<(), Failure>, Profiler) {
         let component = component("run-only", &BUSY.replace("{END}", end));
         let with = Instrumentation { profile: true, ..Instrumentation::default() };
@@ -287,7 +286,7 @@ mod tests {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
-    /// A5: the profile names the guest's functions, in the order of calls.
+    /// A5 in docs/parallel-run-step.md: the profile names the guest's functions, in the order of calls.
     #[test]
     fn a_profile_shows_where_time_goes() {
         let folder = tempfile::tempdir().unwrap();
@@ -306,7 +305,7 @@ mod tests {
         let deepest = thread["samples"]["stack"][1].as_u64().unwrap();
         let caller = &thread["stackTable"]["prefix"][usize::try_from(deepest).unwrap()];
         assert!(caller.is_u64(), "run called it: {text}");
-        // Written again, with no more in it.
+        // Writing again adds nothing.
         profiler.write().unwrap();
         assert_eq!(read(&path)["threads"][0]["samples"]["length"], samples);
     }

@@ -26,14 +26,14 @@ use wasmtime::{Engine, Store};
 use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::p2::bindings::sync::LinkOptions;
 
-/// Bytes of stack that the host needs beside the guest's own, when the guest calls it.
+/// The stack that the host needs in addition to the guest's own when the guest calls it, in bytes.
 const HOST_STACK: usize = 2 << 20;
 
-/// The same where there are models: whoever reads and plans them goes as deep as they are nested.
+/// The same if the job has models: reading and planning a model recurses as deep as its graphs are nested.
 const MODEL_STACK: usize = 16 << 20;
 
-/// Bytes of stack for a thread that runs guests under these limits. The engine does not check the
-/// thread, and running over its end aborts the process. `inference`: whether they may load models.
+/// The stack size of a thread that runs guests with these limits, in bytes. The engine does not check the
+/// thread's size, and an overflow aborts the process. `inference`: whether the guests may load models.
 pub fn guest_thread_stack(limits: &Limits, inference: bool) -> usize {
     bytes(limits.stack).saturating_add(if inference { MODEL_STACK } else { HOST_STACK })
 }
@@ -42,16 +42,16 @@ fn bytes(size: ByteSize) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
-/// The engine takes it for every 0.2 version that a guest names.
+/// The name of WASI's file interface. The engine accepts it for all 0.2 versions that a guest names.
 const FILES: &str = "wasi:filesystem/types@0.2.12";
 
-/// The same for the folders that a guest has from the start.
+/// The name of WASI's interface for preopened folders.
 const FOLDERS: &str = "wasi:filesystem/preopens@0.2.12";
 
-/// The version of WASI whose functions are there.
+/// The version of WASI that is implemented.
 const WASI_VERSION: &str = "0.2.12";
 
-/// A loaded component, ready to be instantiated again and again.
+/// A loaded component, which can be instantiated repeatedly.
 pub struct Program {
     engine: Engine,
     pre: InstancePre<State>,
@@ -62,12 +62,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads compiled code from an open file that the leader has checked, to run it with so much stack
-    /// (`limits.stack`). `with`: as it was compiled. Starts no thread, and may be forked afterwards.
+    /// Loads compiled code from an open file that the leader has checked. `with` must be as when it was
+    /// compiled; `stack` is `limits.stack`. Starts no thread, so the process may be forked afterwards.
     ///
     /// # Errors
-    /// A host fault if the file is no compiled code of this very version of Sandmill, or the
-    /// component wants something that is not linked.
+    /// A host fault if the file was not compiled by exactly this version of Sandmill, or the component
+    /// imports something that is not linked.
     pub fn load(compiled: &File, with: Instrumentation, stack: ByteSize) -> Result<Self, Failure> {
         let fault = |what: &str, error: &dyn std::fmt::Display| {
             Failure::new(FailureKind::HostFault, format!("{what}: {error:#}"))
@@ -75,9 +75,9 @@ impl Program {
         let engine = engine_with_stack(with, bytes(stack))
             .map_err(|error| fault("the engine cannot start", &error))?;
         let path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
-        // SAFETY: compiled code comes from a cache that its owner alone can write, and the leader
-        // has compared its digest (`compile::Cache`); a file of another version or configuration is
-        // refused by wasmtime itself.
+        // SAFETY: compiled code comes from a cache that only its owner can write to, and the leader has
+        // compared its checksum (`compile::Cache`). wasmtime itself refuses files of another version or
+        // configuration.
         let component = unsafe { Component::deserialize_file(&engine, path) }
             .map_err(|error| fault("the compiled entry script cannot be loaded", &error))?;
         let entry = find_entry(&engine, &component)
@@ -104,7 +104,7 @@ impl Program {
         Ok(Self { engine, pre, exports, timers, with, profiler: None })
     }
 
-    /// What samples go to, if and only if it was compiled for a profile.
+    /// Sets the profiler. The code must be compiled for profiling exactly if there is one.
     pub fn profiled_by(self, profiler: Option<Profiler>) -> Self {
         Self { profiler, ..self }
     }
@@ -116,10 +116,10 @@ impl Program {
         ["run"].into_iter().chain(found).collect()
     }
 
-    /// Makes an instance; calls nothing in it yet, except what the component itself starts with.
+    /// Makes an instance. Calls nothing in it, except the component's own start functions.
     ///
     /// # Errors
-    /// If a folder cannot be opened, or the component's own start fails.
+    /// If a folder cannot be opened, or a start function fails.
     pub fn instantiate(&self, grants: &Grants) -> Result<Instance, Failure> {
         let quota = Quota::new(&grants.limits, &grants.log_folder);
         let stderr = Sink::new(&grants.stderr, &quota);
@@ -166,11 +166,11 @@ impl Program {
     }
 }
 
-/// Whether all that a component imports is there, down to single functions and their types: a name
-/// alone may hide more than this version has.
+/// Checks that all imports of a component exist, down to single functions and their types: an interface of a
+/// known name may have functions that this version lacks.
 ///
 /// # Errors
-/// What is not there.
+/// If an import does not exist.
 pub fn check_imports(engine: &Engine, component: &Component) -> Result<(), CompileError> {
     let linker = linker(engine, Instrumentation::default());
     linker.and_then(|linker| linker.instantiate_pre(component).map(drop)).map_err(|error| {
@@ -196,7 +196,7 @@ fn start_failure(error: &wasmtime::Error, store: &mut Store<State>, limits: &Lim
 fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     let mut options = LinkOptions::default();
-    // Toolchains import it unasked.
+    // Toolchains import this function by default.
     options.network_error_code(true);
     wasmtime_wasi::p2::add_to_linker_with_options_sync(&mut linker, &options)?;
     linker.allow_shadowing(true);

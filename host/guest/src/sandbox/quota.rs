@@ -1,5 +1,5 @@
-//! What one call may write, and what may stay: counted here while the guest runs, so that it is stopped
-//! in the middle of a flood and not after it.
+//! Limits what a call may write, and what may stay. The bytes are counted while the guest runs, so that a
+//! flood is stopped in the middle.
 
 use super::counted::{Counted, OverLimit};
 use super::log_folder::LogFolder;
@@ -7,7 +7,7 @@ use crate::model::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts what the running call has written, and what stays of it. Clones count together.
+/// Counts what the current call has written, and what stays of it. Clones share the count.
 #[derive(Clone, Debug)]
 pub(super) struct Quota(Arc<Meters>);
 
@@ -20,7 +20,7 @@ struct Meters {
     files: Meter,
 }
 
-/// Streams must be able to move to another thread, hence the atomics; none is ever contended.
+/// Atomic because streams must be able to move to another thread. There is never contention.
 #[derive(Debug)]
 struct Meter {
     allowed: u64,
@@ -39,7 +39,7 @@ impl Quota {
         }))
     }
 
-    /// Begins a call. What stays counts on.
+    /// Starts a new call. The count of what stays goes on.
     pub(super) fn restart(&self) {
         for counted in [Counted::Logs, Counted::Output, Counted::Files] {
             self.meter(counted).used.store(0, Relaxed);
@@ -54,10 +54,10 @@ impl Quota {
         }
     }
 
-    /// Counts so much more.
+    /// Adds `amount` to the count.
     ///
     /// # Errors
-    /// If that is beyond the limit.
+    /// If that exceeds the limit.
     pub(super) fn take(&self, counted: Counted, amount: u64) -> Result<(), OverLimit> {
         let meter = self.meter(counted);
         let asked = meter.used.load(Relaxed).saturating_add(amount);
@@ -68,10 +68,10 @@ impl Quota {
         Ok(())
     }
 
-    /// Counts so much more; `stays`: in the log folder.
+    /// Adds `amount` to the count. `stays`: whether it is in the log folder.
     ///
     /// # Errors
-    /// If that is beyond a limit.
+    /// If that exceeds a limit.
     pub(super) fn write(
         &self,
         counted: Counted,
@@ -85,7 +85,7 @@ impl Quota {
         self.0.log_folder.take(counted, amount, &self.0.limits)
     }
 
-    /// Counts back what came to nothing after all.
+    /// Subtracts an amount whose operation failed.
     pub(super) fn give_back(&self, counted: Counted, amount: u64, stays: bool) {
         let used = &self.meter(counted).used;
         used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);

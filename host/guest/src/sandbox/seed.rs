@@ -1,4 +1,4 @@
-//! Random numbers that follow from a mini-batch, for guests of deterministic jobs.
+//! Random numbers that are derived from a mini-batch, for guests of deterministic jobs.
 
 use crate::model::to_usize;
 use sha2::{Digest, Sha256};
@@ -6,20 +6,20 @@ use wasmtime::component::{HasData, Linker};
 use wasmtime::{Result, bail};
 use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
 
-/// Bytes that one call may ask for, as of other guests.
+/// The most bytes per call, as for other guests.
 const LARGEST: u64 = 64 << 20;
 
-/// What a deterministic guest's random numbers follow from.
+/// The seed of a deterministic guest's random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// For an instance that is made before there is a mini-batch.
+    /// The seed for an instance that is made before there is a mini-batch.
     pub fn before_mini_batches() -> Self {
         Self::of(b"no mini-batch")
     }
 
-    /// For an attempt at the mini-batch of this id: the same for each of them.
+    /// The seed for all attempts at the mini-batch with this id.
     pub fn of_mini_batch(id: u64) -> Self {
         Self::of(&id.to_le_bytes())
     }
@@ -30,8 +30,8 @@ impl Seed {
     }
 }
 
-/// The three sources of WASI. Each has a stream of its own, so that how much one gave does not change
-/// what another gives.
+/// The three sources of WASI. Each has its own stream, so that the use of one does not change the numbers of
+/// another.
 pub(super) struct Numbers {
     random: Stream,
     insecure: Stream,
@@ -49,12 +49,12 @@ impl Numbers {
     }
 }
 
-/// Bytes without end: SHA-256 of a key and a counter.
+/// An endless stream of bytes: SHA-256 of a key and a counter.
 struct Stream {
     key: [u8; 32],
     counter: u64,
     block: [u8; 32],
-    /// Bytes of `block` that were given.
+    /// The number of bytes of `block` that are used up.
     used: usize,
 }
 
@@ -90,14 +90,14 @@ impl Stream {
         if count > LARGEST {
             bail!("{count} random bytes were asked for at once, and {LARGEST} are allowed");
         }
-        // At most 64 MiB.
+        // At most 64 MiB, as checked above.
         let mut bytes = vec![0; to_usize(count)];
         self.fill(&mut bytes);
         Ok(bytes)
     }
 }
 
-/// Links random numbers that follow from the store's seed, in the place of WASI's own.
+/// Replaces WASI's random numbers with ones derived from the store's seed.
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
@@ -169,7 +169,7 @@ mod tests {
         assert!(one.0 != one.1 && one.0 != one.2.0 && one.2.0 != one.2.1, "{one:?}");
     }
 
-    /// A change of these numbers changes what deterministic jobs gave before.
+    /// A change of these numbers changes the results of existing deterministic jobs.
     #[test]
     fn the_first_numbers_stay_what_they_are() {
         insta::assert_snapshot!(format!("{:x?}", first(Seed::of_mini_batch(0))), @"(72c8a7f21a5cd807, ee7e257e53a079ce, (2df88218dd4d0c77, 50119584824f302c))");

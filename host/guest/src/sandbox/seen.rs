@@ -1,22 +1,22 @@
-//! What deterministic guests have seen of files.
+//! The files that deterministic guests have seen.
 
 use std::collections::{HashMap, VecDeque};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DirectoryEntry;
 
-/// Files that are told apart by [`Objects`].
+/// The most files that [`Objects`] numbers.
 const OBJECTS: usize = 1 << 20;
 
 /// What an instance has seen.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) objects: Objects,
-    /// What is left of listings, by their handles. One that a guest gave up stays until its handle
-    /// is used again.
+    /// The remaining entries of listings, by handle. The listing of a closed handle stays until the handle
+    /// number is reused.
     pub(super) listings: HashMap<u32, VecDeque<DirectoryEntry>>,
 }
 
-/// Files by numbers, in the order in which the guest met them, for the numbers by which the machine
-/// knows them.
+/// Numbers files in the order in which the guest first sees them. These numbers replace the machine's own
+/// identifiers.
 #[derive(Default)]
 pub(super) struct Objects(HashMap<(u64, u64), u64>);
 

@@ -1,12 +1,14 @@
-//! Where a guest's stdout, stderr and log lines go: files that are cut at a size. A sink always
-//! accepts, whatever happens to its file, because a guest whose `eprintln!` fails panics; but a call
-//! that writes more than `limits.logs` is ended.
+//! The files of a guest's stdout, stderr and log, which are cut at a size. A guest whose `eprintln!` fails
+//! panics, so a sink accepts all bytes even if its file cannot be written. But a call that writes more than
+//! `limits.logs` is ended.
 //!
-//! The first file, `process000.stdout.txt`, keeps the beginning. Once it is full, the newest goes to
-//! `process000.stdout.txt.1`; when that is full it is moved to `process000.stdout.txt.2`, in the place of
-//! an older one. So there are three files, with the beginning and the end of what was said. They are
-//! opened before the wall stands, which leaves a worker no right to any name in a folder where other
-//! workers' logs lie, so that what is moved are bytes. Whoever opened them removes those without any.
+//! The first file, `process000.stdout.txt`, keeps the beginning. When it is full, new bytes go to
+//! `process000.stdout.txt.1`. When that is full, its content moves to `process000.stdout.txt.2` and replaces
+//! the older content there. So three files keep the beginning and the end of the output.
+//!
+//! They are opened before the wall is built: behind it, a worker cannot use names in a folder that also has
+//! other workers' logs. That is why content is moved instead of files renamed. The process that opened the
+//! files removes empty ones.
 
 use super::counted::{Counted, OverLimit};
 use super::quota::Quota;
@@ -24,23 +26,23 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-/// Bytes of each file, but for the marks where something may be missing.
+/// The size limit of each file, in bytes, without the marks for missing text.
 const FILE_LIMIT: u64 = 16 << 20;
-/// Bytes of the end that are remembered.
+/// The number of last bytes that are remembered.
 const TAIL: usize = 4 << 10;
-/// Bytes that a guest may write at once.
+/// The most bytes that a guest may write at once.
 const PERMIT: usize = 64 << 10;
 
-/// Bytes that are moved at once.
+/// The number of bytes that are moved at once.
 const PIECE: usize = 64 << 10;
 
-/// The open files of a sink, which serve instance after instance.
+/// A sink's open files. Successive instances share them.
 #[derive(Clone, Debug)]
 pub struct LogFile(Option<Arc<Files>>);
 
 #[derive(Debug)]
 struct Files {
-    /// The name of the first.
+    /// The name of the first file.
     name: String,
     first: File,
     newest: File,
@@ -48,14 +50,13 @@ struct Files {
 }
 
 impl LogFile {
-    /// Opens the file at `path`, and those for what no longer fits into it. They are made where they
-    /// are not there; what is there already stays. Where one cannot be opened, nothing is kept: a
-    /// full disk, say, must not end the job for the sake of a log.
+    /// Opens or creates the file at `path` and the two files for later output; existing content stays. If one
+    /// cannot be opened, nothing is kept: a full disk, for example, must not end the job because of a log.
     pub fn open(path: &Path) -> Self {
         let files = || -> io::Result<Files> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let first = append_to(path, false)?;
-            // What is the newest is copied, as it grows older.
+            // The newest file is also opened for reading, because its content is moved later.
             let newest = append_to(&rotated(path, 1), true)?;
             let older = append_to(&rotated(path, 2), false)?;
             Ok(Files { name, first, newest, older })
@@ -63,18 +64,18 @@ impl LogFile {
         Self(files().ok().map(Arc::new))
     }
 
-    /// The descriptor of the first file, which is appended to and never cut.
+    /// The descriptor of the first file, which is only appended to and never cut.
     pub fn beginning(&self) -> Option<RawFd> {
         self.0.as_ref().map(|files| files.first.as_raw_fd())
     }
 }
 
 impl Files {
-    /// Puts what is the newest so far in the place of what is older. Where it cannot be moved, on a full disk,
-    /// say, it is given up for what comes.
+    /// Moves the content of the newest file to the older one. If that fails, for example on a full disk, the
+    /// content is dropped to make room for new output.
     fn age(&self) -> io::Result<()> {
         if self.move_newest().is_err() {
-            // What it took is room that is wanted.
+            // Free the space of the partial copy.
             let _ = self.older.set_len(0);
         }
         self.newest.set_len(0)
@@ -96,7 +97,7 @@ impl Files {
     }
 }
 
-/// A file that takes what a guest writes. Clones are the same sink.
+/// A file that takes what a guest writes. Clones share the sink.
 #[derive(Clone)]
 pub(super) struct Sink {
     inner: Arc<Mutex<Inner>>,
@@ -107,25 +108,25 @@ struct Inner {
     files: LogFile,
     limit: u64,
     target: Target,
-    /// Whether the file ends within a line.
+    /// Whether the file ends in the middle of a line.
     in_line: bool,
     tail: Vec<u8>,
     total: u64,
 }
 
 enum Target {
-    /// Nothing was written yet.
+    /// Nothing has been written yet.
     Unopened,
-    /// The first file, and the bytes in it.
+    /// The first file, with its size in bytes.
     First(u64),
-    /// Once that is full, the newest.
+    /// The newest file, once the first is full.
     Newest(u64),
-    /// It cannot be written.
+    /// The file cannot be written.
     Closed,
 }
 
 impl Sink {
-    /// A sink that goes on in these files. What it takes counts in `quota`.
+    /// A sink that continues in these files. Its bytes count in `quota`.
     pub(super) fn new(files: &LogFile, quota: &Quota) -> Self {
         Self::with_limit(files, FILE_LIMIT, quota)
     }
@@ -141,16 +142,16 @@ impl Sink {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes bytes. Those that go beyond the limit are taken too, so that people see what it was.
+    /// Takes bytes, including those beyond the limit, so that the user sees them.
     ///
     /// # Errors
-    /// If the call has written too much by now and must end.
+    /// If the call has written too much and must end.
     pub(super) fn accept(&self, bytes: &[u8]) -> Result<(), OverLimit> {
         self.lock().accept(bytes);
         self.quota.take(Counted::Logs, bytes.len() as u64)
     }
 
-    /// How many bytes were taken so far, kept or not.
+    /// The number of bytes taken so far, including those that were not kept.
     pub(super) fn position(&self) -> u64 {
         self.lock().total
     }
@@ -175,7 +176,7 @@ impl Inner {
             self.tail.drain(..surplus);
             self.tail.extend_from_slice(bytes);
         }
-        // A full disk, say, must not end the job for the sake of a log.
+        // A full disk, for example, must not end the job because of a log.
         if self.write(bytes).is_err() {
             self.target = Target::Closed;
         }
@@ -206,7 +207,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Goes on in a new file.
+    /// Continues in a new file.
     fn rotate(&mut self, files: &Files) -> io::Result<()> {
         let name = &files.name;
         if matches!(self.target, Target::Newest(_)) {
@@ -227,7 +228,7 @@ impl Inner {
     }
 }
 
-/// The file that an earlier instance left off with, or the first.
+/// The file in which an earlier instance stopped, or the first one.
 fn continued(files: &Files) -> io::Result<Target> {
     let newest = files.newest.metadata()?.len();
     Ok(if newest > 0 {
@@ -237,8 +238,8 @@ fn continued(files: &Files) -> io::Result<Target> {
     })
 }
 
-/// How many bytes fit into the room that is left: whole lines or, if it has to be, a part of one. A
-/// new file takes one byte at least, so that writing comes to an end.
+/// The number of bytes that fit into the remaining room: whole lines if possible, else a part of one. A new
+/// file takes at least one byte, so that writing makes progress.
 fn fitting(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
     if bytes.len() <= room {
         return bytes.len();
@@ -253,7 +254,7 @@ fn fitting(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
 
 fn append_to(path: &Path, is_read: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // These files lie where no guest can make a link or a pipe; should one be there, it is none of ours.
+    // No guest can create a link or FIFO in this folder. If there is one, it is not our file, so refuse it.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     options.create(true).append(true).read(is_read).mode(0o600).custom_flags(flags);
     let file = options.open(path)?;
@@ -368,11 +369,11 @@ mod tests {
         let mark = "[sandmill: the newest of stderr.txt; something may be missing before this]\n";
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdef"));
         assert_eq!(sink.tail_since(position), "78\n90abcdef");
-        // The next instance goes on where this one left off.
+        // The next instance continues where this one stopped.
         let sink = Sink::with_limit(&files, 10 + mark.len() as u64, &quota());
         accept(&sink, b"gh");
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdefgh"));
-        // Nor does it need the names, which are out of reach behind the wall.
+        // It does not need the file names, which are inaccessible behind the wall.
         let sink = Sink::with_limit(&files, 10, &quota());
         for line in 0..100 {
             accept(&sink, format!("line {line}\n").as_bytes());
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!(read("stderr.txt.1"), format!("{mark}the end"));
         assert_eq!(read("stderr.txt.2"), format!("{mark}line 99\n"));
         assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 3);
-        // A line longer than any file.
+        // A line longer than a whole file.
         accept(&sink, &[b'x'; 3 * TAIL]);
         assert_eq!(sink.tail_since(0), "x".repeat(TAIL));
         assert!(read("stderr.txt.2").ends_with(&format!("\n{}", "x".repeat(10))));

@@ -1,4 +1,4 @@
-//! The data of a store: all that a guest's calls can reach.
+//! The data of a store: everything that a guest's calls can reach.
 
 use super::clock::{Clock, Timers};
 use super::host::Host;
@@ -14,7 +14,7 @@ use super::virtual_time::{VirtualClock, VirtualTime};
 use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
-/// What belongs to one instance.
+/// The data of an instance.
 pub(super) struct State {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
@@ -26,7 +26,7 @@ pub(super) struct State {
     pub(super) timers: Timers,
     pub(super) kept: Kept,
     pub(super) noticed: Noticed,
-    /// These three are for deterministic guests alone.
+    /// Only deterministic guests use these three.
     pub(super) time: VirtualTime,
     pub(super) numbers: Numbers,
     pub(super) seen: Seen,
@@ -46,7 +46,7 @@ impl State {
         VirtualClock { table: &mut self.table, time: &self.time }
     }
 
-    /// What inference sees.
+    /// The part that inference uses.
     pub(super) fn inference(&mut self) -> View<'_> {
         View { table: &mut self.table, inference: &mut self.inference }
     }

@@ -1,4 +1,4 @@
-//! One value of what tests build, for the fields that a test does not speak of.
+//! Sample values for tests, with defaults for the fields that a test does not set.
 
 #[cfg(test)]
 use super::traps::Circumstances;
@@ -7,8 +7,8 @@ use crate::model::{Limits, LoggingLevel};
 use std::path::Path;
 
 impl Grants {
-    /// No folders, models, arguments and environment. What a guest writes goes to `stdout.txt`, `stderr.txt` and
-    /// `log.txt` in this folder.
+    /// No folders, models, arguments or environment. What a guest writes goes to `stdout.txt`, `stderr.txt`
+    /// and `log.txt` in this folder.
     pub fn sample(folder: &Path) -> Self {
         let log = |name| LogFile::open(&folder.join(name));
         Self {
@@ -42,7 +42,7 @@ impl Context<'_> {
 
 #[cfg(test)]
 impl<'a> Circumstances<'a> {
-    /// `run` ended, and nothing is known of why.
+    /// `run` has ended for an unknown reason.
     pub(super) fn sample(limits: &'a Limits) -> Self {
         Self { function: "run", limits, refusal: None, stderr: String::new() }
     }

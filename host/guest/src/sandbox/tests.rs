@@ -1,4 +1,4 @@
-//! Guests of every kind, ordinary and hostile, through the whole sandbox.
+//! Tests of ordinary and hostile guests in the whole sandbox.
 
 mod exceptions;
 mod limits;
@@ -33,7 +33,7 @@ impl ResultSink for Collected {
     }
 }
 
-/// A guest with everything around it.
+/// A guest with its program and grants.
 struct Bench {
     folder: tempfile::TempDir,
     program: Program,
@@ -87,7 +87,7 @@ fn run(
     (stats, result.map(|()| sink))
 }
 
-/// Runs a body of `run` on nothing.
+/// Runs a body of `run` without data.
 fn run_body(body: &str, limits: Limits) -> Result<Collected, Failure> {
     let bench = Bench::with_limits("run-only", &format!("RUN {body})"), limits);
     run(&mut bench.instance(), MiniBatchData::Void).1
@@ -97,8 +97,8 @@ fn failure(body: &str, limits: Limits) -> Failure {
     run_body(body, limits).expect_err("the guest is bad")
 }
 
-/// `run` that returns a list at `$at` with `$count` elements as the case `$case`; 16 is where the
-/// result lies.
+/// A function for `run` that returns a list at `$at` with `$count` elements as the case `$case`. The result
+/// is at address 16.
 const RETURN: &str = r#"
     (func $return (param $case i32) (param $at i32) (param $count i32) (result i32)
       (i32.store8 (i32.const 16) (i32.const 0))
@@ -107,10 +107,10 @@ const RETURN: &str = r#"
       (i32.store (i32.const 28) (local.get $count))
       (i32.const 16))"#;
 
-/// E14.
+/// E14 in docs/parallel-run-step.md.
 #[test]
 fn rows_outcomes_and_tables_come_back() {
-    // The list of paths that `run` got is at the same time a list of rows.
+    // The list of paths that `run` gets is also a valid list of rows.
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 0) (local.get $ptr) (local.get $len)))");
     let bench = Bench::new("run-only", &echo);
@@ -219,13 +219,13 @@ fn memory_without_end_is_out_of_memory() {
     let failure = failure(body, limits.clone());
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
     insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 8 MB, it held 7.1 MB and asked for 1 MB more. Raise it, or hold less at a time");
-    // The end of what 32 bits can name, which no limit can move.
+    // The end of the 32-bit address space, which no limit can raise.
     let most = Limits { memory: ByteSize(64 << 30), ..Limits::default() };
     let beyond = "(drop (memory.grow (i32.const 65536))) unreachable";
     let failure = self::failure(beyond, most);
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
     insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: its memory ends at 4 GB, whatever limits.memory allows (64 GB); it held 128 KB and asked for 4 GB more. Hold less at a time: make mini_batch_size smaller");
-    // A guest that lives with the refusal is fine.
+    // A guest that can handle the refusal succeeds.
     let body =
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) (i32.const 0)";
     run_body(body, limits).expect("it can go on");
@@ -304,7 +304,7 @@ fn invalid_results_are_refused() {
 
 #[test]
 fn rows_that_share_memory_are_counted_and_not_copied() {
-    // 8,000 rows, each of them the same 100,000 bytes.
+    // 8,000 rows, all of which are the same 100,000 bytes.
     let body = format!(
         "{RETURN} (func $fill (local $i i32)
           (loop $l
@@ -340,7 +340,7 @@ fn log_lines_keep_to_the_level() {
     );
 }
 
-/// Imports of WASI preview 1 and a function that writes 12 bytes at 64 to a descriptor.
+/// Imports of WASI preview 1, and a function that writes bytes at address 64 to a descriptor.
 const WRITE: &str = r#"
     (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
     (func $write (param $fd i32) (param $length i32)
@@ -397,7 +397,7 @@ fn exit_is_its_own_kind() {
 
 #[test]
 fn a_guest_can_sleep() {
-    // A subscription to the monotonic clock (at 64): 20 ms from now.
+    // A subscription to the monotonic clock (at address 64): 20 ms from now.
     let body = r#"(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
         RUN
           (i32.store (i32.const 80) (i32.const 1))
@@ -424,7 +424,7 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
     assert!(failure.message.contains("cannot be loaded"), "{failure}");
 }
 
-/// Not a check but a measurement: `cargo test --release -- --ignored --nocapture measure`.
+/// Measures instead of checking: `cargo test --release -- --ignored --nocapture measure`.
 #[test]
 #[ignore = "prints times"]
 fn measure() {

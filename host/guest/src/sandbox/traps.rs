@@ -1,4 +1,4 @@
-//! From what wasmtime reports to a failure that people can act on.
+//! Turns wasmtime's errors into failures with advice for the user.
 
 use super::counted::OverLimit;
 use super::limits::{Refusal, too_many};
@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 use wasmtime::{Error, ThrownException, Trap, WasmBacktrace};
 use wasmtime_wasi::{I32Exit, ResourceTableError};
 
-/// What the engine says when an instance has as many handles as it may; a type for it there is none.
+/// The engine's message if an instance has too many handles. There is no type for this error.
 const TOO_MANY_HANDLES: &str = "store handle limit exceeded";
-/// The same for the bytes that one call copies.
+/// The engine's message if one call copies too many bytes.
 const TOO_MUCH_COPIED: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// What is known about a call that ended with an error.
@@ -21,7 +21,7 @@ pub(super) struct Circumstances<'a> {
     /// The function: `init`, `run`, `shutdown`, or `starting` for the instantiation.
     pub(super) function: &'static str,
     pub(super) limits: &'a Limits,
-    /// A growth of memory that was refused during the call.
+    /// A memory growth that was refused during the call.
     pub(super) refusal: Option<Refusal>,
     /// What the guest wrote to stderr during the call, or the end of it.
     pub(super) stderr: String,
@@ -36,7 +36,7 @@ impl Circumstances<'_> {
     }
 }
 
-/// Turns an error of wasmtime's into a failure.
+/// Turns a wasmtime error into a failure.
 pub(super) fn failure(error: &Error, circumstances: &Circumstances<'_>) -> Failure {
     let (kind, message) = classify(error, circumstances);
     Failure::new(kind, message).with_detail(detail(error, &circumstances.stderr))
@@ -90,7 +90,7 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
     }
 }
 
-/// What ends a call by a limit that has no kind of its own.
+/// The message for a limit that has no failure kind of its own.
 fn over_limit(error: &Error, at: &Circumstances<'_>, during: &str) -> Option<String> {
     if let Some(over) = error.downcast_ref::<OverLimit>() {
         return Some(over.message(during));
@@ -135,7 +135,7 @@ fn out_of_memory(refusal: Refusal, limits: &Limits, during: &str) -> String {
     )
 }
 
-/// WASI tells a success from a failure, and newer versions of it the code.
+/// WASI only distinguishes success from failure; newer versions also have the code.
 fn exited(code: i32, during: &str) -> String {
     let code = match code {
         0 => "exit code 0".to_owned(),
@@ -145,20 +145,20 @@ fn exited(code: i32, during: &str) -> String {
     format!("the entry script ended itself {during}, with {code}: return an error instead")
 }
 
-/// A trap, and what is behind it more often than not.
+/// A trap's text, with its most frequent cause.
 fn what(trap: Trap) -> String {
     let text = trap.to_string();
     let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
     let often = match trap {
         Trap::UnreachableCodeReached => " (it aborted itself)",
-        // A compiler's stack lies at the start of the memory, and leaves it when it is full.
+        // Compilers put the stack at the start of the memory, so an overflow leaves the memory.
         Trap::MemoryOutOfBounds => " (a pointer gone wrong, or calls nested too deeply)",
         _ => "",
     };
     format!("{text}{often}")
 }
 
-/// What went wrong in the end, without the backtrace that wasmtime puts in front.
+/// The last cause, without the backtrace that wasmtime puts first.
 fn root(error: &Error) -> String {
     error.chain().last().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -181,7 +181,7 @@ fn stack(backtrace: &WasmBacktrace) -> String {
     if all.is_empty() {
         return String::new();
     }
-    // How a panic is told is of no interest; who panicked is.
+    // Leave out the frames of the panic machinery; the panicking function matters.
     let panicking = all.iter().rposition(|frame| {
         let name = frame.func_name().map(|name| format!("{:#}", rustc_demangle::demangle(name)));
         name.is_some_and(|name| name.ends_with("core::panicking::panic_fmt"))
@@ -189,11 +189,11 @@ fn stack(backtrace: &WasmBacktrace) -> String {
     let frames = &all[panicking.map_or(0, |index| index + 1)..];
     let mut text = String::from("stack of the entry script, innermost call first:\n");
     for (number, frame) in frames.iter().take(MAX_FRAMES).enumerate() {
-        // A frame has several symbols where functions were inlined.
+        // A frame has several symbols if functions were inlined.
         let symbol = frame.symbols().first();
         let name = symbol.and_then(|symbol| symbol.name()).or(frame.func_name());
         let _ = match name {
-            // The alternate form leaves out the hash, which tells people nothing.
+            // The alternate form leaves out the hash, which is useless to the user.
             Some(name) => write!(text, "{number:4}: {:#}", rustc_demangle::demangle(name)),
             None => write!(text, "{number:4}: function {}", frame.func_index()),
         };
@@ -205,7 +205,7 @@ fn stack(backtrace: &WasmBacktrace) -> String {
     text
 }
 
-/// The failure of an error that the entry script returned.
+/// The failure for an error that the entry script returned.
 pub(super) fn script_error(function: &str, text: &Text) -> Failure {
     let text = name_errors(text.0.trim());
     let mut lines = text.splitn(2, '\n');

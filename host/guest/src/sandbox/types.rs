@@ -1,9 +1,9 @@
-//! Parameters and results as they lie in the guest's memory.
+//! Parameters and results in the layout of the guest's memory.
 //!
-//! Results are lifted by hand: all rows into one buffer that is kept between calls, because one
-//! allocation a row would cost more than the copy. They must be copied at all since the guest frees
-//! them as soon as its function has returned. Nothing here fails because of too large results: the
-//! size is counted to its end, copying stops at the limit, and the instance stays whole.
+//! Results are lifted by hand: all rows go into one buffer that is kept between calls, because an allocation
+//! per row would cost more than the copy. A copy is necessary, because the guest frees the results as soon as
+//! its function has returned. Results that are too large do not fail here: copying stops at the limit, the
+//! rest is only counted, and the instance stays usable.
 
 use arrow::buffer::Buffer;
 use std::cell::{Cell, RefCell};
@@ -51,13 +51,13 @@ pub(super) enum Results {
 }
 
 thread_local! {
-    /// What results of the running call may take, in bytes of the guest's memory.
+    /// The limit on the results of the current call, in bytes of the guest's memory.
     static LIMIT: Cell<u64> = const { Cell::new(0) };
-    /// Buffers that the last call gave back.
+    /// The buffers that the last call returned.
     static SPARE: RefCell<(Vec<u8>, Vec<u64>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// Buffers that grew beyond this are given back to the machine.
+/// Larger buffers are freed instead of kept.
 const KEEP: usize = 16 << 20;
 
 /// Sets the limit on results for the next call on this thread.
@@ -65,24 +65,24 @@ pub(super) fn set_limit(bytes: u64) {
     LIMIT.set(bytes);
 }
 
-/// Bytes out of the guest's memory, and where each text in them ends.
+/// Bytes from the guest's memory, with the end of each text in them.
 #[derive(Default)]
 pub(super) struct Copied {
     bytes: Vec<u8>,
-    /// Twice the end, plus one if the text says why an item failed.
+    /// For each text, twice its end, plus one if the text is the error of an item.
     ends: Vec<u64>,
-    /// What the guest returned, in bytes of its memory, whether copied or not.
+    /// The size of what the guest returned, in bytes of its memory, including what was not copied.
     pub(super) size: u64,
 }
 
-/// One text among [`Copied`].
+/// A text in [`Copied`].
 pub(super) struct Entry<'a> {
     pub(super) text: &'a str,
     pub(super) failed: bool,
 }
 
 impl Copied {
-    /// How many texts there are.
+    /// The number of texts.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -94,7 +94,7 @@ impl Copied {
         Self { bytes, ends, size: 0 }
     }
 
-    /// Whether more was returned than the limit allows.
+    /// Whether the results exceed the limit.
     pub(super) fn too_large(&self) -> bool {
         self.size > LIMIT.get()
     }
@@ -112,7 +112,7 @@ impl Copied {
     /// All texts, in order.
     ///
     /// # Errors
-    /// The number of the text, from 0, that is no valid UTF-8.
+    /// The index of the first text that is not valid UTF-8.
     pub(super) fn entries(&self) -> Result<impl Iterator<Item = Entry<'_>>, usize> {
         let bounds = || {
             let mut start = 0;
@@ -122,7 +122,7 @@ impl Copied {
                 (range, end & 1 == 1)
             })
         };
-        // All at once is much faster than text by text.
+        // Validating all bytes at once is much faster than text by text.
         let valid = std::str::from_utf8(&self.bytes).ok();
         let whole = valid.filter(|all| bounds().all(|(range, _)| all.is_char_boundary(range.end)));
         let Some(all) = whole else {
@@ -138,7 +138,7 @@ impl Drop for Copied {
     fn drop(&mut self) {
         if self.bytes.capacity() <= KEEP && self.ends.capacity() <= KEEP / 8 {
             let buffers = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.ends));
-            // The thread may be ending; then they are simply freed.
+            // If the thread is ending, the buffers are freed.
             let _ = SPARE.try_with(|spare| spare.replace(buffers));
         }
     }
@@ -150,15 +150,15 @@ pub(super) struct Rows(pub(super) Copied);
 pub(super) struct Outcomes(pub(super) Copied);
 /// `list<u8>`.
 pub(super) struct Table(pub(super) Copied);
-/// `string`, of an error: what is longer than [`Text::LIMIT`] is cut.
+/// A `string` with an error. Text beyond [`Text::LIMIT`] is cut.
 pub(super) struct Text(pub(super) String);
 
 impl Text {
-    /// Bytes of an error's text that are kept.
+    /// The most bytes of an error's text that are kept.
     pub(super) const LIMIT: usize = 64 << 10;
 }
 
-/// Pointer and length in 32-bit memory; the contract has no other.
+/// A pointer and a length in 32-bit memory, the only kind in the contract.
 fn pair(bytes: &[u8]) -> (usize, usize) {
     let word = |at: usize| {
         bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
@@ -170,7 +170,8 @@ fn flat_pair(flat: &[ValRaw; 2]) -> (usize, usize) {
     (flat[0].get_u32() as usize, flat[1].get_u32() as usize)
 }
 
-/// The memory of a list of `count` elements of `size` bytes, aligned to words if they are larger.
+/// The memory of a list of `count` elements of `size` bytes. Elements larger than a byte must be aligned to
+/// words.
 fn list<'a>(cx: &LiftContext<'a>, at: (usize, usize), size: usize) -> Result<&'a [u8]> {
     let (start, count) = at;
     if size > 1 && !start.is_multiple_of(4) {
@@ -183,7 +184,7 @@ fn list<'a>(cx: &LiftContext<'a>, at: (usize, usize), size: usize) -> Result<&'a
     }
 }
 
-/// Copies a string of the guest, whose size is counted in any case.
+/// Copies a string of the guest. Its size is always counted.
 fn copy_string(
     cx: &mut LiftContext<'_>,
     copied: &mut Copied,
@@ -264,12 +265,12 @@ fn lift_text(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Text> {
     Ok(Text(text))
 }
 
-/// Implements the traits for a type that the guest passes as pointer and length, where `$like` is
-/// a type of wasmtime's with the same type and layout in a component.
+/// Implements the traits for a type that the guest passes as pointer and length. `$like` is the wasmtime type
+/// with the same component type and layout.
 macro_rules! lift {
     ($type:ty, $like:ty, $lift:ident) => {
-        // SAFETY: the lowered form and layout are those of `$like`, which has the same type in a
-        // component, as `typecheck` makes sure.
+        // SAFETY: the lowered form and layout are those of `$like`, which has the same component type;
+        // `typecheck` verifies that.
         unsafe impl ComponentType for $type {
             type Lower = [ValRaw; 2];
             const ABI: CanonicalAbiInfo = <$like as ComponentType>::ABI;
@@ -277,8 +278,8 @@ macro_rules! lift {
                 <$like as ComponentType>::typecheck(ty, types)
             }
         }
-        // SAFETY: pointer and length are read as `typecheck` promises them, and every access to the
-        // guest's memory is checked.
+        // SAFETY: `typecheck` guarantees the form in which pointer and length are read, and every access to
+        // the guest's memory is checked.
         unsafe impl Lift for $type {
             fn linear_lift_from_flat(
                 cx: &mut LiftContext<'_>,
@@ -303,12 +304,12 @@ lift!(Outcomes, WasmList<std::result::Result<WasmStr, WasmStr>>, lift_outcomes);
 lift!(Table, WasmList<u8>, lift_table);
 lift!(Text, WasmStr, lift_text);
 
-/// Bytes that lie in pieces, and become one list in the guest's memory.
+/// Bytes in several pieces, which become one list in the guest's memory.
 #[derive(Clone, Copy)]
 pub(super) struct Pieces<'a>(pub(super) &'a [Buffer]);
 
 impl Pieces<'_> {
-    /// Copies them into memory that the guest gives; returns place and length.
+    /// Copies them into memory that the guest allocates; returns address and length.
     fn lower<T>(self, cx: &mut LowerContext<'_, T>) -> Result<(u32, u32)> {
         let size = self.0.iter().map(Buffer::len).sum();
         let start = cx.realloc(0, 0, 1, size)?;
@@ -324,7 +325,7 @@ impl Pieces<'_> {
     }
 }
 
-// SAFETY: everything is what `[u8]` says.
+// SAFETY: everything is delegated to `[u8]`.
 unsafe impl ComponentType for Pieces<'_> {
     type Lower = <[u8] as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = <[u8] as ComponentType>::ABI;
@@ -333,7 +334,7 @@ unsafe impl ComponentType for Pieces<'_> {
     }
 }
 
-// SAFETY: place and length are written as `[u8]` writes them: all of `dst`, or eight bytes at `offset`.
+// SAFETY: address and length are written as `[u8]` writes them: all of `dst`, or eight bytes at `offset`.
 unsafe impl Lower for Pieces<'_> {
     fn linear_lower_to_flat<T>(
         &self,

@@ -1,5 +1,5 @@
-//! Clocks of guests of deterministic jobs: they begin at the same time in each instance and go on by
-//! being looked at. Sleeping takes no time; the clocks jump to its end.
+//! Clocks for guests of deterministic jobs. They begin at the same time in each instance, and advance
+//! whenever they are read. Sleeping takes no real time: the clocks jump to its end.
 
 use std::future::poll_fn;
 use std::mem::replace;
@@ -11,30 +11,30 @@ use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::{self, Duration, Insta
 use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, ResourceTable, async_trait};
 
-/// Seconds of the first date, since 1970: the begin of the year 2020.
+/// The initial date, in seconds since 1970: the start of the year 2020.
 pub(super) const EPOCH: u64 = 1_577_836_800;
-/// Nanoseconds between two looks at a clock. Short enough that a guest which measures how long
-/// something took does not run into limits of its own, long enough that one which waits for a time
-/// by looking at the clock comes to an end.
+/// The nanoseconds by which a clock advances when it is read. Small enough that a guest which measures
+/// durations does not reach its own time limits; large enough that a guest which polls the clock until some
+/// time finishes.
 const STEP: u64 = 1_000;
 
-/// The time of one instance, which both clocks show.
+/// The time of an instance, which both clocks show.
 #[derive(Clone, Default)]
 pub(super) struct VirtualTime(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    /// Nanoseconds since the begin.
+    /// Nanoseconds since the initial date.
     now: u64,
     next: u64,
     waiting: Vec<Waiting>,
 }
 
-/// A sleep that somebody waits for.
+/// A sleep that the guest is waiting for.
 struct Waiting {
     id: u64,
     until: u64,
-    /// Whether it was asked since the time last jumped.
+    /// Whether it was polled since the time last jumped.
     asked: bool,
 }
 
@@ -43,7 +43,7 @@ impl VirtualTime {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time, after one step.
+    /// Advances the time by one step and returns it.
     fn tick(&self) -> u64 {
         let mut inner = self.inner();
         inner.now = inner.now.saturating_add(STEP);
@@ -58,8 +58,8 @@ impl VirtualTime {
         Guard { time: self, id }
     }
 
-    /// Asked again and again by each that waits; tells whether its sleep is over. Once all have
-    /// asked, the time jumps to the end of the shortest sleep.
+    /// Polled repeatedly by each waiting sleep; returns whether that sleep is over. Once all of them have
+    /// been polled, the time jumps to the end of the shortest sleep.
     fn ask(&self, id: u64) -> bool {
         let mut inner = self.inner();
         let Inner { now, waiting, .. } = &mut *inner;
@@ -75,7 +75,7 @@ impl VirtualTime {
     }
 }
 
-/// Takes a sleep off the list when nobody waits for it any more.
+/// Removes a sleep from the list when the guest no longer waits for it.
 struct Guard<'a> {
     time: &'a VirtualTime,
     id: u64,
@@ -107,7 +107,7 @@ impl HostMonotonicClock for VirtualTime {
     }
 }
 
-/// A time to wait for.
+/// A point in time to wait for.
 struct Sleep {
     time: VirtualTime,
     until: u64,
@@ -116,7 +116,7 @@ struct Sleep {
 #[async_trait]
 impl Pollable for Sleep {
     async fn ready(&mut self) {
-        // Looking counts here too, for those who look again and again instead of waiting.
+        // A poll advances the time too, for guests that poll repeatedly instead of waiting.
         if self.until <= self.time.tick() {
             return;
         }
@@ -130,7 +130,7 @@ impl Pollable for Sleep {
     }
 }
 
-/// Lets the others that are waited for together have their turn.
+/// Yields once, so that the other sleeps of the same `poll` get their turn.
 async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
@@ -143,8 +143,8 @@ async fn pause() {
     .await;
 }
 
-/// Links a monotonic clock on the store's virtual time, in the place of WASI's own. The wall clock
-/// is given to WASI's context.
+/// Replaces WASI's monotonic clock with one on the store's virtual time. The wall clock is part of the WASI
+/// context.
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
@@ -201,7 +201,7 @@ mod tests {
 
     type Ready<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-    /// Which of the sleeps end first, as WASI's `poll` finds out.
+    /// Finds the sleeps that end first, as WASI's `poll` does.
     fn poll(sleeps: &mut [Ready<'_>]) -> Vec<usize> {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! A file on its way into the guest: it is read right into the memory that the guest gives for it.
+//! Reads a file directly into the memory that the guest allocates for it.
 
 use super::error::ReadError;
 use crate::model::ByteSize;
@@ -11,13 +11,13 @@ use wasmtime::component::__internal::{
 use wasmtime::component::{ComponentType, Lower};
 use wasmtime::{Result, bail};
 
-/// A regular file, of which nothing is read yet.
+/// A regular file, of which nothing has been read yet.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) file: File,
-    /// Bytes that it had when it was opened.
+    /// Its length when it was opened, in bytes.
     pub(super) length: u64,
-    /// Whether its file system knows that.
+    /// Whether the file system reports exact lengths.
     pub(super) is_exact: bool,
     /// `limits.read`.
     pub(super) limit: ByteSize,
@@ -29,7 +29,7 @@ pub(super) struct WholeFile {
     pub(super) opened: std::result::Result<OpenFile, ReadError>,
 }
 
-/// What stands for it in wasmtime's own types.
+/// The corresponding type of wasmtime.
 type Like = std::result::Result<Vec<u8>, String>;
 
 impl WholeFile {
@@ -37,8 +37,8 @@ impl WholeFile {
         ReadError::Io { path: self.path.clone(), source }.to_string()
     }
 
-    /// Reads it to where the guest wants it, and returns the place and how many bytes these are; or what is to be put
-    /// there by wasmtime.
+    /// Reads the file into the guest's memory, and returns address and length. In other cases, returns a
+    /// result for wasmtime to lower.
     fn place<T>(
         &self,
         cx: &mut LowerContext<'_, T>,
@@ -54,8 +54,8 @@ impl WholeFile {
         let start = cx.realloc(0, 0, 1, length)?;
         let room = cx.as_slice_mut().get_mut(start..).and_then(|rest| rest.get_mut(..length));
         let Some(room) = room else { bail!("the guest's memory ends before what it is given") };
-        // Where it was not as long as it should be, the guest loses that memory: many guests can give memory, and
-        // take none back.
+        // If the length was wrong, the guest loses this memory, because many guests can only allocate and not
+        // free.
         Ok(match fill(opened, room) {
             Ok(Some(read)) if read == length => Ok((start, length)),
             Ok(Some(read)) => Err(Ok(room[..read].to_vec())),
@@ -65,9 +65,9 @@ impl WholeFile {
     }
 }
 
-/// Reads until the file ends; returns how much, or nothing if there is more than room. With a byte to spare, one call
-/// finds the end, too. Where the length can be relied upon, the end is there: what is written behind it meanwhile came
-/// after the file was looked at. That call takes 0.1 us less.
+/// Reads until the end of the file. Returns the number of bytes, or `None` if the file is longer than `room`.
+/// One spare byte lets the same call detect the end. If the length is exact, no check is necessary: bytes
+/// beyond it were added after the file was inspected. That call takes 0.1 us less.
 fn fill(opened: &OpenFile, room: &mut [u8]) -> io::Result<Option<usize>> {
     let mut read = 0;
     let length = room.len();
@@ -90,7 +90,7 @@ fn fill(opened: &OpenFile, room: &mut [u8]) -> io::Result<Option<usize>> {
     Ok(Some(read).filter(|read| *read <= length))
 }
 
-/// Reads all of one that has no bytes, or more than its file system says, from its beginning.
+/// Reads a whole file whose length is reported as 0 or too small, from its beginning.
 fn read_to_limit(opened: &OpenFile) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&opened.file).rewind()?;
@@ -101,7 +101,7 @@ fn read_to_limit(opened: &OpenFile) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-// SAFETY: everything is what `Like` says.
+// SAFETY: everything is delegated to `Like`.
 unsafe impl ComponentType for WholeFile {
     type Lower = <Like as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = <Like as ComponentType>::ABI;
@@ -110,8 +110,8 @@ unsafe impl ComponentType for WholeFile {
     }
 }
 
-// SAFETY: what lies in memory is a variant of two cases, as `typecheck` makes sure: one byte for the case and, from
-// offset 4 on, place and length. All else is written by `Like`.
+// SAFETY: the value in memory is a variant with two cases, as `typecheck` verifies: one byte for the case
+// and, from offset 4 on, address and length. `Like` writes all other cases.
 unsafe impl Lower for WholeFile {
     fn linear_lower_to_flat<T>(
         &self,
@@ -165,7 +165,7 @@ mod tests {
                 read.map(|read| room[..read].to_vec())
             };
             assert_eq!(fill(b"abcd").unwrap(), b"abcd");
-            // It has grown since it was looked at, or is longer than it is said to be.
+            // The file has grown since it was inspected, or is longer than reported.
             let grown = is_exact.then(|| b"abcd".to_vec());
             assert_eq!([fill(b"abcde"), fill(b"abcdefghij")], [grown.clone(), grown]);
             assert_eq!(fill(b"xy").unwrap(), b"xy", "it was cut");
@@ -185,7 +185,8 @@ mod tests {
         assert_eq!(read(b"abcde"), Err(grew.to_owned()));
     }
 
-    /// A component whose `go` calls `read` and returns its memory: the result, and what it points to.
+    /// A component whose `go` calls `read` and returns its memory: the result, and the bytes that it points
+    /// to.
     const CALLER: &str = r#"(component
         (import "read" (func $read (result (result (list u8) (error string)))))
         (core module $memory
@@ -213,7 +214,7 @@ mod tests {
         (func (export "go") (result (list u8)) (canon lift (core func $caller "go")
             (memory (core memory $memory "memory")) (realloc (core func $memory "realloc")))))"#;
 
-    /// What lies in a guest's memory after it called a host function that returns this.
+    /// The content of a guest's memory after it called a host function that returns this value.
     fn lowered<R>(make: impl Fn() -> R + Send + Sync + 'static) -> Vec<u8>
     where
         R: ComponentType + Lower + 'static,
@@ -229,7 +230,7 @@ mod tests {
         go.call(&mut store, ()).unwrap().0
     }
 
-    /// This file relies on what wasmtime keeps to itself: a new version may not change it unseen.
+    /// This file relies on internals of wasmtime. The test notices if a new version changes them.
     #[test]
     fn a_file_is_lowered_as_wasmtime_lowers_its_bytes() {
         assert_eq!(<WholeFile as ComponentType>::SIZE32, <Like as ComponentType>::SIZE32);
@@ -241,7 +242,7 @@ mod tests {
             };
             let ours = lowered(file);
             let theirs = lowered(move || Like::Ok(bytes.to_vec()));
-            // The memory that was asked for before the file was found to have another length is lost.
+            // Memory that was allocated before the length turned out to be wrong is lost.
             let is_lost = length != 0 && length != bytes.len() as u64;
             if is_lost {
                 let start = u32::from_le_bytes(ours[4..8].try_into().unwrap()) as usize - 64;

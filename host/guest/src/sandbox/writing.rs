@@ -1,12 +1,12 @@
-//! What of `wasi:filesystem` makes files or writes to them, counted. The rest of it, and all reading,
-//! is WASI's own, untouched, but that input files are opened in fewer steps where that will do.
+//! Counts the functions of `wasi:filesystem` that create files or write to them. The other functions, and all
+//! reading, are WASI's own, except that input files are opened in fewer steps where possible.
 //!
-//! Only folders for output are writable, so that nothing else is counted. A hole that a write beyond
-//! a file's end leaves counts as written: whoever copies the file later writes it.
+//! Only output folders are writable, so nothing else is counted. A write beyond the end of a file leaves a
+//! hole, which counts as written, because a later copy of the file writes it.
 //!
-//! What is written to the log folder stays, and counts for longer. Nothing is renamed into it
-//! from elsewhere, or out of it, as if it were another disk: a call could fill it with what counts as
-//! another folder's. Links are made nowhere.
+//! Files in the log folder stay after the call, so their bytes count longer. Renaming into or out of the log
+//! folder fails as between two disks: otherwise a call could fill it with bytes that were counted for another
+//! folder. Guests cannot create links.
 
 use super::counted::Counted;
 use super::path_length::refused;
@@ -31,10 +31,10 @@ type Folder = Resource<Descriptor>;
 /// Folders and their names.
 type Folders = Vec<(Folder, String)>;
 
-/// Links the functions in place of WASI's.
+/// Replaces the functions of WASI.
 ///
 /// # Errors
-/// If a name is taken, which would be a bug.
+/// If a name is already defined, which would be a bug.
 pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap("[method]descriptor.write", write)?;
     types.func_wrap("[method]descriptor.write-via-stream", write_via_stream)?;
@@ -78,7 +78,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     )
 }
 
-/// Links the function that hands out the folders that a guest has from the start.
+/// Replaces the function that returns the preopened folders.
 ///
 /// # Errors
 /// As [`link`].
@@ -94,9 +94,9 @@ pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, State>) -> Result<(
     })
 }
 
-/// Guests make no links, neither symbolic nor hard ones. A link stays in the log folder after the job and is never
-/// published from the output folder, and its only other use would be to have another process follow it. Answers as a
-/// file system without links does.
+/// Refuses symbolic and hard links, like a file system that does not support them. A link would stay in the
+/// log folder after the job, and is never published from the output folder. Its only other use would be to
+/// make another process follow it.
 fn no_link(paths: &[&str]) -> Answer<()> {
     let code = paths.iter().find_map(|path| refused(path));
     Ok((Err(code.unwrap_or(ErrorCode::NotPermitted)),))
@@ -177,21 +177,20 @@ fn open_at(
 }
 
 impl State {
-    /// A file in a folder that may only be read, opened in fewer steps than WASI's own way takes; none where
-    /// that one must decide.
+    /// Opens a file in a read-only folder, in fewer steps than WASI. `None` if WASI must decide.
     fn open_plain(&mut self, folder: u32, path: &str) -> Option<Descriptor> {
         let guest = self.noticed.folder_name(folder)?;
         let file = self.host.files.open_plain(guest, path)?;
         Some(Descriptor::File(File::new(file, FsPerms::ReadOnly, OpenMode::READ, true)))
     }
 
-    /// Does what makes one file or folder. `stays`: in the log folder.
+    /// Runs `work`, which creates one file or folder. `stays`: in the log folder.
     fn make<T>(&mut self, stays: bool, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
         self.kept.made |= !stays;
         self.count(Counted::Files, 1, stays, work)
     }
 
-    /// Does what uses up so much, unless that is too much.
+    /// Runs `work`, which uses up `amount`, unless that exceeds the limit.
     fn count<T>(
         &mut self,
         counted: Counted,
@@ -211,8 +210,8 @@ impl State {
         }
     }
 
-    /// How far `offset` lies beyond the end of a file. 0 where there is no knowing: then what follows
-    /// fails too.
+    /// The distance from the end of a file to `offset`. 0 if the length is unknown: then the operation fails
+    /// as well.
     fn hole(&mut self, file: &Resource<Descriptor>, offset: u64) -> u64 {
         if offset == 0 {
             return 0;
@@ -221,7 +220,7 @@ impl State {
         stat.map_or(0, |stat| offset.saturating_sub(stat.size))
     }
 
-    /// Puts a stream that counts in the place of one that does not.
+    /// Replaces a stream with one that counts.
     fn metered(
         &mut self,
         stream: Resource<DynOutputStream>,
@@ -234,7 +233,7 @@ impl State {
     }
 }
 
-/// A file's stream that counts what it is given.
+/// A file's stream that counts the bytes written to it.
 struct Metered {
     inner: DynOutputStream,
     quota: Quota,

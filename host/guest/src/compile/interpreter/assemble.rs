@@ -1,4 +1,4 @@
-//! The component of an interpreter's module and its glue.
+//! Makes a component of an interpreter's module and its glue.
 
 use super::super::CompileError;
 use super::super::artifact::encode;
@@ -7,20 +7,21 @@ use super::snapshot::with_reset;
 use super::world::World;
 use wit_component::{StringEncoding, embed_component_metadata};
 
-/// The module that an interpreter's import is of.
+/// The name of the module from which the interpreter imports `call`.
 const DOOR: &str = "host";
 
-/// The component of a prepared interpreter.
+/// Makes the component of a prepared interpreter.
 ///
 /// # Errors
-/// If the module does not have what an interpreter has.
+/// If the module lacks an export that an interpreter has.
 pub(in super::super) fn assemble(module: &[u8]) -> Result<Vec<u8>, CompileError> {
     let world = World::parse()?;
     let text = glue(&world.functions()?);
     join(module, &world, &text)
 }
 
-/// The component that prepares an interpreter: `init` starts it, `run` runs `text` and returns its memory as a table.
+/// Makes the component that prepares an interpreter: `init` starts the interpreter, `run` runs `text` and
+/// returns its memory as a table.
 ///
 /// # Errors
 /// As [`assemble`].

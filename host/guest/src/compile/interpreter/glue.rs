@@ -1,12 +1,14 @@
-//! The module between an interpreter and the contract, as text. It hands over addresses in the interpreter's memory; what
-//! lies there is written and read by the interpreter's own side (`python/science/abi.py`).
+//! The module between an interpreter and the contract, in text form. It passes addresses in the interpreter's
+//! memory. The interpreter's own side (`python/science/abi.py`) writes and reads the data at these addresses.
 //!
-//! The interpreter calls out with bytes: a number that says what is wanted, then numbers or bytes. It gets bytes back.
+//! The interpreter calls the glue with bytes: a number that names the request, then numbers or bytes. It gets
+//! bytes back.
 
 use super::world::HostFunction;
 use std::fmt::Write as _;
 
-/// What the interpreter may want, by its number. From [`FIRST`] on: a function of the host, with its parameters.
+/// The requests of the interpreter, by number. Numbers from [`FIRST`] on call a host function, with its
+/// parameters.
 const DOOR: &str = r#"
   ;; A 32-bit number as the answer.
   (func $number (param $value i32) (param $address i32) (param $length i32)
@@ -58,7 +60,7 @@ const DOOR: &str = r#"
       (return (i32.const 0))))
 "#;
 
-/// The number of the first function of the host.
+/// The request number of the first host function.
 const FIRST: usize = 16;
 
 const EXPORTS: &str = r#"
@@ -93,7 +95,7 @@ const EXPORTS: &str = r#"
   (func (export "ENTRY#shutdown") (drop (call $enter (i64.const STOP) (i32.const 7))))
 "#;
 
-/// Prepares the interpreter and returns all its memory: as a table, which is a list of bytes.
+/// Prepares the interpreter and returns its whole memory: as a table, because that is a list of bytes.
 const PREPARING: &str = r#"
   (import "__main_module__" "wizer.initialize" (func $begin))
   (import "__main_module__" "reset_folders" (func $reset_folders))"#;
@@ -122,7 +124,7 @@ const PREPARING_EXPORTS: &str = r#"
   (func (export "ENTRY#shutdown"))
 "#;
 
-/// The exported interface of the contract.
+/// The interface of the contract that the component exports.
 const ENTRY: &str = "sandmill:entry/entry@0.1.0";
 
 /// The glue of a prepared interpreter. It runs the texts `_init()`, `_run()` and `_stop()`.
@@ -134,7 +136,7 @@ pub(super) fn glue(functions: &[HostFunction]) -> String {
     module("", functions, &exports)
 }
 
-/// The glue that prepares an interpreter by running a text.
+/// The glue that prepares an interpreter by running `text`.
 pub(super) fn preparing_glue(functions: &[HostFunction], text: &str) -> String {
     let mut stores = String::new();
     for (index, eight) in text.as_bytes().chunks(8).enumerate() {
@@ -152,7 +154,7 @@ pub(super) fn preparing_glue(functions: &[HostFunction], text: &str) -> String {
     module(PREPARING, functions, &exports)
 }
 
-/// Up to eight bytes as a number, the first lowest.
+/// Up to eight bytes as a little-endian number.
 fn number(text: &[u8]) -> i64 {
     let mut eight = [0; 8];
     eight[..text.len()].copy_from_slice(text);

@@ -1,13 +1,16 @@
-//! From a core module with an interpreter to an entry script: the interpreter's own state is made once, and kept.
+//! Turns a core module that contains an interpreter into an entry script. The interpreter is initialised
+//! once, and its state is saved.
 //!
-//! The module has the exports `_initialize`, `wizer.initialize`, `host_alloc(length) -> address` and
-//! `turn(address, length) -> status`, which runs a text of the interpreter's language and frees it. Its one import
-//! beside WASI 0.1, `host.call(address, length, *address, *length) -> i32`, is what that text calls out with.
+//! The module exports `_initialize`, `wizer.initialize`, `host_alloc(length) -> address` and `turn(address,
+//! length) -> status`. `turn` runs a text in the interpreter's language and frees it. Besides WASI 0.1 the
+//! module imports only `host.call(address, length, *address, *length) -> i32`, with which that text calls the
+//! host.
 //!
-//! - `world`: the contract, and the functions of the host that the interpreter calls;
-//! - `glue`: a module of some hundred instructions between the two, which knows addresses and nothing of their content;
-//! - `assemble`: the component of module and glue;
-//! - `snapshot`: the module with the memory that a prepared interpreter had.
+//! - `world`: the contract, and the host functions that the interpreter calls;
+//! - `glue`: a module of some hundred instructions between interpreter and contract. It handles addresses
+//!   only, not the data there;
+//! - `assemble`: makes a component of module and glue;
+//! - `snapshot`: the module with the memory of a prepared interpreter.
 
 mod assemble;
 mod glue;

@@ -1,4 +1,4 @@
-//! The module of an interpreter with the memory that it had once it was prepared.
+//! Combines an interpreter's module with the memory that the interpreter had after it was prepared.
 
 use super::super::CompileError;
 use std::fmt::Display;
@@ -9,20 +9,20 @@ use wasm_encoder::{ExportKind, ExportSection, Module, RawSection};
 use wasmparser::{KnownCustom, Name, Parser, Payload};
 use wasmtime_wizer::{InstanceState, SnapshotVal, ValType, Wizer};
 
-/// The function of WASI's C library that forgets which folders there are, so that it asks again.
+/// A function of wasi-libc that forgets the preopened folders, so that libc asks for them again.
 const RESET: &str = "__wasilibc_reset_preopens";
 
-/// The export by which the glue calls it.
+/// The name of the export through which the glue calls it.
 const RESET_EXPORT: &str = "reset_folders";
 
 fn failed(error: &dyn Display) -> CompileError {
     CompileError(format!("the interpreter's module cannot be read: {error:#}"))
 }
 
-/// The module with one more export, and without names.
+/// Exports [`RESET`] from the module, and removes the custom sections.
 ///
 /// # Errors
-/// If it is no module, or has no such function.
+/// If the bytes are not a module, or it does not have the function.
 pub(super) fn with_reset(module: &[u8]) -> Result<Vec<u8>, CompileError> {
     let reset = function_named(module, RESET)?.ok_or_else(|| {
         CompileError(format!("the interpreter's module names no function {RESET}"))
@@ -50,7 +50,7 @@ pub(super) fn with_reset(module: &[u8]) -> Result<Vec<u8>, CompileError> {
     Ok(out.finish())
 }
 
-/// The number of the function that the module's names call so.
+/// The index of the function with this name in the module's name section.
 fn function_named(module: &[u8], wanted: &str) -> Result<Option<u32>, CompileError> {
     for payload in Parser::new(0).parse_all(module) {
         let Payload::CustomSection(section) = payload.map_err(|error| failed(&error))? else {
@@ -70,11 +70,12 @@ fn function_named(module: &[u8], wanted: &str) -> Result<Option<u32>, CompileErr
     Ok(None)
 }
 
-/// The module as it was after it was prepared. `memory`: all of its memory then. Its one variable global, the stack
-/// pointer, is what it was, as no function is running.
+/// The module in the state after its preparation. `memory` is its whole memory at that time. The stack
+/// pointer, its only mutable global, has its initial value, because no function is running.
 ///
 /// # Errors
-/// If it is no module, or cannot be kept: it changes a table, or has more than one variable global.
+/// If the bytes are not a module, or it cannot be saved: it changes a table, or has more than one mutable
+/// global.
 pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>, CompileError> {
     let module = with_reset(module)?;
     let stack_pointer = only_variable(&module)?;
@@ -85,7 +86,7 @@ pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>
     let (context, _) = wizer.instrument(&module).map_err(cannot)?;
     let mut state = Kept { stack_pointer, memory };
     let future = pin!(wizer.snapshot(&context, &mut state));
-    // Nothing in it waits.
+    // The future never waits.
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(kept) => kept.map_err(cannot),
         Poll::Pending => Err(CompileError::new("the interpreter cannot be kept: it waits")),
@@ -107,7 +108,7 @@ impl InstanceState for Kept<'_> {
     }
 }
 
-/// The first value of the module's one variable global.
+/// The initial value of the module's only mutable global.
 fn only_variable(module: &[u8]) -> Result<i32, CompileError> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(module) {

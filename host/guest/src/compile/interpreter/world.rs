@@ -1,11 +1,11 @@
-//! The contract as an interpreter's glue keeps it.
+//! The contract, from the perspective of an interpreter's glue.
 
 use super::super::CompileError;
 use crate::features::HAS_INFERENCE;
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, UnresolvedPackageGroup, WorldId, WorldItem};
 
-/// The contract: paths below its folder, and texts. The contract itself comes first.
+/// The contract's files: paths in its folder, and texts. The contract itself comes first.
 pub const WIT: &[(&str, &str)] = carried!("wit":
     "entry.wit",
     "deps/cli.wit",
@@ -19,20 +19,21 @@ pub const WIT: &[(&str, &str)] = carried!("wit":
 
 const WORLD: &str = include_str!("../../../../../python/science/world.wit");
 
-/// The functions of the host that the interpreter calls, by their numbers: interface and name, a line each.
+/// The host functions that the interpreter calls. Each line has an interface and a name; the line's position
+/// is the function's number.
 const IMPORTS: &str = include_str!("../../../../../python/science/imports.txt");
 
-/// What only builds with inference have.
+/// Prefixes of the functions that exist only in builds with inference.
 const OF_INFERENCE: [&str; 2] = ["sandmill:entry/models@", "wasi:nn/"];
 
-/// The functions of the host that an interpreter may call, a line each: its number is that of the line, from 0.
+/// The host functions that an interpreter may call. A function's number is its index.
 pub fn host_functions() -> Vec<&'static str> {
     let is_there =
         |line: &&str| HAS_INFERENCE || !OF_INFERENCE.iter().any(|begin| line.starts_with(begin));
     IMPORTS.lines().filter(is_there).collect()
 }
 
-/// A function of the host, as core WebAssembly sees it. All its parameters are 32-bit numbers.
+/// A host function, with its signature in core WebAssembly. All its parameters are 32-bit numbers.
 pub(super) struct HostFunction {
     pub(super) interface: &'static str,
     pub(super) name: &'static str,
@@ -40,7 +41,7 @@ pub(super) struct HostFunction {
     pub(super) has_result: bool,
 }
 
-/// The world, parsed.
+/// The parsed world.
 pub(super) struct World {
     pub(super) resolve: Resolve,
     pub(super) world: WorldId,
@@ -48,7 +49,7 @@ pub(super) struct World {
 
 impl World {
     /// # Errors
-    /// If this program carries texts that do not fit each other.
+    /// If the WIT texts that this program contains are inconsistent.
     pub(super) fn parse() -> Result<Self, CompileError> {
         let parse = || {
             let group = |name: &str, text: &str| {
@@ -69,10 +70,10 @@ impl World {
             .map_err(|error: String| CompileError(format!("the contract cannot be read: {error}")))
     }
 
-    /// The functions of [`host_functions`].
+    /// Looks up the functions of [`host_functions`].
     ///
     /// # Errors
-    /// If the world does not have one, or one takes something else than 32-bit numbers.
+    /// If the world lacks one, or one has parameters that are not 32-bit numbers.
     pub(super) fn functions(&self) -> Result<Vec<HostFunction>, CompileError> {
         let function = |line: &'static str| {
             self.function(line).ok_or_else(|| CompileError(format!("the contract has no {line}")))

@@ -1,53 +1,53 @@
-//! What a backend is.
+//! The interface of a backend.
 
 use super::{Facts, InferenceError, OwnedTensor, TensorView};
 use crate::model::{ByteSize, Device};
 use std::path::Path;
 
-/// Where a model's bytes are.
+/// Where to read a model from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ModelSource<'a> {
-    /// An ONNX file. Weights may lie in other files of its folder.
+    /// The path of an ONNX file. Its weights may be in other files of its folder.
     File(&'a Path),
-    /// An ONNX file's content.
+    /// The content of an ONNX file.
     Bytes(&'a [u8]),
 }
 
-/// How a model is to be loaded.
+/// Settings for loading a model.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
-    /// Threads that compute on the CPU, the caller's included.
+    /// The number of threads that compute on the CPU, including the caller.
     pub(super) threads: u32,
-    /// The GPU to run on, by the index to report; none means the CPU. For CUDA it is device 0, the only
-    /// one that the worker sees.
+    /// The index of the GPU, for reports; `None` means the CPU. For CUDA the GPU is always device 0, because
+    /// the worker sees no other.
     pub(super) gpu: Option<u32>,
-    /// Bytes of the GPU's memory to take at most, where the backend can say so.
+    /// The limit on GPU memory, in bytes, for backends that support one.
     pub(super) gpu_memory: Option<ByteSize>,
-    /// Whether it runs on the CPU though it was meant for a GPU.
+    /// Whether the model was meant for a GPU and falls back to the CPU.
     pub(super) fell_back: bool,
-    /// Bytes that file and weights may have.
+    /// The limit on file and weights, in bytes.
     pub(super) limit: u64,
-    /// Bytes of the models that are loaded already.
+    /// The size of the models that are already loaded, in bytes.
     pub(super) others: u64,
 }
 
 impl Wanted {
-    /// Where the model is to run.
+    /// The device that the model is to run on.
     pub(super) fn device(&self) -> Device {
         self.gpu.map_or(Device::Cpu, Device::Gpu)
     }
 }
 
-/// A model that can compute.
+/// A loaded model.
 pub(super) trait Loaded: Send {
-    /// What it is.
+    /// What is known about it.
     fn facts(&self) -> &Facts;
 
-    /// Computes. `inputs` have been compared with the facts and stand in their order: each is there once,
-    /// with the right type and a shape that fits, scalars with no dimensions. The outputs come back in the
-    /// order of the facts, but for those of types that `wasi:nn` does not have, which are left out.
+    /// Computes the outputs. `inputs` have been checked: each input of the facts is there once, in their
+    /// order, with the right type and a shape that fits; scalars have no dimensions. The outputs are in the
+    /// order of the facts. Outputs whose types `wasi:nn` does not have are left out.
     ///
     /// # Errors
-    /// What the backend says.
+    /// If the backend fails.
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError>;
 }

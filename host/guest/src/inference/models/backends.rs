@@ -1,4 +1,4 @@
-//! Which backend runs a model, and on which device.
+//! Chooses the backend and the device that run a model.
 
 use super::error::{BackendNoGpu, LibraryError, NoGpu};
 use super::onnxruntime::Library;
@@ -9,37 +9,38 @@ use std::path::Path;
 
 /// The backends of this process.
 pub(super) struct Backends {
-    /// ONNX Runtime, or why it is not there.
+    /// ONNX Runtime, or why it cannot be used.
     onnxruntime: Result<Library, LibraryError>,
-    /// Whether the job was given its library. Then the leader has tried it out, and all workers use it.
+    /// Whether the job has a library of ONNX Runtime. If so, the leader has tested it, and all workers use
+    /// it.
     is_given: bool,
 }
 
-/// What somebody wants a model to be run by.
+/// The backend and device that the job or the guest wants.
 pub(super) struct Purpose {
     pub(super) backend: Backend,
     pub(super) device: DeviceChoice,
-    /// Whether the CPU will do where there is no GPU.
+    /// Whether the model may run on the CPU if there is no GPU.
     pub(super) fallback: bool,
-    /// What to do if there is no GPU, for the error.
+    /// Advice if there is no GPU, for the error.
     pub(super) instead: &'static str,
 }
 
-/// What runs a model, and where.
+/// The backend and device that were chosen.
 pub(super) struct Choice<'a> {
     pub(super) engine: Engine<'a>,
     pub(super) gpu: Option<u32>,
     pub(super) fell_back: bool,
 }
 
-/// A backend that is there.
+/// An available backend.
 pub(super) enum Engine<'a> {
     Tract,
     OnnxRuntime(&'a Library),
 }
 
 impl Backends {
-    /// Opens the library of ONNX Runtime, if there is one.
+    /// Opens the library of ONNX Runtime, if the job has one.
     pub(super) fn open(onnxruntime: Option<&Path>) -> Self {
         let is_given = onnxruntime.is_some();
         let onnxruntime = match onnxruntime {
@@ -49,7 +50,7 @@ impl Backends {
         Self { onnxruntime, is_given }
     }
 
-    /// What is to run a model on a worker with this lease.
+    /// Chooses what runs a model on a worker with this lease.
     pub(super) fn choose(
         &self,
         purpose: &Purpose,
@@ -94,7 +95,8 @@ impl Backends {
         match (backend, &self.onnxruntime) {
             (Backend::Tract, _) => Ok(Engine::Tract),
             (_, Ok(library)) => Ok(Engine::OnnxRuntime(library)),
-            // Its rows would be another backend's than those of other workers.
+            // Not if the job has a library: other workers use it, and the rows of this one would come from
+            // another backend.
             (Backend::Auto, Err(_)) if !self.is_given => Ok(Engine::Tract),
             (_, Err(why)) => Err(InferenceError::refused(
                 ErrorCode::RuntimeError,
@@ -103,7 +105,7 @@ impl Backends {
         }
     }
 
-    /// Or why none can use the GPU.
+    /// Returns the reasons if no backend can use the GPU.
     fn on_gpu(&self, backend: Backend) -> Result<Engine<'_>, NoGpu<'_>> {
         let mut reasons = Vec::new();
         if backend != Backend::Tract {

@@ -1,4 +1,4 @@
-//! Why a backend cannot be used, and what is said of a model.
+//! Errors of backends, and changes to messages about a model.
 
 use crate::inference::error::InferenceError;
 use crate::model::FailureKind;
@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 impl InferenceError {
-    /// The backend was refused memory that it needs on the CPU.
+    /// The backend could not allocate memory on the CPU.
     pub(super) fn no_memory(text: &str) -> Self {
         Self::ends(
             FailureKind::OutOfMemory,
@@ -21,7 +21,7 @@ impl InferenceError {
         )
     }
 
-    /// The same, without a folder of the host, which is not the guest's to know, but this name.
+    /// Replaces a folder of the host, which the guest must not learn, by `name`.
     pub(super) fn hiding(self, folder: &Path, name: &str) -> Self {
         let path = folder.to_string_lossy();
         match self {
@@ -35,7 +35,7 @@ impl InferenceError {
         }
     }
 
-    /// The same, with a word before it of what it is about.
+    /// Prefixes the message with its subject.
     pub(super) fn about(self, what: &str) -> Self {
         match self {
             Self::Refused { code, message } => Self::refused(code, format!("{what}: {message}")),
@@ -44,12 +44,12 @@ impl InferenceError {
     }
 }
 
-/// The start of a name that a guest gave: that may be as long as a call allows.
+/// The start of a name from the guest, which may be as long as a call allows.
 pub(super) fn short(name: &str) -> &str {
     &name[..name.floor_char_boundary(200)]
 }
 
-/// The text of a panic of a backend.
+/// The text of a backend's panic.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Panicked(pub(super) String);
@@ -63,13 +63,13 @@ pub(super) enum LibraryError {
          SANDMILL_ONNXRUNTIME to where it is"
     )]
     NotFound,
-    /// Another one is open.
+    /// Another library is open.
     #[error("{} is open in this process, which can hold one ONNX Runtime only", path.display())]
     OtherIsOpen {
-        /// That one.
+        /// The path of the open library.
         path: PathBuf,
     },
-    /// The environment lets it send telemetry.
+    /// The environment would let it send telemetry.
     #[error(
         "it would send telemetry from a thread outside of the wall: {variable}={value} must be in the \
          environment of the process that opens it"
@@ -80,27 +80,27 @@ pub(super) enum LibraryError {
         /// The value that the variable must have.
         value: &'static str,
     },
-    /// The loader of the system refuses it.
+    /// The system's loader refuses it.
     #[error("{} cannot be opened as a library: {}", path.display(), reason(source))]
     NoLibrary {
         /// The file.
         path: PathBuf,
-        /// What the loader says.
+        /// The loader's error.
         source: libloading::Error,
     },
-    /// The library is another one.
+    /// The file is another library.
     #[error("{} is a library, but not ONNX Runtime's", path.display())]
     NotOnnxRuntime {
         /// The file.
         path: PathBuf,
     },
-    /// It gives no table of its functions.
+    /// It does not return its table of functions.
     #[error("{} does not tell its interface", path.display())]
     NoInterface {
         /// The file.
         path: PathBuf,
     },
-    /// It lacks functions that are needed.
+    /// It lacks functions that we need.
     #[error(
         "{} is ONNX Runtime {version}; needed is 1.{ORT_API_VERSION} or newer",
         path.display()
@@ -111,20 +111,20 @@ pub(super) enum LibraryError {
         /// Its version.
         version: String,
     },
-    /// The crate that calls it cannot open it.
+    /// The `ort` crate cannot open it.
     #[error(transparent)]
     Load(#[from] ort::LoadDynamicError),
-    /// Its environment cannot be made.
+    /// Its environment cannot be created.
     #[error("{}: it does not start: {source}", path.display())]
     NoStart {
         /// The file.
         path: PathBuf,
-        /// What the library says.
+        /// The library's error.
         source: ort::Error,
     },
 }
 
-/// What the loader says, which is not always in the error itself.
+/// The loader's message, which is sometimes only in the error's source.
 fn reason(error: &libloading::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -135,15 +135,15 @@ fn reason(error: &libloading::Error) -> String {
 /// Why tract cannot use a GPU.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TractCudaError {
-    /// Something of CUDA is missing, in tract's words.
+    /// A part of CUDA is missing; the text is tract's.
     #[error("{0}")]
     NoCuda(String),
-    /// The leader compiled no kernels for it.
+    /// The leader compiled no kernels for the GPU.
     #[error("what it needs was not compiled for the GPU; a notice of the job says why")]
     NoKernels,
 }
 
-/// Why no backend that a model may have can use a GPU: the reason of each.
+/// Why none of the backends that the model may use can use a GPU: one reason each.
 #[derive(Debug)]
 pub(super) struct NoGpu<'a>(pub(super) Vec<BackendNoGpu<'a>>);
 
@@ -160,10 +160,10 @@ impl fmt::Display for NoGpu<'_> {
 /// Why one backend cannot use a GPU.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BackendNoGpu<'a> {
-    /// The library has CUDA, of which something is missing on this machine.
+    /// The library supports CUDA, but a part of CUDA is missing on this machine.
     #[error("ONNX Runtime cannot use CUDA ({0})")]
     OnnxRuntime(ort::Error),
-    /// The library has no CUDA.
+    /// The library does not support CUDA.
     #[error("ONNX Runtime {version} was built without CUDA")]
     WithoutCuda {
         /// The version of the library.
@@ -172,18 +172,18 @@ pub(super) enum BackendNoGpu<'a> {
     /// The library cannot be opened.
     #[error("ONNX Runtime is not there ({0})")]
     NoLibrary(&'a LibraryError),
-    /// The GPU is not for tract.
+    /// tract cannot use the GPU.
     #[error("tract has no CUDA ({0})")]
     Tract(TractCudaError),
 }
 
-/// What a child finds wrong that tries a backend.
+/// A problem that a child found while it tested a backend.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrialError {
-    /// The words of the command line are not those of the leader.
+    /// The words of the command line are not those that the leader uses.
     #[error("this command is run by sandmill itself")]
     ByHand,
-    /// The process cannot do what each child does first.
+    /// The process cannot do the first steps of every child.
     #[error(transparent)]
     Start(#[from] io::Error),
     /// The wall cannot be built.
@@ -201,7 +201,7 @@ pub(super) enum TrialError {
     /// A model is refused or does not run.
     #[error(transparent)]
     Model(#[from] InferenceError),
-    /// A result is not the known one.
+    /// A result differs from the known one.
     #[error("it computes wrongly: 1.5 and -2 doubled are {outputs}")]
     Wrong {
         /// The tensors that were computed.

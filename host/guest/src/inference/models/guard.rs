@@ -1,4 +1,4 @@
-//! Calls of a backend that may panic.
+//! Calls to a backend that may panic.
 
 use super::error::Panicked;
 use std::any::Any;
@@ -9,9 +9,9 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on, panics of backends that are caught print nothing: whoever called is told their text, and a
-/// guest could make as many as it likes. Panics are printed in one way in the whole process, so this is
-/// for the start of one of which all is Sandmill's own.
+/// Stops printing panics of backends that `caught` catches: the caller receives their text, and a guest
+/// could cause any number of them. This sets the panic hook of the whole process, so it is only for the start
+/// of a process that runs nothing but Sandmill.
 pub fn quiet_panics() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -21,7 +21,7 @@ pub fn quiet_panics() {
     }));
 }
 
-/// Calls something that leaves nothing behind which is looked at after a panic.
+/// Calls a function. It must not leave inconsistent state that is used after a panic.
 ///
 /// # Errors
 /// The text of the panic.

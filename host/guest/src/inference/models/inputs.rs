@@ -1,14 +1,14 @@
-//! Comparing tensors with what a model takes. The same texts for every backend.
+//! Checks tensors against a model's inputs. The error messages are the same for every backend.
 
 use super::error::short;
 use super::{Dimension, ElementType, ErrorCode, Facts, InferenceError, Port, Shape, TensorView};
 use std::collections::HashMap;
 
-/// The inputs in the order of the facts, a scalar without dimensions.
+/// Returns the inputs in the order of the facts, scalars without dimensions.
 ///
 /// # Errors
-/// One is missing, unknown or given twice, or its type, shape or number of bytes is wrong. Nothing that the
-/// model gives could be taken.
+/// If an input is missing, unknown or given twice, or its type, shape or length is wrong. Also if `wasi:nn`
+/// cannot represent any of the model's outputs.
 pub(super) fn checked<'a>(
     facts: &Facts,
     given: &[TensorView<'a>],
@@ -46,7 +46,7 @@ pub(super) fn checked<'a>(
         .collect()
 }
 
-/// `sizes` are those of named dimensions, and the input that brought them.
+/// Checks one input. `sizes` has the size of each named dimension, with the input that set it.
 fn fitting<'a, 'f>(
     port: &'f Port,
     mut view: TensorView<'a>,
@@ -95,7 +95,7 @@ fn fitting<'a, 'f>(
     Ok(view)
 }
 
-/// `"x" (f32 [N, 64]), "y" (i64 [N])`.
+/// For example `"x" (f32 [N, 64]), "y" (i64 [N])`.
 fn listed(ports: &[Port]) -> String {
     if ports.is_empty() {
         return "none".to_owned();

@@ -1,7 +1,7 @@
-//! What tract compiles for a GPU before it can compute there.
+//! The code that tract compiles for a GPU before it can compute there.
 //!
-//! That takes minutes, writes into a folder whose content is then run without a look, and starts whatever
-//! CUDA's compiler needs: it is done once, by a process that has nothing of a job's, and workers only read
+//! Compiling takes minutes, writes into a folder whose content later runs unchecked, and starts all programs
+//! that CUDA's compiler needs. So a process without access to the job does it once, and workers can only read
 //! the folder.
 
 use crate::wall;
@@ -13,26 +13,27 @@ use std::panic;
 /// Why the kernels that tract needs on a GPU cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelsError {
-    /// The process cannot do what each child does first.
+    /// The process cannot do the first steps of every child.
     #[error(transparent)]
     Start(#[from] io::Error),
-    /// What tract says.
+    /// An error of tract.
     #[error("{0:#}")]
     Tract(anyhow::Error),
-    /// The text of a panic: how tract says that the GPU itself cannot be used.
+    /// The text of a panic, with which tract reports that the GPU itself cannot be used.
     #[error("{0}")]
     NoGpu(String),
 }
 
-/// Compiles whatever is not there yet for the GPU that this process sees, into tract's folder below
-/// `XDG_CACHE_HOME`: all but what tract compiles when a model first needs it (Gated DeltaNet), which workers
-/// cannot have. An error says why tract cannot compute there. To be called by a process that does nothing
-/// else.
+/// Compiles the missing kernels for the GPU that this process sees, into tract's folder below
+/// `XDG_CACHE_HOME`. Excluded are kernels that tract compiles when a model first needs them (Gated DeltaNet);
+/// workers cannot use those. An error says why tract cannot compute on the GPU. The calling process must do
+/// nothing else.
 pub fn serve_kernels() -> Result<(), KernelsError> {
-    // It ends with the leader, who has the GPU for it.
+    // The process ends with the leader, which holds the GPU.
     wall::enter()?;
     ensure_cuda_runtime_dependencies("CUDA cannot be used").map_err(KernelsError::Tract)?;
-    // tract has no way but a panic to say that the GPU itself cannot be used. It is told once, by us.
+    // tract reports an unusable GPU by a panic. The empty hook stops it from being printed; we report it
+    // once.
     panic::set_hook(Box::new(|_| {}));
     match panic::catch_unwind(|| with_cuda_stream(|_| Ok(()))) {
         Ok(made) => made.map_err(KernelsError::Tract),

@@ -1,19 +1,19 @@
-//! The models of a worker, and what computes with them.
+//! The models of a worker, and the backends that compute with them.
 //!
-//! - `backend`: what every backend takes, gives and is;
-//! - `error`: why a backend cannot be used, and what is said of a model;
-//! - `registry`: the models of a worker, which of them are loaded, and what was computed;
-//! - `backends`: which backend runs a model, and on which device;
-//! - `inputs`: tensors compared with what a model takes, the same for every backend;
-//! - `vet`, `weights`, `onnx_facts`: a model looked at before a backend does, its weights, and what its file
-//!   says of inputs and outputs;
-//! - `guard`: calls of a backend that may panic;
-//! - `tract`, `tract_cuda`: the backend that is a part of Sandmill, and its way to a GPU;
-//! - `tract_vet`, `trees`: what tract must not be given;
-//! - `ml`: operators of `ai.onnx.ml` that are given to tract, as it does not have them;
+//! - `backend`: the interface of every backend;
+//! - `error`: why a backend cannot be used, and messages about a model;
+//! - `registry`: the models of a worker, which of them are loaded, and statistics;
+//! - `backends`: chooses the backend and the device of a model;
+//! - `inputs`: checks input tensors against the model, the same way for every backend;
+//! - `vet`, `weights`, `onnx_facts`: check a model before a backend loads it, check its weights, and read its
+//!   inputs and outputs;
+//! - `guard`: calls to a backend that may panic;
+//! - `tract`, `tract_cuda`: the backend that is a part of Sandmill, and its use of GPUs;
+//! - `tract_vet`, `trees`: refuse models that tract cannot handle;
+//! - `ml`: operators of `ai.onnx.ml` that tract lacks;
 //! - `onnxruntime`: the backend that is a library of the machine;
-//! - `trial`: backends tried out, in the process that `probe` starts;
-//! - `kernels`: what is compiled for a GPU before a job begins, in a process of its own.
+//! - `trial`: tests backends, in the process that `probe` starts;
+//! - `kernels`: compiles code for a GPU before a job begins, in a separate process.
 
 mod backend;
 mod backends;

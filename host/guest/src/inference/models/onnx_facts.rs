@@ -1,4 +1,4 @@
-//! What an ONNX file says: the inputs and outputs of its model, and the parts it is made of.
+//! Reads an ONNX file: the inputs and outputs of its model, and its parts.
 
 use super::{Dimension, ElementType, ErrorCode, InferenceError, Port, TensorType};
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use tract_onnx::pb::{
     AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, type_proto,
 };
 
-/// All graphs of a model, with those inside nodes and functions.
+/// All graphs of a model, including those inside nodes and functions.
 pub(super) fn graphs(proto: &ModelProto) -> Vec<&GraphProto> {
     fn inside(nodes: &[NodeProto]) -> impl Iterator<Item = &GraphProto> {
         let attributes = nodes.iter().flat_map(|node| &node.attribute);
@@ -24,13 +24,13 @@ pub(super) fn graphs(proto: &ModelProto) -> Vec<&GraphProto> {
     all
 }
 
-/// All nodes of a model, with those of functions.
+/// All nodes of a model, including those of functions.
 pub(super) fn nodes(proto: &ModelProto) -> impl Iterator<Item = &NodeProto> {
     let functions = proto.functions.iter().flat_map(|function| &function.node);
     graphs(proto).into_iter().flat_map(|graph| &graph.node).chain(functions)
 }
 
-/// The names that a node uses, with those that graphs inside it use and give.
+/// The names that a node uses, including the inputs and outputs of graphs inside it.
 pub(super) fn used(node: &NodeProto) -> Vec<&str> {
     let mut names = Vec::new();
     let mut nodes = vec![node];
@@ -49,17 +49,17 @@ pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a Attri
     node.attribute.iter().find(|attribute| attribute.name == name)
 }
 
-/// Inputs, without those that have a default value in the model.
+/// The inputs without a default value in the model.
 pub(super) fn inputs(graph: &GraphProto) -> Result<Vec<Port>, InferenceError> {
     free_inputs(graph).map(port).collect()
 }
 
-/// Outputs.
+/// The outputs.
 pub(super) fn outputs(graph: &GraphProto) -> Result<Vec<Port>, InferenceError> {
     graph.output.iter().map(port).collect()
 }
 
-/// The inputs that a caller gives.
+/// The inputs that a caller must give.
 pub(super) fn free_inputs(graph: &GraphProto) -> impl Iterator<Item = &ValueInfoProto> {
     let dense = graph.initializer.iter().map(|tensor| tensor.name.as_str());
     let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
@@ -68,7 +68,7 @@ pub(super) fn free_inputs(graph: &GraphProto) -> impl Iterator<Item = &ValueInfo
     graph.input.iter().filter(move |input| !with_default.contains(input.name.as_str()))
 }
 
-/// The type in ONNX; none if it is no tensor, or of a type from the future.
+/// The element type in ONNX; `None` if it is not a tensor, or the type is unknown to this version.
 pub(super) fn data_type(info: &ValueInfoProto) -> Option<DataType> {
     DataType::try_from(tensor(info)?.elem_type).ok()
 }
@@ -81,7 +81,7 @@ fn tensor(info: &ValueInfoProto) -> Option<&type_proto::Tensor> {
 fn port(info: &ValueInfoProto) -> Result<Port, InferenceError> {
     let name = info.name.clone();
     let Some(tensor) = tensor(info) else {
-        // The types of sequences and maps are not read.
+        // Types of sequences and maps are not read.
         return Ok(Port { name, ty: ElementType::Other("no tensor".to_owned()), shape: None });
     };
     let ty = element_type(tensor.elem_type);
@@ -98,7 +98,7 @@ fn port(info: &ValueInfoProto) -> Result<Port, InferenceError> {
                     )
                 })
             }
-            // Some exporters write a question mark.
+            // Some exporters write a question mark for an unknown size.
             Some(Value::DimParam(symbol)) if !symbol.is_empty() && symbol != "?" => {
                 Ok(Dimension::Named(symbol.clone()))
             }

@@ -1,4 +1,4 @@
-//! The models of a worker: which there are, what runs them, and which are loaded.
+//! The models of a worker: which exist, which backend runs each, and which are loaded.
 
 use super::backends::{Backends, Purpose};
 use super::error::short;
@@ -18,32 +18,32 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// All models that a worker may compute with. A model of the job is loaded when it is first asked for, and
-/// stays as long as the process lives; one that came as bytes goes with the last handle.
+/// All models of a worker. A model of the job is loaded on its first use, and stays loaded as long as the
+/// process lives. A model from bytes is dropped with its last handle.
 pub struct Models {
     models: BTreeMap<String, Model>,
     settings: InferenceSettings,
     threads: u32,
     lease: Option<u32>,
     backends: Backends,
-    /// Folders with libraries, which are not the guest's to know.
+    /// Folders with libraries. The guest must not learn their paths.
     libraries: Vec<PathBuf>,
     loaded: Mutex<BTreeMap<String, LoadedModel>>,
     shared: Arc<Shared>,
 }
 
-/// What all models of a worker count together.
+/// State that all models of a worker share.
 struct Shared {
     stats: Mutex<InferenceStats>,
-    /// Bytes of models that are loaded.
+    /// The total size of the loaded models, in bytes.
     used: Mutex<u64>,
-    /// Bytes that they may have.
+    /// The limit on `used`, in bytes.
     limit: ByteSize,
-    /// Where it is noted what is done with a model.
+    /// The place where the worker records its current model call. Unset if there is none.
     note: OnceLock<NotePlace>,
 }
 
-/// A model that is loaded. Clones are handles of the same.
+/// A loaded model. Clones are handles to the same model.
 #[derive(Clone)]
 pub struct LoadedModel(Arc<Inner>);
 
@@ -51,15 +51,15 @@ struct Inner {
     facts: Facts,
     loaded: Mutex<Box<dyn Loaded>>,
     bytes: u64,
-    /// Its place among the job's models.
+    /// Its index among the job's models; `None` for a model from bytes.
     index: Option<u32>,
     shared: Arc<Shared>,
 }
 
 impl Models {
-    /// Takes the job's models, of which none is read yet, and opens the libraries of backends. No thread is
-    /// started, so this can be done before a wall that binds threads. `lease` is the index of the worker's
-    /// GPU; `workers` share the machine's cores.
+    /// Registers the job's models without reading them, and opens the libraries of backends. This starts no
+    /// threads, so it can precede a wall that restricts threads. `lease` is the index of the worker's GPU;
+    /// `workers` is the number of workers that share the machine's cores.
     pub fn open(
         models: Vec<Model>,
         settings: &InferenceSettings,
@@ -89,9 +89,9 @@ impl Models {
         }
     }
 
-    /// Has it noted in this place, from now on, what is done with a model ([`InferenceNote`]).
+    /// From now on, records each model call in this place ([`InferenceNote`]).
     pub fn note_in(&self, place: NotePlace) {
-        // There is one place for a process.
+        // A process has only one place.
         let _ = self.shared.note.set(place);
     }
 
@@ -100,10 +100,10 @@ impl Models {
         self.models.keys().cloned().collect()
     }
 
-    /// A model of the job.
+    /// Loads a model of the job.
     ///
     /// # Errors
-    /// The job has none of that name, or it cannot be loaded where and how the job says.
+    /// If the job has no model with that name, or it cannot be loaded as the job requires.
     pub fn load(&self, name: &str) -> Result<LoadedModel, InferenceError> {
         let mut loaded = lock(&self.loaded);
         if let Some(model) = loaded.get(name) {
@@ -120,7 +120,7 @@ impl Models {
         let path = model.host.join(&model.file);
         let mut files = Vec::new();
         let made = self.load_from(ModelSource::File(&path), index, &purpose, &mut files);
-        // What was read meanwhile may be anything, whatever came of it.
+        // If a file changed while it was read, report that first, whatever the result is.
         let made = unchanged(&path, model.stamp, "its file").and(made);
         let made = weights_unchanged(model, &path, &files).and(made);
         let made = made.map_err(|error| {
@@ -131,10 +131,10 @@ impl Models {
         Ok(made)
     }
 
-    /// A model that the guest brings, for the CPU or for the worker's GPU.
+    /// Loads a model from the guest's bytes, for the CPU or for the worker's GPU.
     ///
     /// # Errors
-    /// The job does not allow such models, or it cannot be loaded.
+    /// If the job does not allow such models, or it cannot be loaded.
     pub fn load_bytes(&self, bytes: &[u8], gpu: bool) -> Result<LoadedModel, InferenceError> {
         if !self.settings.allow_guest_models {
             return Err(InferenceError::refused(
@@ -153,12 +153,12 @@ impl Models {
             .map_err(|error| self.hiding_libraries(error).about("the model from bytes"))
     }
 
-    /// What was computed since the last call.
+    /// The statistics since the last call.
     pub fn take_stats(&self) -> InferenceStats {
         std::mem::take(&mut *lock(&self.shared.stats))
     }
 
-    /// `files` get the paths of the files with weights beside the model's own.
+    /// `files` receives the paths of separate files with weights.
     fn load_from(
         &self,
         source: ModelSource<'_>,
@@ -208,16 +208,16 @@ impl Models {
 }
 
 impl LoadedModel {
-    /// What it is.
+    /// What is known about it.
     pub fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    /// Computes; others that want the same model wait. The outputs come back in the order of the facts, but
-    /// for those of types that `wasi:nn` does not have, which are left out.
+    /// Computes the outputs; other callers of the same model wait. The outputs are in the order of the facts.
+    /// Outputs whose types `wasi:nn` does not have are left out.
     ///
     /// # Errors
-    /// An input is not what the model takes, or the backend fails.
+    /// If an input does not fit the model, or the backend fails.
     pub fn run(&self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
         let Inner { facts, loaded, index, shared, .. } = &*self.0;
         let inputs = inputs::checked(facts, inputs)?;
@@ -233,7 +233,7 @@ impl LoadedModel {
         stats.bytes_in += inputs.iter().map(|input| input.bytes.len() as u64).sum::<u64>();
         let outputs = result.iter().flatten();
         stats.bytes_out += outputs.map(|output| output.bytes.len() as u64).sum::<u64>();
-        // The processor comes first in their order.
+        // `max` works because the CPU comes first in the order of devices.
         stats.device = stats.device.max(Some(facts.device));
         stats.fell_back |= facts.fell_back;
         stats.backends = stats.backends.and(facts.backend);
@@ -241,7 +241,7 @@ impl LoadedModel {
     }
 }
 
-/// As long as it lives, it stands in the note that something is done with a model.
+/// Removes the note of a model call when it is dropped.
 struct Noted<'a>(Option<&'a NotePlace>);
 
 impl Drop for Noted<'_> {
@@ -261,7 +261,7 @@ impl Shared {
         Noted(place)
     }
 
-    /// The error, with the limit's name where that was the reason.
+    /// Adds the name of the limit to an error about it.
     fn explained(&self, error: InferenceError, used: u64) -> InferenceError {
         match error {
             InferenceError::Refused { code: ErrorCode::TooLarge, message } => {
@@ -287,10 +287,10 @@ impl Drop for Inner {
     }
 }
 
-/// Whether a file is still what it was when the job began. Workers of a job that computed with different
-/// models would give rows that do not belong together.
+/// Checks that a file has not changed since the job began. If workers computed with different models, their
+/// rows would be inconsistent.
 fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), InferenceError> {
-    // One that is gone fails by itself.
+    // If the file is gone, loading it fails anyway.
     let now = path.metadata().ok().as_ref().map(FileStamp::of);
     if stamp.is_none() || now.is_none() || now == stamp {
         return Ok(());
@@ -302,15 +302,15 @@ fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), In
     Err(InferenceError::ends(FailureKind::HostFault, message))
 }
 
-/// The same of the files with its weights, which the model names from its own folder. Of one that was not seen
-/// when the job began nothing is known: it is not the model that was looked at either.
+/// The same check for the files with the model's weights. A file that did not exist when the job began is
+/// refused as well: the leader judged the model without it.
 fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(), InferenceError> {
     let Some(beside) = &model.beside else { return Ok(()) };
     let folder = path.parent().unwrap_or(&model.host);
     for file in files {
         let what = format!("the file with its weights, {file:?},");
         let place = folder.join(file);
-        // Without `./` and the like.
+        // Normalised, so without `./`.
         let below: PathBuf =
             place.strip_prefix(&model.host).unwrap_or(&place).components().collect();
         let known = beside.iter().find(|(name, _)| Path::new(name) == below);
@@ -326,7 +326,7 @@ fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(),
     Ok(())
 }
 
-/// Where libraries of backends lie, the folders within others first.
+/// The folders of backend libraries, nested folders first.
 fn libraries(settings: &InferenceSettings) -> Vec<PathBuf> {
     let library = settings.onnxruntime.as_deref().and_then(Path::parent).map(Path::to_owned);
     let mut folders: Vec<PathBuf> = settings.cuda.iter().cloned().chain(library).collect();
@@ -335,17 +335,17 @@ fn libraries(settings: &InferenceSettings) -> Vec<PathBuf> {
     folders
 }
 
-/// Their stacks count against the worker's memory, and ONNX Runtime waits for ever for one that could not
-/// be started.
+/// The limit on threads. Their stacks count towards the worker's memory, and ONNX Runtime waits forever for a
+/// thread that could not be started.
 const MOST_THREADS: u32 = 64;
 
-/// Threads for a worker, where `workers` share the machine evenly.
+/// The number of threads for a worker if `workers` share the machine evenly.
 fn share_of_cores(workers: u32) -> u32 {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     (u32::try_from(cores).unwrap_or(u32::MAX) / workers.max(1)).min(MOST_THREADS)
 }
 
-/// What a panic left behind is a model that may compute no more, which then says so.
+/// After a panic the mutex is still used. A model that can no longer compute will report that.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

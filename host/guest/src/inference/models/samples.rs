@@ -1,4 +1,4 @@
-//! Small models, made in tests.
+//! Small models for tests.
 
 use prost::Message as _;
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -9,7 +9,7 @@ use tract_onnx::pb::{
     TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 
-/// A graph of these parts, as a model of opset 17.
+/// A model of opset 17 with these parts.
 pub(super) fn model(
     nodes: Vec<NodeProto>,
     inputs: Vec<ValueInfoProto>,
@@ -25,7 +25,7 @@ pub(super) fn model(
     }
 }
 
-/// A graph of these parts.
+/// A graph with these parts.
 pub(super) fn graph(
     node: Vec<NodeProto>,
     input: Vec<ValueInfoProto>,
@@ -35,7 +35,7 @@ pub(super) fn graph(
     GraphProto { name: "g".to_owned(), node, input, output, initializer, ..GraphProto::default() }
 }
 
-/// The file.
+/// The content of the model's file.
 pub(super) fn bytes(model: &ModelProto) -> Vec<u8> {
     model.encode_to_vec()
 }
@@ -51,7 +51,7 @@ pub(super) fn node(op_type: &str, input: &[&str], output: &[&str]) -> NodeProto 
     }
 }
 
-/// An input or output; dimensions are numbers, names or `?`, with spaces between.
+/// An input or output. `shape` has numbers, names or `?`, separated by spaces.
 pub(super) fn port(name: &str, ty: DataType, shape: &str) -> ValueInfoProto {
     let dim = shape.split_whitespace().map(|text| {
         let value = match (text, text.parse()) {
@@ -68,13 +68,13 @@ pub(super) fn port(name: &str, ty: DataType, shape: &str) -> ValueInfoProto {
     ValueInfoProto { name: name.to_owned(), r#type, ..ValueInfoProto::default() }
 }
 
-/// Weights as raw data.
+/// A weight of f32, as raw data.
 pub(super) fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
     let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     weight(name, DataType::Float, dims, raw_data)
 }
 
-/// Weights as raw data.
+/// A weight of int64, as raw data.
 pub(super) fn longs(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
     let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     weight(name, DataType::Int64, dims, raw_data)
@@ -107,7 +107,7 @@ pub(super) fn layer() -> ModelProto {
     )
 }
 
-/// A model of one node, from `x` to `y`.
+/// A model with one node, from `x` to `y`.
 pub(super) fn one(op_type: &str, ty: DataType, to: DataType, shape: &str) -> ModelProto {
     model(
         vec![node(op_type, &["x"], &["y"])],
@@ -117,8 +117,8 @@ pub(super) fn one(op_type: &str, ty: DataType, to: DataType, shape: &str) -> Mod
     )
 }
 
-/// What a tree of three classes says of itself; the votes are 2.5 for class 0 where the first of four features is
-/// at most 0, else 1.5 for class 1.
+/// The attributes of a tree with three classes. It votes 2.5 for class 0 if the first of four features is at
+/// most 0, else 1.5 for class 1.
 pub(super) fn tree() -> Vec<AttributeProto> {
     vec![
         ints("classlabels_int64s", &[10, 20, 30]),
@@ -142,7 +142,7 @@ pub(super) fn tree() -> Vec<AttributeProto> {
     ]
 }
 
-/// A model of trees with other attributes in the place of those of the same names.
+/// A model of trees. `other` replaces the attributes of [`tree`] with the same names.
 pub(super) fn trees(other: Vec<AttributeProto>) -> ModelProto {
     let mut node = node("TreeEnsembleClassifier", &["x"], &["label", "votes"]);
     node.domain = "ai.onnx.ml".to_owned();
@@ -193,7 +193,7 @@ pub(super) fn texts(name: &str, values: &[&str]) -> AttributeProto {
     }
 }
 
-/// An attribute that holds a graph.
+/// An attribute with a graph.
 pub(super) fn inner(name: &str, graph: GraphProto) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
@@ -203,8 +203,8 @@ pub(super) fn inner(name: &str, graph: GraphProto) -> AttributeProto {
     }
 }
 
-/// Whether this test has a process of its own, which it is run in otherwise: one process can hold one ONNX Runtime, and
-/// another test may have opened it.
+/// Whether this test runs in its own process; if not, runs it in one. A process can hold only one ONNX
+/// Runtime, and another test may have opened it.
 pub(super) fn is_alone(test: &str) -> bool {
     const ALONE: &str = "SANDMILL_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

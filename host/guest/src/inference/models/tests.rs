@@ -1,4 +1,4 @@
-//! Models through the registry, as a worker uses it.
+//! Tests of models through the registry, as a worker uses it.
 
 mod choosing;
 mod hostile;
@@ -12,7 +12,7 @@ use std::fs;
 use tempfile::TempDir;
 use tract_onnx::pb::ModelProto;
 
-/// A registry of models from bytes, on the CPU.
+/// A registry that accepts models from bytes, on the CPU.
 fn any_models() -> Models {
     let settings = InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() };
     Models::open(Vec::new(), &settings, None, 1, &Limits::default())
@@ -23,7 +23,7 @@ fn load(model: &ModelProto) -> Result<LoadedModel, InferenceError> {
     any_models().load_bytes(&bytes(model), false)
 }
 
-/// A job's model `m` of this file, in a folder of its own.
+/// A job's model `m` with this content, in its own folder.
 fn named(file: &[u8]) -> (TempDir, Model) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("model.onnx"), file).expect("a file in it");
@@ -36,7 +36,7 @@ fn named(file: &[u8]) -> (TempDir, Model) {
     (folder, model)
 }
 
-/// The error's text, its kind before it.
+/// The error's kind and text.
 fn told<T>(result: Result<T, InferenceError>) -> String {
     match result {
         Ok(_) => "no error".to_owned(),
@@ -57,7 +57,7 @@ fn view<'a>(name: &'a str, ty: TensorType, dims: &'a [u32], bytes: &'a [u8]) -> 
     TensorView { name, ty, dims, bytes }
 }
 
-/// Runs a model of one `f32` input `x`.
+/// Runs a model with one `f32` input `x`.
 fn run_x(model: &LoadedModel, dims: &[u32], x: &[f32]) -> Result<Vec<OwnedTensor>, InferenceError> {
     model.run(&[view("x", TensorType::F32, dims, &raw!(x))])
 }

@@ -1,7 +1,7 @@
-//! tract, which computes ONNX models and is a part of Sandmill.
+//! The tract backend, which is a part of Sandmill.
 //!
-//! A plan is made for each set of input shapes, when it is first seen: plans for any batch size are many times
-//! slower. tract panics on some bad models, so each call of it is guarded.
+//! A plan is made for each new set of input shapes, because plans for any batch size are many times slower.
+//! tract panics on some bad models, so each call to it is guarded.
 
 use super::guard::caught;
 use super::vet::Vetted;
@@ -23,14 +23,14 @@ use tract_onnx::tract_core::runtime::{Runnable, runtime_for_name};
 /// A model in tract.
 struct TractModel {
     facts: Facts,
-    /// Before its input shapes are known.
+    /// The model before its input shapes are known.
     model: InferenceModel,
     inputs: Vec<DatumType>,
-    /// The outputs that tract computes, and what the file says that they are; none for those that are left out.
+    /// The outputs that tract computes, with their types in the file; `None` for outputs that are left out.
     outputs: Vec<(String, Option<DatumType>)>,
-    /// `cpu` or `cuda`, tract's names.
+    /// tract's name of the runtime: `cpu` or `cuda`.
     runtime: &'static str,
-    /// The last used comes last.
+    /// The most recently used plan is the last.
     plans: Vec<Plan>,
     most_plans: usize,
 }
@@ -40,7 +40,7 @@ struct Plan {
     runnable: Box<dyn Runnable>,
 }
 
-/// Why tract cannot compute a model, as far as its file shows; `None` where it can.
+/// Why tract cannot compute a model, as far as its file shows; `None` if it can.
 pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
     keep_what_is_given(proto);
     let refused = tract_vet::check(proto).err();
@@ -68,7 +68,7 @@ pub(super) fn load(
         .map(|output| (output.name.clone(), onnx_facts::data_type(output).and_then(datum_type)));
     let given = given.collect();
     let model = guarded(wanted.gpu.is_some(), || {
-        // Sizes in it are those of any batch, and contradict the ones of a plan.
+        // The sizes in `value_info` are for any batch, and would contradict those of a plan.
         let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
         ml::register(&mut onnx);
         let ParseResult { model, unresolved_inputs, .. } = onnx.parse(&proto, folder)?;
@@ -107,7 +107,7 @@ impl Loaded for TractModel {
             outputs.into_iter().map(|output| output.into_tensor().into_plain_ram()).collect()
         });
         let tensors: Vec<Tensor> = tensors?;
-        // One that failed is not put back: nobody knows what state it is in.
+        // A plan that failed is dropped, because its state is unknown.
         self.plans.push(plan);
         let declared = self.outputs.iter().zip(tensors);
         declared
@@ -118,7 +118,7 @@ impl Loaded for TractModel {
 }
 
 impl TractModel {
-    /// Takes the plan for these shapes out of those that are kept, or makes it.
+    /// Removes the plan for these shapes from the kept ones, or makes it.
     fn plan_for(&mut self, inputs: &[TensorView<'_>]) -> Result<Plan, InferenceError> {
         let shapes: Vec<Vec<usize>> = inputs
             .iter()
@@ -127,7 +127,7 @@ impl TractModel {
         if let Some(at) = self.plans.iter().position(|plan| plan.shapes == shapes) {
             return Ok(self.plans.remove(at));
         }
-        // Before the new one is made, for the sake of memory.
+        // Free memory before the new plan is made.
         while self.plans.len() >= self.most_plans {
             self.plans.remove(0);
         }
@@ -144,8 +144,9 @@ impl TractModel {
     }
 }
 
-/// Takes outputs away that no caller gets, and the nodes that only they need: labels that are texts, which tract's
-/// operators do not all take. A model of which nothing would be left stays as it is.
+/// Removes the outputs that callers do not receive, with the nodes that only they need. Such outputs are
+/// string labels, which some of tract's operators do not support. If nothing would be left, the model stays
+/// unchanged.
 fn keep_what_is_given(proto: &mut ModelProto) {
     let Some(graph) = &mut proto.graph else { return };
     let is_given =
@@ -156,7 +157,7 @@ fn keep_what_is_given(proto: &mut ModelProto) {
     graph.output.retain(is_given);
     let mut wanted: HashSet<&str> =
         graph.output.iter().map(|output| output.name.as_str()).collect();
-    // Nodes stand in the order in which they are computed.
+    // The nodes are in the order of computation.
     let mut kept = vec![false; graph.node.len()];
     for (node, kept) in graph.node.iter().zip(&mut kept).rev() {
         *kept = node.output.iter().any(|name| wanted.contains(name.as_str()));
@@ -168,7 +169,7 @@ fn keep_what_is_given(proto: &mut ModelProto) {
     graph.node.retain(|_| kept.next().unwrap_or(true));
 }
 
-/// What tract has for the types of `wasi:nn`, and for booleans.
+/// tract's type for each type of `wasi:nn`, and for booleans.
 fn datum_type(ty: DataType) -> Option<DatumType> {
     Some(match ty {
         DataType::Bool => DatumType::Bool,
@@ -204,19 +205,19 @@ fn tensor(view: &TensorView<'_>, ty: DatumType) -> TractResult<Tensor> {
     let shape: TVec<usize> = view.dims.iter().map(|size| *size as usize).collect();
     let booleans: Vec<u8>;
     let bytes = if ty == DatumType::Bool {
-        // Any other byte would be no boolean.
+        // A boolean with any other byte would be invalid.
         booleans = view.bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
         &booleans
     } else {
         view.bytes
     };
-    // SAFETY: the types are numbers, for which all bytes are right, and booleans, which were seen to. Their
-    // number is compared with the shape.
+    // SAFETY: the types are numbers, for which all bytes are valid, and booleans, whose bytes are 0 or 1 (see
+    // above). The call compares the length with the shape.
     unsafe { Tensor::from_raw_dt(ty, &shape, bytes) }
 }
 
 fn owned(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTensor> {
-    // tract counts with sizes where the file says `int64`, for one.
+    // tract may use another type than the file declares, for example its dimension type instead of `int64`.
     let tensor = tensor.cast_to_dt(ty)?;
     let dims: Result<Vec<u32>, _> =
         tensor.shape().iter().map(|size| u32::try_from(*size)).collect();
@@ -235,7 +236,7 @@ fn owned(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTenso
     Ok(OwnedTensor { name, ty, dims, bytes: tensor.as_bytes().to_vec() })
 }
 
-/// Calls tract, and makes an error of what it throws.
+/// Calls tract, and turns a panic into an error.
 fn guarded<T>(cuda: bool, call: impl FnOnce() -> TractResult<T>) -> Result<T, InferenceError> {
     let text = match caught(call) {
         Ok(Ok(value)) => return Ok(value),

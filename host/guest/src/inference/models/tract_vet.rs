@@ -1,4 +1,5 @@
-//! What tract cannot do, said by name before it tries; and what it would do wrong without a word.
+//! Refuses models that tract cannot compute, naming the operators, and models that it would silently compute
+//! wrongly.
 
 use super::ml::{self, OPERATORS, Refusal};
 use super::onnx_facts::{self, attribute};
@@ -6,7 +7,7 @@ use super::{ErrorCode, InferenceError};
 use std::collections::BTreeSet;
 use tract_onnx::pb::{ModelProto, NodeProto};
 
-/// Operations of ONNX Runtime's own that tract has.
+/// The operators of ONNX Runtime's own domain that tract supports.
 const CONTRIBUTED: [&str; 9] = [
     "BiasGelu",
     "FastGelu",
@@ -19,19 +20,19 @@ const CONTRIBUTED: [&str; 9] = [
     "SkipSimplifiedLayerNormalization",
 ];
 
-/// What to do about what tract does not have.
+/// Advice for operators that tract does not support.
 pub(super) const ELSEWHERE: &str = "ONNX Runtime may: run \"pip install onnxruntime\" in the active \
      virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out";
 
-/// Refuses what tract does not have, and what would harm it.
+/// Refuses operators that tract does not support, and malformed ones that would harm it.
 ///
 /// # Errors
-/// The model needs something else, or is not well formed where tract does not look.
+/// If the model needs other operators, or is malformed in a way that tract does not check.
 pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
     let register = tract_onnx::onnx().op_register;
     let mut missing = BTreeSet::new();
     for node in onnx_facts::nodes(proto) {
-        // tract looks at names alone, whoever they are from.
+        // Check the domain too: tract only compares names.
         match node.domain.as_str() {
             "" | "ai.onnx" | "ai.onnx.ml" => {
                 if OPERATORS.contains(&node.op_type.as_str()) {
@@ -64,7 +65,7 @@ pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
     Ok(())
 }
 
-/// What of an operation tract 0.23.9 computes otherwise than ONNX Runtime does, found by comparing.
+/// The variants of operators that tract 0.23.9 computes differently from ONNX Runtime, found by comparison.
 fn wrong(node: &NodeProto) -> Option<&'static str> {
     let text = |name: &str| attribute(node, name).map_or(&b""[..], |it| it.s.as_slice());
     let transform = text("post_transform");

@@ -1,5 +1,5 @@
-//! Decision trees of a model, looked at before they are walked: whether each child and each class is there, and whether
-//! each way ends.
+//! Checks the decision trees of a model before they are evaluated: every child and class must exist, and
+//! every path must end.
 
 use super::onnx_facts::attribute;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +9,12 @@ use tract_onnx::pb::NodeProto;
 pub(super) const CLASSIFIER: &str = "TreeEnsembleClassifier";
 pub(super) const REGRESSOR: &str = "TreeEnsembleRegressor";
 
-/// Whether the trees are trees, whose leaves vote on so many classes or targets.
+/// Checks that the node describes trees, and that their leaves vote for existing classes or targets. There
+/// are `targets` of them.
 ///
 /// # Errors
-/// A list is too short, or something refers to what is not there or back to itself: what is wrong, after `its NAME`.
+/// If the lists have different lengths, or a node refers to a missing node or back to itself. The text
+/// continues a sentence that begins with `its NAME`.
 pub(super) fn check(node: &NodeProto, targets: usize) -> Result<(), String> {
     let modes = texts(node, "nodes_modes");
     let lists = ["nodes_treeids", "nodes_nodeids", "nodes_truenodeids", "nodes_falsenodeids"]
@@ -48,7 +50,7 @@ pub(super) fn check(node: &NodeProto, targets: usize) -> Result<(), String> {
     votes(node, targets, &leaves)
 }
 
-/// Whether every way through the tree leads to a leaf.
+/// Checks that every path through the tree leads to a leaf.
 fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), String> {
     let mut parents = vec![0_usize; nodes];
     let mut children: Vec<Option<[usize; 2]>> = vec![None; nodes];
@@ -63,7 +65,7 @@ fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), Str
         parents[yes] += 1;
         parents[no] += 1;
     }
-    // Takes away nodes that nothing leads to, until none is left.
+    // Removes nodes without parents until none is left. The nodes of a cycle always have one.
     let mut free: Vec<usize> = (0..nodes).filter(|node| parents[*node] == 0).collect();
     let mut taken = 0;
     while let Some(node) = free.pop() {
@@ -81,7 +83,7 @@ fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), Str
     Ok(())
 }
 
-/// Whether leaves vote, and on classes that are there.
+/// Checks that only leaves vote, and only for existing classes.
 fn votes(node: &NodeProto, labels: usize, leaves: &BTreeSet<(i64, i64)>) -> Result<(), String> {
     let (name, all) = match node.op_type.as_str() {
         REGRESSOR => ("target", "targets"),

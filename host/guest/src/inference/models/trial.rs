@@ -1,4 +1,4 @@
-//! The child process that tries backends out; `probe` starts it.
+//! The child process that tests backends; `probe` starts it.
 
 use super::error::{TrialError, short};
 use super::onnxruntime::Library;
@@ -16,17 +16,17 @@ use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Bytes that a try may take, and files that it may have open.
+/// The limits on memory, in bytes, and on open files.
 const MEMORY_BYTES: u64 = 4 << 30;
 const OPEN_FILES: u64 = 256;
 
-/// `y = x + x`, with f32 and any number of elements.
+/// The model `y = x + x`, for f32 and any number of elements.
 const DOUBLE: &[u8] = b"\x08\x08\x12\x00:7\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add\x12\x01gZ\x10\n\x01x\
     \x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01nb\x10\n\x01y\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01n\
     B\x04\n\x00\x10\r";
 
-/// The body of `sandmill probe-backends`: tries one backend out and says on standard output, as JSON, what
-/// came of it.
+/// The body of `sandmill probe-backends`: tests one backend and writes the result to standard output, as
+/// JSON.
 pub fn serve_probe(arguments: &[String]) -> ExitCode {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let said = match words[..] {
@@ -73,7 +73,7 @@ fn onnxruntime(mode: &str, path: &Path) -> Said {
     said
 }
 
-/// Looks at a model as a worker does.
+/// Reads a model with the checks of a worker, and returns its size.
 fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, TrialError> {
     enter()?;
     lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
@@ -84,7 +84,7 @@ fn said_of(judged: Result<Judged, TrialError>) -> Said {
     judged.map_or_else(problem, |judged| Said { judged: Some(judged), ..Said::default() })
 }
 
-/// Judges the model that lies in a folder.
+/// Judges a model in a folder.
 fn judge_file(mode: &str, limit: &str, folder: &Path, file: &Path) -> Result<Judged, TrialError> {
     let limit = limit.parse().map_err(|_| TrialError::ByHand)?;
     enter()?;
@@ -102,10 +102,11 @@ fn judge_input(mode: &str, limit: &str) -> Result<Judged, TrialError> {
     Ok(judged(vet::read(ModelSource::Bytes(&bytes), limit)?))
 }
 
-/// What a model's file says of who can compute it, and of what it gives.
+/// Says whether tract can compute a model, and which of its outputs are left out.
 fn judged(mut vetted: Vetted) -> Judged {
     let left_out = vetted.outputs.iter().filter_map(left_out).collect();
-    // The worker that needs a model reports one that contradicts itself, as it reports files that are not models.
+    // A model that contradicts itself is not judged: the worker that needs it reports it, as it does for
+    // files that are not models.
     let lacks = |error: &InferenceError| {
         matches!(error, InferenceError::Refused { code: ErrorCode::UnsupportedOperation, .. })
     };
@@ -113,7 +114,7 @@ fn judged(mut vetted: Vetted) -> Judged {
     Judged { not_by_tract: refused.map(|error| error.to_string()), left_out }
 }
 
-/// Why no caller gets an output, if that is so.
+/// Why an output is left out; `None` if callers receive it.
 fn left_out(port: &Port) -> Option<String> {
     let ElementType::Other(ty) = &port.ty else { return None };
     let name = short(&port.name);
@@ -130,7 +131,7 @@ fn left_out(port: &Port) -> Option<String> {
     })
 }
 
-/// As a worker does.
+/// Builds the same wall as a worker.
 fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), TrialError> {
     let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode);
     let mode = mode.ok_or(TrialError::ByHand)?;
@@ -148,7 +149,7 @@ fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), TrialError> {
     Ok(())
 }
 
-/// Computes something of which the result is known.
+/// Computes with a model whose result is known.
 fn compute(library: &Library) -> Result<(), TrialError> {
     let threads = 2;
     let limit = SAID_BYTES;

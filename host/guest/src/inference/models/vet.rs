@@ -1,4 +1,4 @@
-//! Looking at a model before a backend does: backends trust what they load more than they should.
+//! Checks a model before a backend loads it, because backends trust models too much.
 
 use super::weights::Weights;
 use super::{ErrorCode, InferenceError, ModelSource, Port, ml, onnx_facts};
@@ -9,31 +9,31 @@ use tract_onnx::Onnx;
 use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::Framework;
 
-/// Nodes of a model. Large language models have some thousand.
+/// The limit on the nodes of a model. Large language models have several thousand.
 const MOST_NODES: usize = 100_000;
 
-/// Told of what the decoder gives up on.
+/// The message if the decoder's recursion limit is reached.
 const DEEP: &str = "its graphs lie in each other too deeply; about 30 levels are the most";
 
-/// A model that may be given to a backend.
+/// A model that a backend may load.
 pub(super) struct Vetted {
     pub(super) proto: ModelProto,
-    /// Whether `proto` is another model than the file: outputs that are maps became tensors.
+    /// Whether `proto` differs from the file: outputs that are maps were made into tensors.
     pub(super) changed: bool,
     pub(super) inputs: Vec<Port>,
     pub(super) outputs: Vec<Port>,
-    /// Bytes of its file and weights.
+    /// The size of its file and weights, in bytes.
     pub(super) bytes: u64,
-    /// Bytes of those weights that lie in files of their own.
+    /// The size of the weights in separate files, in bytes.
     pub(super) beside: u64,
-    /// The files of these, as the model names them: paths below its folder.
+    /// Those files, as the model names them: paths relative to its folder.
     pub(super) files: Vec<String>,
 }
 
-/// Reads a model whose file and weights have at most `limit` bytes.
+/// Reads a model. `limit` is the most bytes of its file and weights.
 ///
 /// # Errors
-/// It is too large, cannot be read, is no ONNX model, or contradicts itself.
+/// If it is too large, cannot be read, is not an ONNX model, or contradicts itself.
 pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, InferenceError> {
     let size = size(source)?;
     within(size, "file", limit)?;
@@ -59,7 +59,8 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     within(bytes, "file with its weights", limit)?;
     let beside = weights.beside;
     let files: Vec<String> = weights.files.into_iter().collect();
-    // Weights beside the file are found from its place alone.
+    // A changed model has no path, from which separate files with weights would be found. So such a model
+    // stays unchanged.
     let changed = files.is_empty() && proto.graph.as_mut().is_some_and(ml::without_zipmaps);
     let Some(graph) = &proto.graph else {
         return Err(encoding("it is no ONNX model: there is no graph in it"));
@@ -72,7 +73,7 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     Ok(Vetted { proto, changed, inputs, outputs, bytes, beside, files })
 }
 
-/// Bytes of the file.
+/// The size of the file, in bytes.
 fn size(source: ModelSource<'_>) -> Result<u64, InferenceError> {
     let path = match source {
         ModelSource::Bytes(bytes) => return Ok(bytes.len() as u64),
@@ -83,7 +84,7 @@ fn size(source: ModelSource<'_>) -> Result<u64, InferenceError> {
         InferenceError::refused(ErrorCode::RuntimeError, format!("{path} cannot be read: {why}"))
     };
     let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    // Another would be waited for.
+    // Opening another kind of file, such as a FIFO, could block.
     if !metadata.is_file() {
         return Err(unreadable("it is no regular file".to_owned()));
     }
@@ -109,13 +110,13 @@ fn decode(source: ModelSource<'_>, size: u64) -> Result<ModelProto, InferenceErr
     };
     proto.map_err(|error| {
         let text = format!("{error:#}");
-        // With the name of each of a hundred levels before it.
+        // The original text would begin with the name of each of a hundred levels.
         let deep = text.ends_with("recursion limit reached");
         encoding(if deep { DEEP.to_owned() } else { format!("it is no ONNX model: {text}") })
     })
 }
 
-/// Callers give inputs and find outputs by name.
+/// Names must be unique, because callers find inputs and outputs by name.
 fn names(ports: &[Port], what: &str) -> Result<(), InferenceError> {
     let mut seen = HashSet::new();
     match ports.iter().find(|port| !seen.insert(&port.name)) {
@@ -124,7 +125,7 @@ fn names(ports: &[Port], what: &str) -> Result<(), InferenceError> {
     }
 }
 
-/// Whether each output comes from somewhere.
+/// Checks that each output has a source in the graph.
 fn sources(graph: &GraphProto) -> Result<(), InferenceError> {
     let nodes = graph.node.iter().flat_map(|node| &node.output);
     let inputs = graph.input.iter().map(|input| &input.name);

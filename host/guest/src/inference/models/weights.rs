@@ -1,4 +1,4 @@
-//! Whether the weights of a model are what it says they are, and how many bytes they take.
+//! Checks that the weights of a model match their description, and counts their bytes.
 
 use super::{ErrorCode, InferenceError, Shape, onnx_facts};
 use std::collections::BTreeSet;
@@ -7,15 +7,15 @@ use std::path::{Component, Path};
 use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
 use tract_onnx::pb::{AttributeProto, ModelProto, SparseTensorProto, TensorProto};
 
-/// Bytes of weights, in memory.
+/// The size of the weights in memory, in bytes.
 pub(super) struct Weights<'a> {
-    /// Where other files of the model may lie; none if it has no folder.
+    /// The folder that may contain other files of the model; `None` for a model from bytes.
     folder: Option<&'a Path>,
-    /// Those in the model's own file.
+    /// The size of the weights in the model's own file.
     pub(super) inside: u64,
-    /// Those in files beside it.
+    /// The size of the weights in separate files.
     pub(super) beside: u64,
-    /// These files, as the model names them: paths below its folder.
+    /// Those files, as the model names them: paths relative to its folder.
     pub(super) files: BTreeSet<String>,
 }
 
@@ -25,10 +25,10 @@ impl<'a> Weights<'a> {
         Self { folder, inside: 0, beside: 0, files: BTreeSet::new() }
     }
 
-    /// Looks at all tensors of a model.
+    /// Checks and counts all tensors of a model.
     ///
     /// # Errors
-    /// One does not hold what it says, or lies where it must not.
+    /// If a tensor's data does not match its description, or is in a forbidden place.
     pub(super) fn add_all(&mut self, proto: &ModelProto) -> Result<(), InferenceError> {
         for graph in onnx_facts::graphs(proto) {
             graph.initializer.iter().try_for_each(|tensor| self.add(tensor))?;
@@ -52,7 +52,7 @@ impl<'a> Weights<'a> {
             refuse_ambiguous(tensor)?;
         }
         let Ok(ty) = DataType::try_from(tensor.data_type) else {
-            // One of the types to come. Whatever it takes, it takes no more than is there.
+            // A type of a newer ONNX version. It cannot take more than its raw data.
             self.inside = self.inside.saturating_add(tensor.raw_data.len() as u64);
             return Ok(());
         };
@@ -82,7 +82,7 @@ impl<'a> Weights<'a> {
     fn add_sparse(&mut self, tensor: &SparseTensorProto) -> Result<(), InferenceError> {
         let name = tensor.values.as_ref().map_or("", |values| values.name.as_str());
         tensor.values.iter().chain(&tensor.indices).try_for_each(|part| self.add(part))?;
-        // Backends make a dense one of it.
+        // Backends convert it to a dense tensor.
         let elements = elements(name, &tensor.dims)?;
         let ty =
             tensor.values.as_ref().and_then(|values| DataType::try_from(values.data_type).ok());
@@ -92,7 +92,7 @@ impl<'a> Weights<'a> {
         Ok(())
     }
 
-    /// A weight of so many bytes in another file of the model's folder.
+    /// Checks a weight of `bytes` bytes in another file of the model's folder.
     fn add_external(&mut self, tensor: &TensorProto, bytes: u64) -> Result<(), InferenceError> {
         let name = &tensor.name;
         let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
@@ -138,7 +138,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Backends differ in what they take of a weight that says two things.
+/// Refuses a weight with contradictory descriptions, which backends read differently.
 fn refuse_ambiguous(tensor: &TensorProto) -> Result<(), InferenceError> {
     let TensorProto { name, external_data, .. } = tensor;
     let inside = !tensor.raw_data.is_empty()
@@ -184,7 +184,7 @@ fn endless(name: &str, dims: &[i64]) -> InferenceError {
     encoding(format!("its weight {name:?} has the dimensions {shape}, more than any memory holds"))
 }
 
-/// Bytes of elements as raw data; of texts, no less than they take.
+/// The size of the elements as raw data, in bytes. For strings it is a lower bound.
 fn bytes(elements: u64, ty: DataType) -> Option<u64> {
     let size = match ty {
         DataType::Uint4 | DataType::Int4 | DataType::Float4e2m1 => {
@@ -206,7 +206,7 @@ fn bytes(elements: u64, ty: DataType) -> Option<u64> {
     elements.checked_mul(size)
 }
 
-/// Values that a tensor takes in the list of its type, and how many are there.
+/// The number of values that a tensor needs in the list for its type, and the number that it has.
 fn numbers(tensor: &TensorProto, elements: u64, ty: DataType) -> (u64, u64) {
     let (takes, there) = match ty {
         DataType::Float => (elements, tensor.float_data.len()),

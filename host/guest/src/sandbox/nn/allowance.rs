@@ -1,9 +1,9 @@
-//! How many bytes of tensors a guest may hold.
+//! The limit on a guest's tensors.
 
 use crate::model::ByteSize;
 use crate::sandbox::error::TensorsFull;
 
-/// The bytes of tensors that a guest holds in the host, against `limits.tensors`.
+/// Counts the bytes of a guest's tensors in the host against `limits.tensors`.
 pub(super) struct Allowance {
     limit: ByteSize,
     held: u64,
@@ -14,10 +14,10 @@ impl Allowance {
         Self { limit, held: 0 }
     }
 
-    /// Counts more bytes.
+    /// Adds bytes to the count. `what` names their use, for the error.
     ///
     /// # Errors
-    /// They are too many, and are not counted then. `what`: what takes them.
+    /// If there are too many; then they are not counted.
     pub(super) fn take(&mut self, bytes: u64, what: &'static str) -> Result<(), TensorsFull> {
         match self.held.checked_add(bytes) {
             Some(held) if held <= self.limit.0 => {
@@ -33,13 +33,13 @@ impl Allowance {
         }
     }
 
-    /// What is counted now.
+    /// The bytes that are counted now.
     #[cfg(all(test, feature = "inference"))]
     pub(super) fn held(&self) -> u64 {
         self.held
     }
 
-    /// Counts them no more.
+    /// Subtracts bytes from the count.
     pub(super) fn give_back(&mut self, bytes: u64) {
         self.held = self.held.saturating_sub(bytes);
     }

@@ -1,4 +1,4 @@
-//! What wasmtime generates from the world `inference` of `wit/`.
+//! The code that wasmtime generates from the world `inference` of `wit/`.
 
 wasmtime::component::bindgen!({
     path: "../../wit",

@@ -1,13 +1,13 @@
-//! What ends a call of a guest.
+//! Errors that end a guest's call.
 
 use crate::model::FailureKind;
 use std::fmt;
 
-/// Why a call of the guest ends, whatever it would make of an error.
+/// Why a guest's call ends, without a chance for the guest to handle the error.
 #[derive(Debug)]
 pub(in crate::sandbox) struct Ended {
     pub(in crate::sandbox) kind: FailureKind,
-    /// What happened, as the second half of a sentence.
+    /// The reason, as the second half of a sentence.
     pub(in crate::sandbox) message: String,
 }
 
@@ -19,7 +19,7 @@ impl fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-/// After this the attempt fails.
+/// An error after which the attempt fails.
 pub(super) fn ended(kind: FailureKind, message: String) -> wasmtime::Error {
     Ended { kind, message }.into()
 }

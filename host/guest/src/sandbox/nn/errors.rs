@@ -1,4 +1,4 @@
-//! What a guest is told of an error.
+//! The errors that a guest receives.
 
 use super::bindings::wasi::nn::errors::{ErrorCode, Host, HostError};
 use super::ended::ended;
@@ -9,7 +9,7 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 
 impl View<'_> {
-    /// Tells the guest, or ends its call where it is not the guest's to decide.
+    /// Returns the error to the guest. Ends the call if the guest may not handle the error.
     pub(super) fn refuse<T>(&mut self, error: InferenceError) -> Told<T> {
         match error {
             InferenceError::Refused { code, message } => {
@@ -20,7 +20,7 @@ impl View<'_> {
     }
 }
 
-/// What functions give back: the outer error ends the guest's call.
+/// The result of a function. The outer error ends the guest's call.
 pub(super) type Told<T> = Result<Result<T, Resource<NnError>>>;
 
 impl Host for View<'_> {}

@@ -1,4 +1,4 @@
-//! The interfaces of `graph` and `graph-execution-context`: loading models, and computing with them.
+//! The interfaces `graph` and `graph-execution-context`: loading models, and computing with them.
 
 use super::bindings::wasi::nn::graph::{self, ExecutionTarget, GraphEncoding, HostGraph};
 use super::bindings::wasi::nn::inference::{self, HostGraphExecutionContext};
@@ -113,7 +113,7 @@ impl HostGraph for View<'_> {
 impl inference::Host for View<'_> {}
 
 impl HostGraphExecutionContext for View<'_> {
-    /// Takes the inputs, whatever comes of it.
+    /// Consumes the inputs, also if computing fails.
     fn compute(&mut self, context: Resource<Execution>, inputs: Vec<Named>) -> Told<Vec<Named>> {
         let mut taken = Vec::with_capacity(inputs.len());
         for (name, tensor) in inputs {

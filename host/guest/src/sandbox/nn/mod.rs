@@ -1,15 +1,15 @@
-//! Inference, as a guest sees it: `wasi:nn`, and `sandmill:entry/models`. What computes is `inference`,
-//! further down; here is what stands between it and a guest.
+//! Inference from the guest's side: `wasi:nn`, and `sandmill:entry/models`. The module `inference` computes;
+//! this module connects it to a guest.
 //!
-//! - `bindings`: what is generated from `wit/`;
-//! - `view`: what of a store the functions see, and how they are linked;
-//! - `resources`: what a guest holds; `allowance`: how many bytes of tensors;
+//! - `bindings`: the code generated from `wit/`;
+//! - `view`: the part of a store that the functions use, and linking them;
+//! - `resources`: the resources that a guest holds; `allowance`: the limit on its tensors;
 //! - `tensors`: making and reading tensors;
 //! - `graphs`: loading models, and computing with them;
-//! - `models`: which models there are, and what they are;
-//! - `errors`: what a guest is told; `ended`: what ends its call.
+//! - `models`: listing and describing models;
+//! - `errors`: the errors that a guest receives; `ended`: the errors that end its call.
 //!
-//! The guest may go on after every error but a few, which no type of `wasi:nn` can tell.
+//! A guest can handle all errors except a few that `wasi:nn` has no type for.
 
 mod allowance;
 mod bindings;

@@ -1,4 +1,4 @@
-//! What a guest holds of inference.
+//! The resources of inference that a guest holds.
 
 use super::allowance::Allowance;
 use super::ended::Ended;
@@ -8,8 +8,8 @@ use crate::inference::{
 use crate::model::FailureKind;
 use crate::sandbox::error::TensorsFull;
 
-/// The resource `error`. A guest may hold many: its text is short (see [`InferenceError::refused`]), and
-/// takes no more than its length.
+/// The resource `error`. A guest may hold many, so its text is short (see [`InferenceError::refused`]) and
+/// allocated to its exact length.
 #[expect(unreachable_pub, reason = "generated code exports it again")]
 pub struct NnError {
     pub(super) code: inference::ErrorCode,
@@ -20,7 +20,7 @@ pub struct NnError {
 #[expect(unreachable_pub, reason = "generated code exports it again")]
 pub struct Graph(pub(super) LoadedModel);
 
-/// A model that computes. All those of a model are one: each computation stands for itself.
+/// An execution context. It has no state besides its model, because computations are independent.
 #[expect(unreachable_pub, reason = "generated code exports it again")]
 pub struct Execution(pub(super) LoadedModel);
 
@@ -30,26 +30,27 @@ pub struct Tensor {
     dims: Vec<u32>,
     pub(super) ty: TensorType,
     bytes: Vec<u8>,
-    /// Why it cannot be used: making it could not fail, so that this is told when it is used.
+    /// Why it cannot be used. The function that makes a tensor cannot return an error, so the error is
+    /// returned when the tensor is used.
     fault: Option<Fault>,
-    /// What is counted for it.
+    /// The bytes that are counted for it.
     pub(super) counted: u64,
 }
 
 enum Fault {
-    /// Its bytes are not those that its type and dimensions ask for.
+    /// Its bytes do not match its type and dimensions.
     Mismatch(String),
-    /// There was no room for it; its bytes are gone.
+    /// It exceeded the limit; its bytes have been dropped.
     NoRoom(TensorsFull),
 }
 
-/// What is counted for a tensor.
+/// The bytes that are counted for a tensor.
 fn counted(dims: &[u32], bytes: &[u8]) -> u64 {
     (bytes.len() as u64).saturating_add(size_of_val(dims) as u64)
 }
 
 impl Tensor {
-    /// A guest's tensor.
+    /// A tensor that the guest makes.
     pub(super) fn new(
         dims: Vec<u32>,
         ty: TensorType,
@@ -65,19 +66,19 @@ impl Tensor {
         Self { dims, ty, bytes, fault, counted }
     }
 
-    /// An output, which is counted already.
+    /// An output. The caller has counted it.
     pub(super) fn of_output(output: OwnedTensor) -> (String, Self) {
         let counted = Self::room(&output);
         let OwnedTensor { name, ty, dims, bytes } = output;
         (name, Self { dims, ty, bytes, fault: None, counted })
     }
 
-    /// What will be counted for an output.
+    /// The bytes that are counted for an output.
     pub(super) fn room(output: &OwnedTensor) -> u64 {
         counted(&output.dims, &output.bytes)
     }
 
-    /// The tensor as an input of this name.
+    /// The tensor as the input `name`.
     ///
     /// # Errors
     /// If it cannot be used.
@@ -95,8 +96,8 @@ impl Tensor {
         }
     }
 
-    /// What is given to a guest that asks. It is told of a mismatch when it computes; a tensor that is
-    /// not there cannot be told otherwise.
+    /// The content for a guest that reads the tensor. A mismatch is reported later, when the guest computes.
+    /// A tensor that was dropped can only be reported by ending the call.
     pub(super) fn contents(&self) -> Result<(&[u32], &[u8]), Ended> {
         match &self.fault {
             Some(Fault::NoRoom(text)) => {
@@ -108,10 +109,10 @@ impl Tensor {
     }
 }
 
-/// Dimensions of a tensor. No backend takes more.
+/// The limit on a tensor's dimensions. No backend supports more.
 const MOST_DIMENSIONS: usize = 64;
 
-/// What is wrong with a tensor of so many bytes.
+/// Why a tensor with this many bytes is inconsistent; `None` if it is consistent.
 fn mismatch(dims: &[u32], ty: TensorType, found: usize) -> Option<String> {
     let rank = dims.len();
     if rank > MOST_DIMENSIONS {

@@ -1,4 +1,4 @@
-//! Inference as a guest's calls see it, on models that tract runs.
+//! Inference through a guest's calls, with models that tract runs.
 
 use super::bindings::sandmill::entry::models::{Dimension, ElementType, Host as _};
 use super::bindings::wasi::nn::errors::{ErrorCode, HostError};
@@ -23,8 +23,8 @@ use tract_onnx::pb::{
 use wasmtime::component::Resource;
 use wasmtime_wasi::ResourceTable;
 
-/// A model with an input `x` of this type and dimensions `N` and 2, and an output `y` that is twice as
-/// much: by `Add`, or `Concat`.
+/// A model with an input `x` of this type and dimensions `N` and 2, and an output `y` that is twice as large:
+/// in value with `Add`, in length with `Concat`.
 fn double(op: &str, ty: DataType) -> Vec<u8> {
     let port = |name: &str, rows: &str| {
         let value = [Value::DimParam(rows.to_owned()), Value::DimValue(2)];
@@ -72,7 +72,7 @@ fn double(op: &str, ty: DataType) -> Vec<u8> {
     model.encode_to_vec()
 }
 
-/// What an instance has, outside of one.
+/// The inference state of an instance, without an instance.
 struct Bench {
     folder: tempfile::TempDir,
     models: Arc<Models>,
@@ -81,7 +81,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With the models `double` and `longer` of this type.
+    /// Has the models `double` and `longer` of this type.
     fn new(ty: DataType, settings: &InferenceSettings, limits: &Limits) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         std::fs::write(folder.path().join("double.onnx"), double("Add", ty)).expect("writes");
@@ -125,7 +125,7 @@ impl Bench {
         self.good(context)
     }
 
-    /// Computes with an input `x`: the bytes of `y`, or what the guest is told.
+    /// Computes with an input `x`. Returns the bytes of `y`, or the guest's error.
     fn compute(&mut self, tensor: Resource<Tensor>) -> Result<Vec<u8>, (ErrorCode, String)> {
         self.compute_by("double", tensor)
     }
@@ -249,7 +249,7 @@ fn what_a_guest_gives_wrongly_is_told_with_what_was_expected() {
 
 #[test]
 fn a_guest_holds_no_more_tensors_than_it_may() {
-    // Two tensors of 10 rows, each with 8 bytes of dimensions, and a little more.
+    // Room for two tensors with 10 rows and 8 bytes of dimensions each, and a little more.
     let limits = Limits { tensors: ByteSize(200), ..Limits::default() };
     let mut bench = Bench::new(DataType::Float, &InferenceSettings::default(), &limits);
     let first = bench.floats(10);
@@ -263,7 +263,7 @@ fn a_guest_holds_no_more_tensors_than_it_may() {
     let (code, text) = bench.compute(third).expect_err("not there");
     assert_eq!(code, ErrorCode::TooLarge);
     insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit"#);
-    // An input goes before the outputs come: the third one is not needed for them.
+    // Inputs are dropped before outputs are counted, so there is room without the third tensor.
     bench.compute(second).expect("there is room");
     let second = bench.floats(10);
     let (code, text) = bench.compute_by("longer", second).expect_err("88 + 168 are too many");
@@ -331,7 +331,7 @@ fn models_are_described() {
     assert!(told.starts_with("there is no model") && told.len() < 2100, "{told}");
 }
 
-/// A new instance, after a trap or in a deterministic job, finds what another has loaded.
+/// A new instance, after a trap or in a deterministic job, finds the models that an earlier one has loaded.
 #[test]
 fn models_outlive_instances() {
     let mut bench = Bench::plain();

@@ -1,4 +1,4 @@
-//! What of a store inference sees, and how its functions are linked.
+//! The part of a store that inference uses, and the linking of its functions.
 
 use super::allowance::Allowance;
 use super::bindings::{sandmill::entry::models, wasi::nn};
@@ -11,7 +11,7 @@ use wasmtime::Result;
 use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::ResourceTable;
 
-/// What an instance has of inference.
+/// An instance's state of inference.
 pub(in crate::sandbox) struct Inference {
     pub(super) models: Arc<Models>,
     pub(super) allowance: Allowance,
@@ -23,14 +23,14 @@ impl Inference {
     }
 }
 
-/// For guests without models: what they ask for is refused.
+/// For guests without models: all their requests are refused.
 #[cfg(any(test, feature = "testing"))]
 pub fn no_models() -> Arc<Models> {
     let settings = InferenceSettings::default();
     Arc::new(Models::open(Vec::new(), &settings, None, 1, &Limits::default()))
 }
 
-/// What a function sees of its store.
+/// The part of the store that a function uses.
 pub(in crate::sandbox) struct View<'a> {
     pub(in crate::sandbox) table: &'a mut ResourceTable,
     pub(in crate::sandbox) inference: &'a mut Inference,
@@ -42,11 +42,11 @@ impl HasData for HasView {
     type Data<'a> = View<'a>;
 }
 
-/// Links `wasi:nn` and `sandmill:entry/models`. They are there in jobs without models, too, so that what
-/// a component may import does not hang on its job.
+/// Links `wasi:nn` and `sandmill:entry/models`. Jobs without models have them too, so that a component's
+/// permitted imports do not depend on its job.
 ///
 /// # Errors
-/// If a name is taken, which would be a bug.
+/// If a name is already defined, which would be a bug.
 pub(in crate::sandbox) fn link<T>(
     linker: &mut Linker<T>,
     view: fn(&mut T) -> View<'_>,

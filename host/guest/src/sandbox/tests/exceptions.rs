@@ -1,10 +1,11 @@
-//! WebAssembly exceptions, which C++ and `setjmp` are made of: in hot loops, across host calls, in start functions, and
-//! on a heap that grows.
+//! WebAssembly exceptions, on which C++ exceptions and `setjmp` are built: in hot loops, across host calls,
+//! in start functions, and on a growing heap.
 
 use super::*;
 use crate::compile::CompileError;
 
-/// A tag with a number, a table for exceptions, and functions that throw, throw and catch, and keep what they caught.
+/// A tag with a number, a table for exceptions, and functions that throw, that throw and catch, and that keep
+/// what they caught.
 const THROWS: &str = r#"
     (tag $e (param i32))
     (table $kept 1 exnref)
@@ -72,7 +73,7 @@ fn exceptions_use_fuel() {
 
 #[test]
 fn throwing_deep_down_overflows_no_stack() {
-    // The handler throws anew, from within itself.
+    // The handler throws again, from within itself.
     let body = "(func $again (drop (block $h (result i32) (try_table (catch $e $h) (call $again)) (i32.const 0)))
           (call $again))
         RUN (call $again)";

@@ -1,4 +1,4 @@
-//! Limits that the engine keeps, and what is said of them.
+//! Limits that the engine enforces, and the messages about them.
 
 use super::*;
 use crate::compile::engine;
@@ -66,7 +66,7 @@ fn an_entry_script_of_too_many_parts() {
     ");
 }
 
-/// Code is compiled once, whatever stack a job gives it.
+/// The code is compiled once for all stack sizes.
 #[test]
 fn the_stack_is_as_large_as_the_job_says() {
     let body = "(func $f (param i32) (result i32)
@@ -89,7 +89,7 @@ fn the_stack_is_as_large_as_the_job_says() {
 
 #[test]
 fn a_call_hands_over_no_more_than_allowed() {
-    // Opens a file by a path of 2 MB, at 64 KB.
+    // Opens a file by a path of 2 MB, which is at address 64 KB.
     let body = r#"(import "wasi_snapshot_preview1" "path_open" (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
         RUN
           (drop (memory.grow (i32.const 64)))

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A guest that reads the file of its first path through the host and returns what it got as one
-/// row, be it bytes or an error.
+/// A guest that reads the file at its first path through the host. It returns the bytes or the error as one
+/// row.
 pub(super) fn reader() -> String {
     format!(
         r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
@@ -36,8 +36,8 @@ fn the_host_reads_files_for_the_guest() {
     }
 }
 
-/// What a file system says of a file's length need not be right, nor stay so. The guests of these tests can give memory,
-/// and take none back.
+/// The length that a file system reports may be wrong, or may change. The guests of these tests can allocate
+/// memory, but not free it.
 #[test]
 fn files_are_read_whole_whatever_is_said_of_their_length() {
     let mut bench = Bench::new("run-only", &reader());

@@ -1,10 +1,10 @@
-//! Attributes of a node.
+//! The attributes of a node.
 
 use super::{Refusal, attribute};
 use std::collections::HashSet;
 use tract_onnx::pb::NodeProto;
 
-/// Whether no attribute is there twice: which one counts differs by reader.
+/// Refuses two attributes with the same name: readers differ in which one they use.
 pub(super) fn distinct(node: &NodeProto) -> Result<(), Refusal> {
     let mut names = HashSet::new();
     match node.attribute.iter().find(|it| !names.insert(&it.name)) {
@@ -25,7 +25,7 @@ pub(super) fn texts<'a>(node: &'a NodeProto, name: &str) -> &'a [Vec<u8>] {
     attribute(node, name).map_or(&[], |it| it.strings.as_slice())
 }
 
-/// A text; empty where it is left out.
+/// A string attribute; empty if it is missing.
 pub(super) fn text<'a>(node: &'a NodeProto, name: &str) -> &'a [u8] {
     attribute(node, name).map_or(&[], |it| it.s.as_slice())
 }
@@ -34,7 +34,7 @@ pub(super) fn int(node: &NodeProto, name: &str) -> Option<i64> {
     attribute(node, name).map(|it| it.i)
 }
 
-/// Whether a list is as long as it must be.
+/// Checks that a list has the required length.
 pub(super) fn long(what: &str, there: usize, wanted: usize) -> Result<(), Refusal> {
     if there == wanted {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Rows of numbers made of rows of numbers.
+//! Computations from rows of numbers to rows of numbers.
 
 use super::attributes::{floats, int, ints, text, texts};
 use super::{Computation, Refusal, Rows, attribute};
@@ -35,7 +35,7 @@ impl Rows for Scaler {
     }
 
     fn row(&self, x: &[f32], y: &mut [f32]) {
-        // One for all columns goes round.
+        // A single offset and scale apply to all columns.
         let numbers = self.offset.iter().zip(&self.scale).cycle();
         for ((y, x), (offset, scale)) in y.iter_mut().zip(x).zip(numbers) {
             *y = (x - offset) * scale;
@@ -72,12 +72,12 @@ impl Rows for Normalizer {
 
     fn row(&self, x: &[f32], y: &mut [f32]) {
         let norm = match self {
-            // As ONNX has it, without regard to the sign.
+            // As in ONNX: the maximum of the values, not of their absolute values.
             Self::Max => x.iter().copied().fold(f32::NEG_INFINITY, f32::max),
             Self::L1 => x.iter().map(|x| x.abs()).sum(),
             Self::L2 => x.iter().map(|x| x * x).sum::<f32>().sqrt(),
         };
-        // A row of zeros stays as it is.
+        // A row of zeros stays unchanged.
         let norm = if norm == 0.0 { 1.0 } else { norm };
         for (y, x) in y.iter_mut().zip(x) {
             *y = x / norm;
@@ -118,12 +118,12 @@ impl Rows for Imputer {
     }
 }
 
-/// A row for each number: 1 in its category's place, and else 0.
+/// Turns each number into a row, with 1 in the column of its category and 0 in the others.
 #[derive(Debug)]
 pub(in super::super) struct OneHot {
     places: HashMap<i64, usize>,
     width: usize,
-    /// Whether an unknown category is a row of zeros, and no error.
+    /// Whether an unknown category gives a row of zeros instead of an error.
     zeros: bool,
 }
 
@@ -142,12 +142,13 @@ pub(super) fn one_hot(node: &NodeProto) -> Result<Computation, Refusal> {
 }
 
 impl OneHot {
-    /// Columns of each row.
+    /// The number of columns of each row.
     pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// Fills the row of a category, which is zeros. False if it is not known and must be.
+    /// Sets the category's column in a row of zeros. Returns false if the category is unknown and unknown
+    /// ones are errors.
     pub(super) fn row(&self, category: i64, y: &mut [f32]) -> bool {
         match self.places.get(&category) {
             Some(place) => {

@@ -20,7 +20,7 @@ enum Mode {
 /// A node of a tree.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// A range of the votes.
+    /// Its votes, as a range of all votes.
     Leaf {
         from: u32,
         to: u32,
@@ -35,23 +35,24 @@ enum Place {
     },
 }
 
-/// What trees say of a row: for each leaf that it comes to, votes, which are sums to be made.
+/// Decision trees. For a row, each tree leads to one leaf, whose votes are added to sums.
 #[derive(Debug)]
 struct Trees {
     roots: Vec<u32>,
     places: Vec<Place>,
     votes: Vec<(u32, f32)>,
-    /// Columns that a row has at least.
+    /// The minimum number of columns of a row.
     columns: usize,
 }
 
 impl Trees {
-    /// Reads trees that vote on so many classes or targets, by the lists of this name.
+    /// Reads trees that vote for this number of classes or targets. `name` is the prefix of the lists of
+    /// votes.
     fn read(node: &NodeProto, name: &str, targets: usize) -> Result<Self, Refusal> {
         if node.attribute.iter().any(|it| it.name.ends_with("_as_tensor")) {
             return Err(Refusal::Unsupported("of f64"));
         }
-        // Circles, and nodes that are not there.
+        // This refuses cycles and missing nodes.
         trees::check(node, targets).map_err(Refusal::Broken)?;
         let tree_ids = ints(node, "nodes_treeids");
         let node_ids = ints(node, "nodes_nodeids");
@@ -102,7 +103,7 @@ impl Trees {
     fn leaves(&self, root: u32) -> Vec<&[(u32, f32)]> {
         let mut leaves = Vec::new();
         let mut open = vec![root];
-        // Two ways may lead to one node.
+        // Two paths may lead to the same node.
         let mut seen = HashSet::from([root]);
         while let Some(at) = open.pop() {
             match self.places[at as usize] {
@@ -115,7 +116,7 @@ impl Trees {
         leaves
     }
 
-    /// Hands over the votes of each tree.
+    /// Passes the votes of each tree to `add`.
     fn vote(&self, x: &[f32], mut add: impl FnMut(usize, f32)) {
         for root in &self.roots {
             let mut at = *root;
@@ -157,10 +158,10 @@ fn branch(mode: &[u8]) -> Result<Option<Mode>, Refusal> {
     }))
 }
 
-/// The range of its votes, for the tree and the number of a leaf.
+/// The range of votes of each leaf, by the tree's id and the node's id.
 type Leaves = HashMap<(i64, i64), (u32, u32)>;
 
-/// All votes, those of a leaf side by side, and which are whose.
+/// All votes, sorted so that those of a leaf are adjacent, and the range of each leaf.
 fn votes(node: &NodeProto, name: &str) -> Result<(Vec<(u32, f32)>, Leaves), Refusal> {
     let list = |part: &str| ints(node, &format!("{name}_{part}"));
     let (tree_ids, node_ids, targets) = (list("treeids"), list("nodeids"), list("ids"));
@@ -175,21 +176,21 @@ fn votes(node: &NodeProto, name: &str) -> Result<(Vec<(u32, f32)>, Leaves), Refu
     let mut votes: Vec<(u32, f32)> = Vec::with_capacity(order.len());
     let mut leaves = Leaves::new();
     for (at, row) in (0..).zip(order) {
-        // Compared with the number of targets before.
+        // [`trees::check`] has already compared it with the number of targets.
         votes.push((u32::try_from(targets[row]).unwrap_or(0), weights[row]));
         leaves.entry((tree_ids[row], node_ids[row])).or_insert((at, at)).1 = at + 1;
     }
     Ok((votes, leaves))
 }
 
-/// The sums of these votes for a row, begun with the base values.
+/// Adds up the votes for each class, starting from the base values.
 #[derive(Debug)]
 struct Classifier {
     trees: Trees,
     base: Vec<f32>,
     classes: usize,
     transform: Transform,
-    /// Of two classes, if all votes are for the first one on the list and mean the second.
+    /// Set for two classes. All votes are then for the first class in the list, and mean the second.
     binary: Option<Binary>,
 }
 
@@ -197,7 +198,7 @@ struct Classifier {
 enum Binary {
     /// The sum is a probability.
     Probability,
-    /// The logistic function of the sum is.
+    /// The logistic function of the sum is a probability.
     Logistic,
 }
 
@@ -224,7 +225,8 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, Refusal> {
     Ok(Computation::Classes(Box::new(trees), labels))
 }
 
-/// Of two classes, what all makers write, and ONNX Runtime computes as they mean it.
+/// For two classes, accepts only the form that all exporters write, which ONNX Runtime computes as they
+/// intend.
 fn binary(trees: &Trees, base: &[f32], transform: Transform) -> Result<Binary, Refusal> {
     if trees.votes.iter().any(|(class, _)| *class != 0) {
         return Err(Refusal::Unsupported("of two classes with votes on the second one"));
@@ -242,7 +244,8 @@ fn binary(trees: &Trees, base: &[f32], transform: Transform) -> Result<Binary, R
     }
 }
 
-/// Whether a class that nothing votes for cannot come out as the winner: it has 0 here, and cannot win in ONNX Runtime.
+/// Whether a class without votes can never win. Such a class has the score 0 here, but cannot win in ONNX
+/// Runtime.
 fn all_vote(trees: &Trees, classes: usize) -> bool {
     let leaves: Vec<Vec<&[(u32, f32)]>> =
         trees.roots.iter().map(|root| trees.leaves(*root)).collect();
@@ -301,7 +304,7 @@ struct Regressor {
     average: bool,
 }
 
-/// Targets of a regressor: what is kept for a row.
+/// The limit on a regressor's targets, because each row has a sum per target.
 const MOST_TARGETS: usize = 100_000;
 
 pub(super) fn regressor(node: &NodeProto) -> Result<Computation, Refusal> {

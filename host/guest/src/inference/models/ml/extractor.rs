@@ -1,5 +1,5 @@
-//! `ArrayFeatureExtractor`: some columns, by their numbers. tract takes a number that stands alone for one without a
-//! dimension, and leaves out the rows of an input that has none; ONNX Runtime does neither.
+//! `ArrayFeatureExtractor` selects columns by index. tract's own operator differs from ONNX Runtime: it
+//! treats a single index as a scalar, and drops the row dimension for an input without one.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

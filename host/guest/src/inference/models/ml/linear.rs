@@ -5,7 +5,7 @@ use super::scores::{Labels, Transform, dot, largest, logistic};
 use super::{Classes, Computation, Refusal};
 use tract_onnx::pb::NodeProto;
 
-/// A row of coefficients for each class; of two classes, one row is enough.
+/// One row of coefficients per class. For two classes, one row is enough.
 #[derive(Debug)]
 struct Linear {
     coefficients: Vec<f32>,

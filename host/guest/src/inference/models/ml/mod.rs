@@ -1,16 +1,16 @@
-//! Operators of `ai.onnx.ml` that tract does not have, or computes otherwise than ONNX Runtime does: what scikit-learn
-//! pipelines are exported to.
+//! Operators of `ai.onnx.ml` that tract lacks, or computes differently from ONNX Runtime. scikit-learn
+//! pipelines are exported to these operators.
 //!
-//! - `attributes`: what a node says, read with a look at each size;
-//! - `columns`: rows of numbers made of rows of numbers: scalers, normalisers, imputers, one-hot encoders;
+//! - `attributes`: reads a node's attributes, and checks their lengths;
+//! - `columns`: rows of numbers to rows of numbers: scalers, normalisers, imputers, one-hot encoders;
 //! - `linear`, `ensemble`, `svm`: classifiers and regressors;
-//! - `scores`: what becomes of scores at the end, and labels;
-//! - `operator`: the way into tract;
-//! - `extractor`: columns by their numbers;
-//! - `zipmap`: the maps that scikit-learn exports end in, taken away.
+//! - `scores`: final transformations of scores, and labels;
+//! - `operator`: connects the computations to tract;
+//! - `extractor`: selects columns by index;
+//! - `zipmap`: removes the maps at the end of scikit-learn's exports.
 //!
-//! Everything here is checked when a model is loaded, so that computing neither fails nor panics but for the number of
-//! columns of its input.
+//! Everything is checked when a model is loaded. Computing can then fail only because of the input, for
+//! example its number of columns, and does not panic.
 
 mod attributes;
 mod columns;
@@ -33,51 +33,51 @@ pub(super) use zipmap::without_zipmaps;
 /// Why an operator cannot be computed here.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// This variant of it is not supported, by words that follow its name: `with the norm MEDIAN`.
+    /// This variant is not supported. The text continues after the operator's name: `with the norm MEDIAN`.
     Unsupported(&'static str),
-    /// Its attributes contradict each other, by words that follow `its NAME`.
+    /// The attributes contradict each other. The text continues after `its NAME`.
     Broken(String),
 }
 
-/// What a node computes, ready for use.
+/// The computation of a node.
 #[derive(Debug)]
 pub(super) enum Computation {
-    /// Rows of numbers from rows of numbers.
+    /// Rows of numbers to rows of numbers.
     Rows(Box<dyn Rows>),
-    /// Labels, and rows of scores.
+    /// Rows of numbers to labels and rows of scores.
     Classes(Box<dyn Classes>, scores::Labels),
-    /// Whole numbers, of which each becomes a row.
+    /// Integers, each of which becomes a row.
     OneHot(columns::OneHot),
 }
 
-/// Makes a row of each row.
+/// Computes one row from each row.
 pub(super) trait Rows: fmt::Debug + Send + Sync {
-    /// Columns of a result.
+    /// The number of columns of a result.
     fn width(&self, columns: usize) -> usize;
 
-    /// Whether it can take rows of so many columns.
+    /// Whether it accepts rows with this number of columns.
     fn takes(&self, columns: usize) -> bool;
 
     /// Computes one row of `width` columns.
     fn row(&self, x: &[f32], y: &mut [f32]);
 }
 
-/// Finds a class for each row.
+/// Classifies each row.
 pub(super) trait Classes: fmt::Debug + Send + Sync {
-    /// Scores of a row.
+    /// The number of scores per row.
     fn width(&self) -> usize;
 
-    /// Whether it can take rows of so many columns.
+    /// Whether it accepts rows with this number of columns.
     fn takes(&self, columns: usize) -> bool;
 
-    /// Computes the `width` scores of a row, and which class it is, by its place among the labels.
+    /// Computes the `width` scores of a row, and returns the index of its class among the labels.
     fn row(&self, x: &[f32], scores: &mut [f32]) -> usize;
 }
 
-/// Reads what a node of this name is to compute.
+/// Reads the computation of a node.
 ///
 /// # Errors
-/// It cannot be computed here, or contradicts itself.
+/// If it cannot be computed here, or contradicts itself.
 pub(super) fn read(node: &NodeProto) -> Result<Computation, Refusal> {
     attributes::distinct(node)?;
     match node.op_type.as_str() {
@@ -94,7 +94,7 @@ pub(super) fn read(node: &NodeProto) -> Result<Computation, Refusal> {
     }
 }
 
-/// The error of a node that contradicts itself.
+/// The error for a node that contradicts itself.
 pub(super) fn broken(node: &NodeProto, what: &str) -> InferenceError {
     InferenceError::refused(ErrorCode::InvalidEncoding, format!("its {} {what}", node.op_type))
 }

@@ -1,4 +1,4 @@
-//! The way into tract: one operator for all that this folder computes.
+//! Connects all computations of this folder to tract, as one operator.
 
 use super::columns::OneHot;
 use super::scores::Labels;
@@ -22,7 +22,7 @@ pub(in super::super) const OPERATORS: [&str; 9] = [
     "TreeEnsembleRegressor",
 ];
 
-/// Has tract use these operators, also instead of its own of the same names.
+/// Registers these operators with tract, replacing its own ones of the same names.
 pub(in super::super) fn register(onnx: &mut Onnx) {
     for name in OPERATORS {
         onnx.op_register.insert(name, build);
@@ -42,14 +42,14 @@ fn build(
     Ok((expand(Operator { name, computation: Arc::new(computation) }), Vec::new()))
 }
 
-/// What a node computes, for tract.
+/// A node's computation, as a tract operator.
 #[derive(Clone, Debug)]
 struct Operator {
     name: &'static str,
     computation: Arc<Computation>,
 }
 
-/// Two are the same if they come from the same node.
+/// Two operators are equal if they come from the same node.
 impl PartialEq for Operator {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.computation, &other.computation)
@@ -58,7 +58,7 @@ impl PartialEq for Operator {
 
 impl Eq for Operator {}
 
-/// Operators as the file has them.
+/// The operators, as they occur in the file.
 impl Expansion for Operator {
     fn name(&self) -> StaticName {
         self.name.into()
@@ -143,9 +143,9 @@ impl Operator {
         }
     }
 
-    /// Types and shapes of the outputs for an input.
+    /// The types and shapes of the outputs for an input.
     fn facts(&self, ty: DatumType, shape: &[TDim]) -> TractResult<TVec<(DatumType, TVec<TDim>)>> {
-        // tract counts in sizes, which are whole numbers.
+        // `TDim` is tract's type for dimensions, which are integers.
         let is_number = ty.is_number() || ty == DatumType::TDim;
         ensure!(is_number, "{} takes numbers; found {ty:?}", self.name);
         let f32 = DatumType::F32;
@@ -187,7 +187,7 @@ impl Operator {
         }
     }
 
-    /// Rows and columns of a shape. One row may come without the dimension of rows.
+    /// The number of rows and columns of a shape. A single row may lack the dimension of rows.
     fn matrix(&self, shape: &[usize]) -> TractResult<[usize; 2]> {
         let matrix = match shape {
             [columns] => [1, *columns],

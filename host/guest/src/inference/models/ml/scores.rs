@@ -1,20 +1,20 @@
-//! What becomes of scores at the end, and labels.
+//! The final transformations of scores, and labels.
 
 use super::Refusal;
 use super::attributes::{ints, text, texts};
 use tract_onnx::pb::NodeProto;
 
-/// The labels of a classifier, one for each class.
+/// The labels of a classifier, one per class.
 #[derive(Debug)]
 pub(in super::super) enum Labels {
-    /// Whole numbers.
+    /// Integer labels.
     Numbers(Vec<i64>),
-    /// Texts.
+    /// String labels.
     Texts(Vec<String>),
 }
 
 impl Labels {
-    /// Reads the labels, of which one list may be there.
+    /// Reads the labels. A node may have only one of the two lists.
     pub(super) fn read(node: &NodeProto, numbers: &str) -> Result<Self, Refusal> {
         let numbers = ints(node, numbers);
         let strings = texts(node, "classlabels_strings");
@@ -34,7 +34,7 @@ impl Labels {
         }
     }
 
-    /// How many there are.
+    /// The number of labels.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Numbers(labels) => labels.len(),
@@ -43,7 +43,7 @@ impl Labels {
     }
 }
 
-/// What is done to the scores of a row.
+/// The final transformation of a row's scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transform {
     None,
@@ -75,24 +75,25 @@ impl Transform {
     }
 }
 
-/// As an `f32`, which scores are.
+/// Rounds to `f32`, the type of scores.
 #[expect(clippy::cast_possible_truncation, reason = "the nearest one is wanted")]
 pub(super) fn single(x: f64) -> f32 {
     x as f32
 }
 
-/// A number of things, to compute with.
+/// A count, as a number for computations.
 pub(super) fn amount(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Without the loss of digits near 0.
+/// The logistic function, without loss of precision near 0.
 pub(super) fn logistic(x: f32) -> f32 {
     let x = f64::from(x);
     single(if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) })
 }
 
-/// The place of the largest score; of several, the first. Nothing is larger than a number that is none.
+/// The index of the largest score, the first of equal ones. No comparison with NaN is true, so a NaN wins
+/// only at index 0.
 pub(super) fn largest(scores: &[f32]) -> usize {
     let mut best = 0;
     for (place, score) in scores.iter().enumerate() {
@@ -103,7 +104,7 @@ pub(super) fn largest(scores: &[f32]) -> usize {
     best
 }
 
-/// The sum of products, in several lanes, so that it is computed in a processor's wide registers.
+/// The dot product. Several sums in parallel let the compiler use SIMD registers.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let (a_blocks, a_rest) = a.as_chunks::<LANES>();

@@ -5,7 +5,7 @@ use super::scores::{Labels, Transform, amount, dot, single};
 use super::{Classes, Computation, Refusal, Rows};
 use tract_onnx::pb::NodeProto;
 
-/// Classes of a machine: what is kept for a row grows with their square.
+/// The limit on classes. The memory per row grows with their square.
 const MOST_CLASSES: usize = 1000;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ enum Kernel {
     Sigmoid,
 }
 
-/// Vectors that a row is compared with.
+/// The support vectors, with which a row is compared.
 #[derive(Debug)]
 struct Vectors {
     kernel: Kernel,
@@ -57,7 +57,7 @@ impl Vectors {
         Ok(Self { kernel, gamma, coef0, degree, vectors, columns })
     }
 
-    /// How near a row is to each of them.
+    /// The kernel's value for a row and each vector.
     fn near<'a>(&'a self, x: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
         self.vectors.chunks_exact(self.columns).map(move |vector| match self.kernel {
             Kernel::Linear => dot(x, vector),
@@ -74,11 +74,11 @@ impl Vectors {
 #[derive(Debug)]
 struct Classifier {
     vectors: Vectors,
-    /// Where the vectors of each class begin, and where those of the last one end.
+    /// The index at which the vectors of each class begin, and the end of the last class.
     starts: Vec<usize>,
     coefficients: Vec<f32>,
     rho: Vec<f32>,
-    /// For each pair of classes, if scores are to be probabilities.
+    /// The coefficients of the sigmoid of each pair of classes; `None` if the scores are not probabilities.
     probabilities: Option<Vec<(f32, f32)>>,
 }
 
@@ -127,11 +127,11 @@ impl Classifier {
         self.starts.len() - 1
     }
 
-    /// The score of each pair of classes, above zero for the first of them.
+    /// The score of each pair of classes, positive for the first one.
     fn pairs(&self, x: &[f32]) -> Vec<f32> {
         let near: Vec<f32> = self.vectors.near(x).collect();
         let classes = self.classes();
-        // What the vectors of one class say with the coefficients of a row.
+        // The sum over one class's vectors, with the coefficients of one row.
         let part = |class: usize, row: usize| -> f64 {
             let vectors = self.starts[class]..self.starts[class + 1];
             let row = &self.coefficients[row * near.len()..][..near.len()];
@@ -177,14 +177,14 @@ impl Classes for Classifier {
             None if classes == 2 => scores.copy_from_slice(&[-pairs[0], pairs[0]]),
             None => scores.copy_from_slice(&pairs),
         }
-        // Of several, the first.
+        // If several classes have the most votes, the first one wins.
         let most = votes.iter().copied().max().unwrap_or(0);
         votes.iter().position(|votes| *votes == most).unwrap_or(0)
     }
 }
 
-/// The probability of each class, by the second method of Wu, Lin and Weng, "Probability Estimates for Multi-class
-/// Classification by Pairwise Coupling" (2004), as libsvm has it.
+/// The probability of each class. This is the second method of Wu, Lin and Weng, "Probability Estimates for
+/// Multi-class Classification by Pairwise Coupling" (2004), as in libsvm.
 fn probabilities(pairs: &[f32], sigmoids: &[(f32, f32)], p: &mut [f32]) {
     const LEAST: f64 = 1e-7;
     let classes = p.len();

@@ -1,5 +1,6 @@
-//! `ZipMap`, which scikit-learn's exporter puts at the end of a classifier: a list of maps from labels to scores, one
-//! for each row, which no tensor holds. The scores themselves are a tensor, and take its place.
+//! `ZipMap`, which scikit-learn's exporter puts at the end of a classifier. Its output is a list with one map
+//! from labels to scores per row, which no tensor can represent. The scores themselves are a tensor, and
+//! replace it.
 
 use crate::inference::models::onnx_facts::attribute;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -8,8 +9,8 @@ use tract_onnx::pb::{
     GraphProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 
-/// Lets each output of the graph that comes from a `ZipMap` be its scores, under the same name. A `ZipMap` whose maps
-/// are used for something else stays. Returns whether there was one.
+/// Replaces each output of the graph that comes from a `ZipMap` by its scores, under the same name. A
+/// `ZipMap` whose maps have another use stays. Returns whether one was replaced.
 pub(in super::super) fn without_zipmaps(graph: &mut GraphProto) -> bool {
     let mut found = false;
     for at in 0..graph.node.len() {
@@ -45,7 +46,7 @@ fn labels(node: &NodeProto) -> usize {
     numbers.max(texts)
 }
 
-/// `f32 [?, labels]`.
+/// An output of type `f32 [?, labels]`.
 fn tensor(name: String, labels: usize) -> ValueInfoProto {
     let labels = i64::try_from(labels).ok().filter(|labels| *labels > 0).map(Value::DimValue);
     let dim = [None, labels].map(|value| Dimension { value, ..Dimension::default() });

@@ -1,4 +1,4 @@
-//! The library on NVIDIA's GPUs.
+//! ONNX Runtime on NVIDIA GPUs.
 
 use super::explain::Trouble;
 use crate::model::ByteSize;
@@ -7,18 +7,19 @@ use ort::ep::{self, ArenaExtendStrategy, ExecutionProvider as _};
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 
-/// Whether the library was built for them.
+/// Whether the library was built with CUDA.
 pub(super) fn is_there() -> bool {
     ep::CUDA::is_available().unwrap_or(false)
 }
 
-/// Loads what it needs for them.
+/// Loads the library's CUDA dependencies.
 pub(super) fn load(environment: &Environment) -> Result<(), ort::Error> {
     let mut builder = Session::builder(environment)?;
     ep::CUDA::default().register(&mut builder)
 }
 
-/// Has a session run there, with so many bytes of its memory at most. The worker's GPU is the only one that the process sees, so that it is number 0 there.
+/// Lets a session run on the GPU, with a limit on GPU memory. The process sees only the worker's GPU, so its
+/// number is 0.
 pub(super) fn place(
     builder: SessionBuilder,
     most: Option<ByteSize>,
@@ -29,6 +30,6 @@ pub(super) fn place(
     if let Some(limit) = most {
         cuda = cuda.with_memory_limit(usize::try_from(limit.0).unwrap_or(usize::MAX));
     }
-    // It would go to the CPU without a word otherwise.
+    // Without this, the session would silently fall back to the CPU.
     Ok(builder.with_execution_providers([cuda.build().error_on_failure()])?)
 }

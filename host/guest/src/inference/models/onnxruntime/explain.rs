@@ -1,4 +1,4 @@
-//! The library's errors in our words.
+//! Translates the library's errors.
 
 use crate::inference::models::guard::caught;
 use crate::inference::models::{ErrorCode, InferenceError};
@@ -6,32 +6,32 @@ use crate::model::FailureKind;
 use ort::ErrorCode as Theirs;
 use std::path::Path;
 
-/// What the library says when an operation, or a form of it, is none of its own.
+/// The library's messages for an unknown operator, or an unsupported form of one.
 const UNKNOWN_OPERATION: [&str; 3] =
     ["is not a registered function/op", "Could not find an implementation", "No Op registered for"];
 
-/// What it says when memory is short.
+/// Its messages if memory is short.
 const NO_MEMORY: [&str; 3] =
     ["Failed to allocate memory for requested buffer", "std::bad_alloc", "out of memory"];
 
-/// What it says when the memory of a GPU is, besides.
+/// Its further messages if GPU memory is short.
 const NO_DEVICE_MEMORY: [&str; 4] =
     ["CUDA failure 2:", "CUDA error 2:", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"];
 
-/// What was being done.
+/// The action that an error is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doing<'a> {
     /// "load" or "run".
     pub(super) what: &'static str,
-    /// The model's file, which is not the guest's to know.
+    /// The model's file, whose path the guest must not learn.
     pub(super) file: Option<&'a Path>,
     /// Whether it runs on a GPU.
     pub(super) gpu: bool,
 }
 
 impl Doing<'_> {
-    /// Does it. The crate between us and the library panics where the library gives what it did not
-    /// expect, which a model can make it do.
+    /// Performs the action. The `ort` crate panics on unexpected results of the library, which a model can
+    /// cause.
     pub(super) fn guarded<T>(
         self,
         act: impl FnOnce() -> Result<T, Trouble>,
@@ -78,7 +78,7 @@ impl Doing<'_> {
     }
 }
 
-/// What ends something early: the library's own error, or one of ours.
+/// An error of the library, or one of ours.
 pub(super) enum Trouble {
     Theirs(ort::Error),
     Ours(InferenceError),
@@ -130,7 +130,7 @@ mod tests {
             let expected = format!("onnxruntime cannot load it: {text}");
             assert_eq!(told(theirs, text, false), (code, expected));
         }
-        // The attempt ends, whatever the guest makes of it.
+        // The attempt ends; the guest cannot handle the error.
         let (code, text) = told(Theirs::GenericFailure, full, false);
         assert_eq!(code, Err(FailureKind::OutOfMemory));
         assert!(text.contains("more memory than the worker may have") && text.ends_with(full));

@@ -1,4 +1,4 @@
-//! The library itself. It is there once in a process, and then for good.
+//! The library itself. A process opens at most one, and never closes it.
 
 use super::cuda;
 use super::session::Model;
@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// ONNX Runtime's library, open. Clones are the same one.
+/// ONNX Runtime's open library. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::inference::models) struct Library {
     environment: Environment,
@@ -22,16 +22,16 @@ pub(in crate::inference::models) struct Library {
     cuda: bool,
 }
 
-/// The library of this process. It bears one environment for as long as the process lives, so that it
-/// must not be given back before.
+/// The library of this process. It supports only one environment in the life of a process, so the environment
+/// must not be dropped.
 static OPENED: Mutex<Option<(PathBuf, Library)>> = Mutex::new(None);
 
 impl Library {
-    /// Opens the library, an absolute path. Starts no thread, as long as [`NO_TELEMETRY`] is in the
-    /// environment, without which this fails. To be called before the process's wall is built.
+    /// Opens the library, an absolute path. The process calls this before it builds its wall. No thread
+    /// starts, provided that [`NO_TELEMETRY`] is in the environment; without it, this fails.
     ///
     /// # Errors
-    /// For people: what is wrong with the file.
+    /// If the file is not a usable library. The error is a message for the user.
     pub(in crate::inference::models) fn open(library: &Path) -> Result<Self, LibraryError> {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opened {
@@ -51,35 +51,35 @@ impl Library {
             .with_telemetry(false)
             .build()
             .map_err(|source| LibraryError::NoStart { path: library.to_owned(), source })?;
-        // What fails is told as an error. A guest that has calls fail must not fill a log besides.
+        // Failures are returned as errors. Without this, a guest whose calls fail could fill a log.
         environment.set_log_level(LogLevel::Fatal);
         let open = Self { environment, version, cuda: cuda::is_there() };
         *opened = Some((library.to_owned(), open.clone()));
         Ok(open)
     }
 
-    /// As in `1.31.1`.
+    /// The version, for example `1.31.1`.
     pub(in crate::inference::models) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Whether it was built to use NVIDIA's GPUs. What it needs for that may be missing all the same.
+    /// Whether it was built with CUDA. Its CUDA dependencies may still be missing.
     pub(in crate::inference::models) fn has_cuda(&self) -> bool {
         self.cuda
     }
 
-    /// Loads what it needs to use a GPU.
+    /// Loads the dependencies for using a GPU.
     ///
     /// # Errors
-    /// For people: what of it is missing.
+    /// If one of them is missing. The error is a message for the user.
     pub(in crate::inference::models) fn try_cuda(&self) -> Result<(), ort::Error> {
         cuda::load(&self.environment)
     }
 
-    /// Loads a model that was looked at.
+    /// Loads a model that has been checked.
     ///
     /// # Errors
-    /// What is wrong with it, or why it cannot run where it is wanted.
+    /// If the model is bad, or cannot run on the wanted device.
     pub(in crate::inference::models) fn load(
         &self,
         source: ModelSource<'_>,
@@ -90,28 +90,28 @@ impl Library {
     }
 }
 
-/// Looks at the library's version, before anything else of it runs.
+/// Reads the library's version before any other function of it runs.
 fn version_of(path: &Path) -> Result<String, LibraryError> {
     let at = || path.to_owned();
-    // SAFETY: what the library runs when it is loaded is trusted: the operator named it.
+    // SAFETY: the library's initialisers are trusted, because the operator named it.
     let library = unsafe { libloading::Library::new(path) }
         .map_err(|source| LibraryError::NoLibrary { path: at(), source })?;
-    // SAFETY: the type is that of the function of this name in ONNX Runtime's header.
+    // SAFETY: the type is that of this function in ONNX Runtime's header.
     let entry: Symbol<'_, unsafe extern "C" fn() -> *const OrtApiBase> =
         unsafe { library.get(b"OrtGetApiBase") }
             .map_err(|_| LibraryError::NotOnnxRuntime { path: at() })?;
-    // SAFETY: it takes nothing and returns a table that is always there, or null.
+    // SAFETY: the function has no parameters, and returns null or a table that is never freed.
     let Some(base) = (unsafe { entry().as_ref() }) else {
         return Err(LibraryError::NoInterface { path: at() });
     };
-    // SAFETY: returns a text that is always there.
+    // SAFETY: the function returns a string that is never freed.
     let version = unsafe { CStr::from_ptr((base.GetVersionString)()) };
     let version = version.to_string_lossy().into_owned();
-    // SAFETY: takes a number; null if the library is too old to know it.
+    // SAFETY: the function takes a number. It returns null if the library does not know this version.
     if unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null() {
         return Err(LibraryError::TooOld { path: at(), version });
     }
-    // It is opened again in a moment, and closing it would undo its start.
+    // Never closed: the library is opened again soon, and closing it would undo its initialisation.
     std::mem::forget(library);
     Ok(version)
 }

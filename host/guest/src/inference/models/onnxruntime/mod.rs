@@ -1,11 +1,11 @@
-//! The backend `onnxruntime`: ONNX Runtime, a library that the machine must have and that is opened when
-//! the worker starts. Sandmill is built without it.
+//! The backend `onnxruntime`: ONNX Runtime, a library on the machine that is opened when the worker starts.
+//! Sandmill is built without it.
 //!
-//! - `library`: opening it, before the wall: no code can be mapped behind it, and a thread that was there
-//!   before would stay outside;
-//! - `session`: a model that it loaded; `tensor`: tensors in its words; `explain`: its errors in ours.
+//! - `library`: opens it, before the wall is built: behind the wall no code can be mapped, and a thread that
+//!   exists before the wall would stay outside of it;
+//! - `session`: a loaded model; `tensor`: converts tensors; `explain`: translates errors.
 //!
-//! Imports what the folder above shares, and `model`.
+//! Imports what the parent folder shares, and `model`.
 
 #[cfg(feature = "cuda")]
 mod cuda;

@@ -17,21 +17,22 @@ use prost::Message as _;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// From so many bytes of weights in files of their own on, workers share them instead of each putting
-/// them into the order that is fastest for this processor, which takes memory of its own.
+/// If separate files have at least this many bytes of weights, workers share them. Otherwise each worker
+/// rearranges the weights for speed on this processor, which takes memory of its own.
 const SHARED_FROM: u64 = 64 << 20;
 
-/// A model that can compute.
+/// A loaded model.
 pub(super) struct Model {
     session: Session,
     facts: Facts,
-    /// The types that the model has its inputs in.
+    /// The model's own types of its inputs.
     types: HashMap<String, TensorElementType>,
 }
 
 impl Model {
-    /// Loads it, from its file where it has one: the library then maps what lies in files beside it, and
-    /// workers share the memory. Whatever it calls inputs and outputs, the file's words count.
+    /// Loads a model, from its file if there is one: the library then maps separate files with weights, and
+    /// workers share that memory. Names and types of inputs and outputs come from the file, not from the
+    /// library.
     pub(super) fn load(
         environment: &Environment,
         source: ModelSource<'_>,
@@ -40,7 +41,7 @@ impl Model {
     ) -> Result<Self, InferenceError> {
         let Vetted { proto, changed, inputs, outputs, beside, .. } = vetted;
         let encoded = changed.then(|| proto.encode_to_vec());
-        // Else it reads the file itself.
+        // An unchanged model is not needed: the library reads the source itself.
         drop(proto);
         let file = match source {
             ModelSource::File(path) => Some(path),
@@ -107,16 +108,16 @@ fn builder(
     wanted: &Wanted,
     shared: bool,
 ) -> Result<SessionBuilder, Trouble> {
-    // One means the guest's own thread and no other.
+    // One thread means only the calling thread.
     let threads = usize::try_from(wanted.threads).unwrap_or(1).max(1);
     let builder = Session::builder(environment)?
         .with_log_level(LogLevel::Fatal)?
         .with_intra_threads(threads)?
         .with_inter_threads(1)?
-        // Waiting threads would take the cores from other workers.
+        // Spinning threads would take processor time from other workers.
         .with_intra_op_spinning(false)?
         .with_inter_op_spinning(false)?
-        // It is made for shapes that stay; mini-batches vary.
+        // Memory patterns are for constant shapes, and the shapes of mini-batches vary.
         .with_memory_pattern(false)?
         .with_optimization_level(GraphOptimizationLevel::All)?
         .with_prepacking(!shared)?;

@@ -1,4 +1,4 @@
-//! Tensors in the library's words, and back.
+//! Converts tensors to the library's types, and back.
 
 use super::explain::Trouble;
 use crate::inference::models::{ErrorCode, InferenceError, OwnedTensor, TensorType, TensorView};
@@ -10,7 +10,7 @@ use ort::value::{
 use std::fmt::Debug;
 use std::slice;
 
-/// What ONNX calls it.
+/// The type's name in ONNX.
 fn onnx_name(ty: TensorElementType) -> String {
     let name = match ty {
         TensorElementType::String => "string",
@@ -26,8 +26,8 @@ fn onnx_name(ty: TensorElementType) -> String {
     name.to_owned()
 }
 
-/// An input for the library, in the caller's memory where that is aligned. `theirs` is the type that
-/// the model has it in: `wasi:nn` has no booleans of its own.
+/// Makes an input for the library. It borrows the caller's memory if that is aligned. `theirs` is the type of
+/// the model's input, which may be bool; `wasi:nn` has no booleans.
 pub(super) fn input<'a>(
     view: &TensorView<'a>,
     dims: &[u32],
@@ -58,7 +58,7 @@ fn numbers<T, const SIZE: usize>(
 where
     T: PrimitiveTensorElementType + Copy + Debug + 'static,
 {
-    // SAFETY: each pattern of bits is a value of the number types that this is called with.
+    // SAFETY: every bit pattern is valid for the number types that this function is called with.
     let (before, elements, after) = unsafe { bytes.align_to::<T>() };
     if cfg!(target_endian = "little") && before.is_empty() && after.is_empty() {
         return Ok(TensorRef::from_array_view((shape, elements))?.into());
@@ -68,7 +68,7 @@ where
     Ok(Tensor::from_array((shape, elements))?.into())
 }
 
-/// An output of the library, copied.
+/// Copies an output of the library.
 pub(super) fn output(name: &str, value: &DynValue) -> Result<OwnedTensor, Trouble> {
     let ValueType::Tensor { ty, shape, .. } = value.dtype() else {
         return Err(unusable(name, &value.dtype().to_string()).into());
@@ -101,13 +101,13 @@ pub(super) fn output(name: &str, value: &DynValue) -> Result<OwnedTensor, Troubl
 
 fn bytes<T: PrimitiveTensorElementType>(value: &DynValue) -> Result<Vec<u8>, Trouble> {
     let (_, elements) = value.try_extract_tensor::<T>()?;
-    // SAFETY: the elements, of whatever type, lie there as so many bytes without gaps.
+    // SAFETY: the elements, of any type, are contiguous and have this many bytes.
     let bytes =
         unsafe { slice::from_raw_parts(elements.as_ptr().cast::<u8>(), size_of_val(elements)) };
     Ok(bytes.to_vec())
 }
 
-/// An output of a type that `wasi:nn` does not have.
+/// The error for an output whose type `wasi:nn` does not have.
 pub(super) fn unusable(name: &str, ty: &str) -> InferenceError {
     InferenceError::refused(
         ErrorCode::UnsupportedOperation,

@@ -1,4 +1,4 @@
-//! The library itself, from the Python package.
+//! Tests with the real library, from the Python package.
 
 use super::Library;
 use crate::inference::NamedLibrary;
@@ -29,13 +29,13 @@ fn load(model: &[u8]) -> Result<Box<dyn Loaded>, InferenceError> {
     load_from(ModelSource::Bytes(model), 1)
 }
 
-/// As a worker does.
+/// Loads a model as a worker does.
 fn load_from(source: ModelSource<'_>, threads: u32) -> Result<Box<dyn Loaded>, InferenceError> {
     let wanted = wanted(threads);
     library().load(source, vet::read(source, wanted.limit)?, &wanted)
 }
 
-/// A number as protobufs have it.
+/// A varint of the protobuf encoding.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value > 127 {
@@ -46,18 +46,18 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A number in a protobuf.
+/// A numeric field of a protobuf.
 fn number(tag: u64, value: u64) -> Vec<u8> {
     [varint(tag << 3), varint(value)].concat()
 }
 
-/// Bytes, or a message, in a protobuf.
+/// A protobuf field with bytes or a message.
 fn field(tag: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
     [varint(tag << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
-/// Types in ONNX.
+/// The numbers of types in ONNX.
 const FLOAT: u64 = 1;
 const STRING: u64 = 8;
 const BOOL: u64 = 9;
@@ -73,7 +73,7 @@ fn port(name: &str, ty: u64, dims: &[&str]) -> Vec<u8> {
     [field(1, name), field(2, field(1, tensor))].concat()
 }
 
-/// A model of one node.
+/// A model with one node.
 fn model(node: &[u8], initializer: &[u8], input: &[u8], output: &[u8]) -> Vec<u8> {
     let mut graph = [field(1, node), field(2, "g")].concat();
     if !initializer.is_empty() {
@@ -84,7 +84,7 @@ fn model(node: &[u8], initializer: &[u8], input: &[u8], output: &[u8]) -> Vec<u8
     [number(1, 8), field(7, graph), field(8, opset)].concat()
 }
 
-/// From `x` to `y`.
+/// A node whose output is `y`.
 fn node(operation: &str, inputs: &[&str]) -> Vec<u8> {
     let inputs: Vec<u8> = inputs.iter().flat_map(|input| field(1, input)).collect();
     [inputs, field(2, "y"), field(4, operation)].concat()
@@ -130,10 +130,10 @@ fn a_model_is_described_and_computes() {
     };
     let bytes = floats(&[1.0, -2.0, 3.0, 0.25]);
     assert_eq!(model.run(&[view(TensorType::F32, &[2, 2], &bytes)]), Ok(vec![y.clone()]));
-    // Wherever the bytes lie.
+    // Unaligned bytes work too.
     let shifted = [&[0][..], &bytes].concat();
     assert_eq!(model.run(&[view(TensorType::F32, &[2, 2], &shifted[1..])]), Ok(vec![y]));
-    // And if there are none.
+    // An empty tensor works too.
     let none = model.run(&[view(TensorType::F32, &[0, 2], &[])]).unwrap();
     assert_eq!((&none[0].dims[..], &none[0].bytes[..]), (&[0, 2][..], &[][..]));
     let bytes = floats(&[1.0; 3]);
@@ -142,11 +142,11 @@ fn a_model_is_described_and_computes() {
     assert!(text.starts_with("onnxruntime cannot run it: ") && text.contains("Got: 3"), "{text}");
 }
 
-/// All that `wasi:nn` has, bf16 among them, with which tract cannot compute.
+/// Covers all types of `wasi:nn`, also bf16, which tract does not support.
 #[test]
 fn numbers_of_all_types_go_through() {
     use TensorType::{Bf16, F16, F32, F64, I32, I64, U8};
-    // By the numbers that ONNX has for them.
+    // Each type with its number in ONNX.
     for (number, ty) in [(1, F32), (2, U8), (6, I32), (7, I64), (10, F16), (11, F64), (16, Bf16)] {
         let x = port("x", number, &["n"]);
         let y = port("y", number, &["n"]);
@@ -200,7 +200,7 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// The calling thread is one of those that compute.
+/// The calling thread is one of the computing threads.
 #[test]
 fn as_many_threads_compute_as_are_wanted() {
     let _library = library();
@@ -212,7 +212,7 @@ fn as_many_threads_compute_as_are_wanted() {
     assert_eq!(threads(), before + 2);
 }
 
-/// Large weights in a file of their own stay in that file's memory, which all workers share.
+/// Large weights in a separate file stay mapped from it, so all workers share the memory.
 #[test]
 fn large_weights_are_mapped() {
     const SIZE: u64 = 4096 * 5120 * 4;
@@ -252,7 +252,7 @@ fn what_is_no_library_is_told() {
     fs::write(&path, "text").unwrap();
     let error = Library::open(&path).unwrap_err().to_string();
     assert!(error.contains("cannot be opened as a library"), "{error}");
-    // One that every program has open.
+    // A library that every program has open.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mut files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let other = files.find(|path| path.contains("libc.so")).expect("a C library");

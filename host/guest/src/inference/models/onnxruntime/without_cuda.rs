@@ -1,4 +1,4 @@
-//! What stands for CUDA in a build without it: whatever the library could do, no GPU is used.
+//! Replaces `cuda` in a build without CUDA. No GPU is used, even if the library could.
 
 use super::explain::Trouble;
 use crate::inference::models::{ErrorCode, InferenceError};
@@ -11,12 +11,12 @@ pub(super) fn is_there() -> bool {
     false
 }
 
-/// Loads nothing.
+/// Always fails.
 pub(super) fn load(_environment: &Environment) -> Result<(), ort::Error> {
     Err(ort::Error::new(Feature::Cuda.absence().to_string()))
 }
 
-/// Refuses.
+/// Always fails.
 pub(super) fn place(
     _builder: SessionBuilder,
     _most: Option<ByteSize>,

@@ -1,4 +1,4 @@
-//! Which models there are, and which backend and device they get.
+//! Which models exist, and which backend and device they get.
 
 use super::*;
 use crate::inference::models::samples::is_alone;
@@ -26,7 +26,7 @@ fn models_of_the_job_are_loaded_once() {
     );
 }
 
-/// A worker that comes later, or loads later, does not compute with another model than the others.
+/// A worker that starts or loads late must not compute with another model than the others.
 #[test]
 fn a_model_that_changed_since_the_job_began_is_noticed() {
     let (folder, model) = named(&bytes(&layer()));
@@ -35,7 +35,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
     let all = || vec![Model { stamp, ..model.clone() }];
     let loaded = open(all(), None);
     loaded.load("m").expect("nothing changed");
-    // Whether it still is a model or not.
+    // Valid models and other content are both noticed.
     for text in [bytes(&trees(Vec::new())), b"none".to_vec()] {
         fs::write(&path, text).expect("it changes");
         assert_eq!(
@@ -47,7 +47,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
     loaded.load("m").expect("it is in memory");
 }
 
-/// What is installed where on the machine is not the guest's to know.
+/// The guest must not learn what is installed on the machine, and where.
 #[test]
 fn places_of_libraries_are_not_told() {
     if !is_alone("inference::models::tests::choosing::places_of_libraries_are_not_told") {
@@ -114,7 +114,7 @@ fn a_gpu_is_leased_or_there_is_none() {
     assert_eq!((stats.device, stats.fell_back), (Some(Device::Cpu), true));
 }
 
-/// A simulated GPU: a lease, and nothing that could use it.
+/// A simulated GPU: a lease, and no backend that could use it.
 #[test]
 fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
     if crate::inference::models::tract_cuda::check().is_ok() {
@@ -135,7 +135,7 @@ fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
         model.facts().fell_back
     };
     assert!(fell_back(Model { fallback: true, ..gpu }));
-    // Nobody said that it is to run there.
+    // The job does not ask for a GPU.
     assert!(!fell_back(model));
 }
 
@@ -196,7 +196,7 @@ fn models_are_held_to_their_limit_together() {
              which others take {both} bytes"
         )
     );
-    // The last handle takes the model with it.
+    // The last handle frees the model.
     let again = first.clone();
     drop(first);
     assert_ne!(told(models.load_bytes(&file, false)), "no error");

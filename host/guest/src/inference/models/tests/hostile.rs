@@ -1,4 +1,4 @@
-//! Files that are no models, or models that mean harm.
+//! Files that are not models, and hostile models.
 
 use super::*;
 use crate::inference::models::samples::{
@@ -10,12 +10,12 @@ use tract_onnx::pb::{
     AttributeProto, GraphProto, SparseTensorProto, StringStringEntryProto, TensorProto,
 };
 
-/// What becomes of a file.
+/// Loads a file, and returns the error's text.
 fn load_bytes(file: &[u8]) -> String {
     told(any_models().load_bytes(file, false)).replace(": the model from bytes: ", ": ")
 }
 
-/// A changed layer.
+/// The sample layer, with a change.
 fn changed(change: impl FnOnce(&mut GraphProto)) -> ModelProto {
     let mut proto = layer();
     change(proto.graph.as_mut().expect("a graph"));
@@ -59,7 +59,7 @@ fn no_garbage_is_a_model() {
     }
 }
 
-/// Whatever becomes of a model, somebody is told. A crash would end the test.
+/// Loading a damaged model returns a model or an error. A crash would end the test.
 #[test]
 fn changed_bytes_do_no_harm() {
     let mut state = 1_u64;
@@ -80,7 +80,7 @@ fn changed_bytes_do_no_harm() {
             let Ok(model) = models.load_bytes(&changed, false) else { continue };
             loaded += 1;
             for columns in [2, 4] {
-                // Right or wrong, it comes back.
+                // The result may be right or wrong, but the call must return.
                 let _ = run_x(&model, &[1, columns], &[0.5; 4][..columns as usize]);
             }
         }
@@ -95,7 +95,7 @@ fn graphs_that_contradict_themselves_are_told() {
         refused(|graph| graph.input.push(graph.input[0].clone())),
         refused(|graph| graph.output.push(graph.output[0].clone())),
         refused(|graph| graph.input[0] = port("x", DataType::Float, "N 5000000000")),
-        // Found by tract.
+        // tract reports these.
         refused(|graph| graph.node[0].input[0] = "nothing".to_owned()),
         refused(|graph| graph.input[0].r#type = None),
     ];
@@ -120,13 +120,13 @@ fn weights_that_are_not_what_they_say_are_told() {
         weight(|weight| weight.raw_data.clear()),
         weight(|weight| weight.data_type = DataType::String as i32),
         weight(|weight| weight.data_type = 77),
-        // Inside a node.
+        // A weight inside a node.
         refused(|graph| {
             let mut weight = floats("c", &[1], &[1.0]);
             weight.dims = vec![1 << 50];
             graph.node[0].attribute.push(AttributeProto { t: Some(weight), ..Default::default() });
         }),
-        // A small file that becomes large.
+        // A small file that would need much memory.
         refused(|graph| {
             graph.sparse_initializer.push(SparseTensorProto {
                 values: Some(floats("s", &[1], &[1.0])),
@@ -148,7 +148,7 @@ fn weights_that_are_not_what_they_say_are_told() {
     "#);
 }
 
-/// A layer whose first weight lies in another file.
+/// A layer whose first weight is in another file.
 fn beside(location: &str, more: &[(&str, &str)]) -> ModelProto {
     changed(|graph| {
         let weight = &mut graph.initializer[0];
@@ -164,7 +164,7 @@ fn beside(location: &str, more: &[(&str, &str)]) -> ModelProto {
     })
 }
 
-/// Weights are a part of the model that the job began with, wherever they lie.
+/// Weights in other files belong to the model that the job began with.
 #[test]
 fn weights_in_other_files_may_not_change_while_a_job_runs() {
     let (folder, model) = named(&bytes(&beside("./w.bin", &[])));
@@ -208,7 +208,7 @@ fn weights_in_other_files_are_those_of_the_folder() {
     };
     let outputs = load(&beside("w.bin", &[("offset", "4"), ("length", "24")])).expect("it runs");
     assert_eq!(f32s(&outputs[0]), [5.5, 0.0, 9.0]);
-    // What says two things: one backend takes the one, another the other.
+    // Contradictory descriptions, of which backends use different parts.
     let both = |change: &dyn Fn(&mut TensorProto)| {
         let mut proto = beside("w.bin", &[]);
         let graph = proto.graph.as_mut().expect("a graph");
@@ -272,7 +272,7 @@ fn graphs_without_end_are_told() {
     ");
 }
 
-/// Each of these would crash, turn in circles, or answer wrongly without a word if it were computed.
+/// Each of these would crash, loop forever, or silently give wrong results.
 #[test]
 fn trees_that_are_none_are_told() {
     let tree = |attributes: Vec<AttributeProto>| load_bytes(&bytes(&trees(attributes)));
@@ -345,7 +345,7 @@ fn what_tract_computes_otherwise_is_told() {
     "#);
 }
 
-/// More elements than there are addresses, so that no machine gets into need.
+/// The tensor has more elements than there are addresses, so that no machine tries to allocate it.
 #[test]
 fn a_tensor_beyond_all_memory_is_no_crash() {
     let model = load(&model(
@@ -360,11 +360,11 @@ fn a_tensor_beyond_all_memory_is_no_crash() {
         text.starts_with("ends, out_of_memory: the backend needs more memory than the worker may"),
         "{text}"
     );
-    // And again: what failed is not kept.
+    // The second run fails in the same way: the failed plan is not kept.
     assert_eq!(told(run_x(&model, &[1], &[0.0])), text);
 }
 
-/// What is taken from a table is in the table.
+/// An index must be within the table.
 #[test]
 fn indices_beyond_a_tensor_are_errors() {
     let gather = |op_type: &str| {

@@ -1,4 +1,4 @@
-//! Operators of scikit-learn pipelines: what they compute, and what of them is refused.
+//! Operators of scikit-learn pipelines: results, and variants that are refused.
 
 use super::*;
 use crate::inference::models::samples::{int, ints, model, node, port, reals, texts, trees};
@@ -14,7 +14,7 @@ fn word(name: &str, value: &str) -> AttributeProto {
     }
 }
 
-/// A model of one node with an input `x` of these columns.
+/// A model with one node and an input `x` with these columns.
 fn learned(
     op_type: &str,
     columns: &str,
@@ -44,7 +44,7 @@ fn near(got: &[f32], expected: &[f32]) {
     assert!(got.len() == expected.len() && !apart, "{got:?}, expected {expected:?}");
 }
 
-/// The numbers of the only output for two rows of two columns.
+/// The numbers of the only output, for two rows of two columns.
 fn computed(proto: &ModelProto, x: [f32; 4]) -> Vec<f32> {
     let outputs = run_x(&load(proto).expect("it loads"), &[2, 2], &x).expect("it runs");
     f32s(&outputs[0])
@@ -84,7 +84,7 @@ fn categories_become_columns() {
     let outputs = outputs.expect("it runs");
     assert_eq!(outputs[0].dims, [3, 1, 3]);
     assert_eq!(f32s(&outputs[0]), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
-    // An unknown one may be an error.
+    // An unknown category can be an error.
     proto.graph.as_mut().expect("a graph").node[0].attribute.push(int("zeros", 0));
     let refused = told(run_x(&load(&proto).expect("it loads"), &[1, 1], &[4.0]));
     assert!(refused.contains("there is no category 4"), "{refused}");
@@ -117,7 +117,7 @@ fn linear_classifiers_of_one_and_of_several_rows() {
     near(&f32s(&outputs[1]), &[1.0 - p, p, p, 1.0 - p]);
 }
 
-/// Two trees: `x0 <= 0` and `x1 > 1`, whose leaves have these weights.
+/// Two trees, `x0 <= 0` and `x1 > 1`, whose leaves have these weights.
 fn forest(weights: [f32; 4], other: Vec<AttributeProto>) -> Vec<AttributeProto> {
     let mut all = vec![
         ints("nodes_treeids", &[0, 0, 0, 1, 1, 1]),
@@ -146,7 +146,7 @@ fn forests_of_two_classes_vote_for_the_second() {
     let labels = ints("classlabels_int64s", &[3, 4]);
     let probability = forest([0.5, 0.1, 0.4, 0.0], vec![labels.clone()]);
     let model = load(&classes("TreeEnsembleClassifier", probability)).expect("it loads");
-    // What is missing goes the way that its node says.
+    // A missing value takes the branch that its node sets.
     let x = [0.0, 2.0, 1.0, 0.0, f32::NAN, f32::NAN];
     let outputs = run_x(&model, &[3, 2], &x).expect("it runs");
     assert_eq!(i64s(&outputs[0]), [4, 3, 3]);
@@ -190,7 +190,7 @@ fn machine(other: Vec<AttributeProto>) -> Vec<AttributeProto> {
 
 #[test]
 fn support_vectors_are_near_by_each_kernel() {
-    // The nearness to (1, 0) and to (0, 1), of (2, 1).
+    // The kernels' values of (2, 1) with (1, 0) and with (0, 1).
     let kernels =
         [("LINEAR", 2.0, 1.0), ("POLY", 4.0, 1.0), ("RBF", (-2.0_f32).exp(), (-4.0_f32).exp())];
     for (kernel, a, b) in kernels {
@@ -206,7 +206,7 @@ fn support_vectors_are_near_by_each_kernel() {
     near(&computed(&regressor, [2.0, 1.0, 0.0, 1.0]), &[0.5, -1.5]);
 }
 
-/// Labels that are texts cannot be given; the scores can.
+/// String labels cannot be returned, but the scores can.
 #[test]
 fn maps_and_texts_leave_the_scores() {
     let strings = texts("classlabels_strings", &["ham", "spam"]);
@@ -301,7 +301,7 @@ fn another_number_of_columns_is_an_error() {
     assert!(refused.contains("TreeEnsembleClassifier does not take 4 columns"), "{refused}");
 }
 
-/// Whatever an attribute says, a model is refused or computes; it never panics.
+/// Whatever the attributes are, a model is refused or computes; it never panics.
 #[test]
 fn attributes_that_are_anything_do_no_harm() {
     let good = [

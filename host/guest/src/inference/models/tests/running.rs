@@ -10,7 +10,7 @@ use tract_onnx::pb::tensor_proto::DataType;
 #[test]
 fn a_layer_is_computed_for_any_batch() {
     let model = load(&layer()).expect("it loads");
-    // More shapes than plans are kept, and each again.
+    // More shapes than kept plans, and some of them twice.
     for rows in [1_u16, 2, 3, 4, 5, 6, 1, 2, 3] {
         let x: Vec<f32> = (0..rows * 2).map(f32::from).collect();
         let outputs = run_x(&model, &[rows.into(), 2], &x).expect("it runs");
@@ -120,7 +120,7 @@ fn a_scalar_has_one_element() {
     );
 }
 
-/// tract counts in sizes of its own.
+/// tract uses its own type for sizes.
 #[test]
 fn shapes_and_indices_are_whole_numbers() {
     let mut concat = node("Concat", &["one", "minus"], &["to"]);
