@@ -1,4 +1,4 @@
-//! What to do where a job was run before: take it up where it was, reuse its result, or refuse.
+//! Decides what to do with a job that was run before: resume it, reuse its result, or refuse it.
 
 use super::claim::Held;
 use super::differences::differences;
@@ -18,22 +18,22 @@ use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// A job that is ready but for its job directory.
+/// A job that is ready except for its job directory.
 pub(super) struct Ready<N> {
     pub(super) spec: JobSpec,
     /// What the node found.
     pub(super) found: node::Prepared,
-    /// What the node holds for it.
+    /// What the node holds for the job.
     pub(super) node: N,
     pub(super) job_dir: JobDir,
     /// The parent's folder, without links.
     pub(super) parent: Option<PathBuf>,
 }
 
-/// What comes of a job whose node is this.
+/// The result of preparing a job on this kind of node.
 type Outcome<N> = Result<Prepared<N>, PrepareError<<N as JobOnNode>::Error>>;
 
-/// Claims a job directory that is held: anew, or as it is.
+/// The function that claims a held job directory: to begin anew, or to resume.
 type ClaimHeld = fn(Held, Option<JobFile>) -> Result<Claim, ClaimError>;
 
 impl<N: JobOnNode> Ready<N> {
