@@ -14,13 +14,13 @@ use std::path::PathBuf;
 pub(super) struct Store {
     pub(super) target: CommitTarget,
     pub(super) journal: Journal,
-    /// The output file; none if rows are only counted, or stay in a file for each worker.
+    /// The output file. `None` if rows are only counted, or stay in one file per worker.
     pub(super) rows: Option<Rows>,
-    /// What the output begins with, if the journal has that.
+    /// The beginning of the output, if the journal has it.
     pub(super) header: Option<Top>,
     pub(super) parts: Parts,
     pub(super) files: Files,
-    /// What is to be committed next.
+    /// What will be committed next.
     pub(super) group: Group,
 }
 
