@@ -200,12 +200,12 @@ impl<N: JobOnNode> Ready<N> {
         Ok(Prepared::Reused(Box::new(Reused { spec, result, ended, output, job_dir })))
     }
 
-    /// The journal; none if the job was interrupted before there was one that is any good.
+    /// The journal. `None` if the job was interrupted before it had a usable one.
     fn journal(&self, earlier: &JobState) -> Result<Option<Journal>, JournalError> {
         match Journal::open(&self.job_dir.journal()) {
             Ok(journal) => Ok(Some(journal)),
-            // The folder for rows is made with the first worker, and that after the journal: so
-            // nothing can have been committed.
+            // The folder for rows is created with the first worker, after the journal. So without it, nothing
+            // can have been committed.
             Err(
                 JournalError::Missing(_)
                 | JournalError::Corrupt { .. }
@@ -215,7 +215,7 @@ impl<N: JobOnNode> Ready<N> {
         }
     }
 
-    /// Whether the job and its inputs are what they were.
+    /// Checks that the job and its inputs have not changed.
     fn check(
         &mut self,
         held: &Held,
@@ -260,7 +260,7 @@ impl<N: JobOnNode> Ready<N> {
     }
 }
 
-/// Why a check did not pass.
+/// Why a check failed.
 enum Refusal<E: Error + 'static> {
     Changed(Changed),
     Other(PrepareError<E>),
@@ -278,7 +278,7 @@ impl<E: Error + 'static> From<JournalError> for Refusal<E> {
     }
 }
 
-/// The error of a check, where `changed` puts what changed into words.
+/// The error of a failed check. `changed` builds the error if something has changed.
 fn refused<E: Error + 'static>(
     refusal: Refusal<E>,
     changed: impl FnOnce(String) -> ClaimError,

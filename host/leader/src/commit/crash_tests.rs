@@ -202,10 +202,10 @@ fn rows_that_are_found_again_keep_their_files() {
     }
 }
 
-/// Where the child of the next test works.
+/// The working directory of the child process in the next test.
 const CHILD: &str = "SANDMILL_TEST_CRASH_CHILD";
 
-/// The same with a process that kills itself, as through the environment.
+/// The same with a process that kills itself, as through the environment variable.
 #[test]
 fn a_killed_process_is_recovered_from() {
     let layout = Layout::Ordered;
@@ -228,8 +228,8 @@ fn a_killed_process_is_recovered_from() {
     }
 }
 
-/// Each costs a few hundredths of a millisecond. Time is bounded so that a slow machine passes, and
-/// work that grows with the square of their number does not.
+/// Each mini-batch costs a few hundredths of a millisecond. The time limits let a slow machine pass, but not
+/// an algorithm with quadratic cost.
 #[test]
 fn a_hundred_thousand_mini_batches_cost_little() {
     for layout in Layout::ALL {
@@ -264,7 +264,7 @@ fn a_hundred_thousand_mini_batches_cost_little() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..Default::default() })]
 
-    /// Any number of crashes, and damage to part files and output in between.
+    /// Any number of crashes, with damage to part files and output in between.
     #[test]
     fn damage_costs_time_and_no_rows(
         kind in 0..KINDS.len(),

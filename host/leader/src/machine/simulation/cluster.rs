@@ -280,7 +280,7 @@ impl Cluster {
         }
     }
 
-    /// No attempt is on two live workers, and none that has ended is on one.
+    /// Checks that no attempt is on two live workers, and no finished mini-batch is on any.
     fn check_held(&self) {
         let mut held = BTreeSet::new();
         let workers = self.nodes.values().flat_map(|node| node.workers.values());
@@ -342,7 +342,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Does what concerns a worker that runs.
+    /// Applies an action to a running worker.
     fn act(&mut self, action: NodeAction) {
         let (NodeAction::Spawn(id, _)
         | NodeAction::Assign(id, _)
