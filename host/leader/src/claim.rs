@@ -64,7 +64,7 @@ pub struct Claim {
     state: JobState,
     state_file: PathBuf,
     output: PathBuf,
-    /// What [`undo`](Self::undo) restores if the job never begins. `None` if an earlier run was overwritten.
+    /// What [`Claim::undo`] restores if the job never begins. `None` if an earlier run was overwritten.
     before: Option<Before>,
     reserve: Option<Reserve>,
     /// Locks on the job directory and, if the output folder is elsewhere, on that folder.

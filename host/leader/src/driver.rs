@@ -187,7 +187,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
     }
 
-    /// Reads everything that workers have sent meanwhile, before anything sleeps again.
+    /// Reads everything that workers have sent in the meantime, before anything sleeps again.
     async fn hear_workers(&mut self) {
         for _ in 0..ROUNDS {
             // Tasks read what workers send. This task comes first in each turn of the runtime: in the first

@@ -19,7 +19,7 @@ pub enum Prepared<N> {
 /// Everything that a job needs to run: what the leader knows about it, and what the node holds for it.
 #[derive(Debug)]
 pub struct Job<N> {
-    /// What to do.
+    /// The job's settings.
     pub spec: JobSpec,
     /// The folder for copies of logs and metrics, if the job has a parent. No other job uses it.
     pub parent: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Job<N> {
     pub(super) taken_up: Option<TakenUp>,
     /// Files that an earlier run could not read.
     pub(super) again: Vec<(u32, String)>,
-    /// Further notices for the user, beside those of `spec`, from the preparation of the job.
+    /// Notices for the user from the preparation of the job, in addition to those of `spec`.
     pub(super) notices: Vec<String>,
     /// What the node holds for it.
     pub(super) node: N,

@@ -30,7 +30,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// For a job that does not run: what happened to it, as in "was interrupted".
+    /// For a job that is not running: what happened to it, as in "was interrupted".
     pub fn how(self) -> &'static str {
         match self {
             Self::Running => "was interrupted",

@@ -1,4 +1,4 @@
-//! Options of the leader for a job, beside the job's own settings.
+//! Options of the leader for a job, in addition to the job's own settings.
 
 use super::job_state::{JobFile, PolicyUsed};
 use std::path::PathBuf;
@@ -19,6 +19,6 @@ pub struct LeaderOptions {
     pub command: Vec<String>,
     /// The operator's policy. `None` if there is none.
     pub policy: Option<PolicyUsed>,
-    /// Notices for the user, one line each, beside those of the job and the node.
+    /// Notices for the user, one line each, in addition to those of the job and the node.
     pub notices: Vec<String>,
 }

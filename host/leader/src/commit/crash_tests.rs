@@ -1,4 +1,4 @@
-//! Crashes between any two steps. What a job leaves must not depend on how often it was cut short.
+//! Crashes between any two steps. The output of a job must not depend on how often it was interrupted.
 
 use super::crash_world::{Damage, Layout, World, commit, segment};
 use super::*;

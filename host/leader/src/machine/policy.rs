@@ -30,7 +30,7 @@ pub struct Policy {
     pub gpus: Vec<u32>,
     /// Whether rows are written. If so, a job in which no item succeeded has failed (W10).
     pub output_action: OutputAction,
-    /// What the leader spends on the job.
+    /// Limits on what the leader spends on the job.
     pub limits: JobLimits,
 }
 
