@@ -56,7 +56,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         // Where files are copied after all rows are written.
         upload: _,
         parent: _,
-        // How many workers compute, and how long (C25).
+        // The resources that compute, and how long they may take (C25).
         process_count: _,
         gpus: _,
         progress_update_timeout: _,

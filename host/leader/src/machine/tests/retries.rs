@@ -34,7 +34,8 @@ fn given(actions: &[Action]) -> Vec<String> {
 }
 
 /// Simulates workers that take a second for each mini-batch. One mini-batch always fails. All workers but the
-/// first take `later` longer for their first one. Returns how many calls of `run` begin after the first failure.
+/// first take `later` longer for their first one. Returns how many calls of `run` begin after the first
+/// failure.
 fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) -> usize {
     let policy = Policy { workers, max_try: 3, ..policy() };
     let mut machine = new(policy);
