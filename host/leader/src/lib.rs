@@ -3,7 +3,7 @@
 //! guest or an input file contains.
 //!
 //! It uses `model`, `files`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no TLS. Only
-//! `sandmill` uses it.
+//! `sandmill` and the fuzz targets use it.
 //!
 //! - `prepare` makes a job ready to run, and asks the node for what the job needs there.
 //! - `claim` decides which job owns a job directory, and `reserve` keeps disk space free for the job's end.
