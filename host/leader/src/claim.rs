@@ -1,11 +1,14 @@
-//! Whose a job directory is, and its output folder.
+//! Decides which job owns a job directory and its output folder.
 //!
-//! Nothing there: it is made. The same job, unfinished: it may be taken up where it was. The same
-//! job, finished or not, may be begun anew, which removes what the job itself made and follows no
-//! links. Running, another job's, or anybody else's folder: refused, whatever is asked.
+//! - If the directory is missing or empty, the job begins in it.
+//! - If it holds the same job, unfinished, the job can resume.
+//! - If it holds the same job, finished or not, the job can begin anew. This removes what the earlier run
+//!   made, and follows no links.
+//! - If its job is running, or if it belongs to another job or is a foreign folder, the claim is refused,
+//!   whatever the options say.
 //!
-//! First a directory is held ([`hold`]), which changes nothing in it; what was found there decides
-//! whether it is then begun or taken up.
+//! [`hold`] first locks the directory and changes nothing in it. What it finds decides whether the job then
+//! begins or resumes.
 
 use super::claim_error::ClaimError;
 use super::folder_lock::FolderLock;
@@ -24,47 +27,47 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// What is wanted of a job directory.
+/// What a job needs of its job directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
-    /// The job.
+    /// The job's name.
     pub(super) name: &'a str,
-    /// The output folder, without links; none for the job directory's own.
+    /// The output folder, without links. `None` means the one in the job directory.
     pub(super) output: Option<&'a Path>,
-    /// The file in it that rows are appended to.
+    /// The file in the output folder that rows are appended to.
     pub(super) output_file: Option<&'a str>,
 }
 
-/// A job directory that nobody else can use. Nothing in it was changed.
+/// A locked job directory, in which nothing has been changed yet.
 #[derive(Debug)]
 pub(super) struct Held {
     job_dir: JobDir,
-    /// The directory without links.
+    /// The directory's path without links.
     root: PathBuf,
     name: String,
-    /// The output folder, without links; may not exist yet.
+    /// The output folder, without links. It may not exist yet.
     output: PathBuf,
     output_file: Option<String>,
     earlier: Option<JobState>,
     /// See [`Held::mark`].
     mark: String,
-    /// Who starts the job.
+    /// Who started this run.
     started_by: Option<StartedBy>,
-    /// Folders that were not there, innermost first.
+    /// Folders that did not exist before, innermost first.
     made: Vec<PathBuf>,
     lock: FolderLock,
 }
 
-/// A job directory that belongs to this process until the claim is dropped.
+/// A job directory that this process owns until the claim is dropped.
 #[derive(Debug)]
 pub struct Claim {
     state: JobState,
     state_file: PathBuf,
     output: PathBuf,
-    /// What to take back if the job never begins; none if an earlier run was overwritten.
+    /// What [`Claim::undo`] restores if the job never begins. `None` if an earlier run was overwritten.
     before: Option<Before>,
     reserve: Option<Reserve>,
-    /// Locks on the job directory and on an output folder elsewhere.
+    /// Locks on the job directory and, if the output folder is elsewhere, on that folder.
     locks: (FolderLock, Option<FolderLock>),
 }
 
@@ -75,10 +78,10 @@ enum Before {
     Nothing {
         job_dir: JobDir,
         root: PathBuf,
-        /// Folders that were not there, innermost first.
+        /// Folders that did not exist before, innermost first.
         made: Vec<PathBuf>,
     },
-    /// It held an earlier run of the job, which was taken up.
+    /// It held an earlier run of the job, which this run resumes.
     Run(Box<JobState>),
 }
 
@@ -98,13 +101,13 @@ impl Claim {
         self.state.started
     }
 
-    /// Whether the job was taken up from where an earlier run of it ended.
+    /// Whether this run resumes an earlier run of the job.
     pub fn has_earlier_run(&self) -> bool {
         self.state.taken_up > 0
     }
 
-    /// Has the job's state on the disk under its name, which [`Held::begin`] leaves to others where there was none
-    /// before. Comes before the journal is made.
+    /// Syncs the name of the new state file to disk. [`Held::begin`] does not do this if the directory held
+    /// no earlier run. Must come before the journal is created.
     pub(super) fn sync(&self) -> Result<(), ClaimError> {
         match self.before {
             Some(Before::Nothing { .. }) => sync_name(&self.state_file),
@@ -112,13 +115,13 @@ impl Claim {
         }
     }
 
-    /// Sets room aside for [`end`](Self::end) and for what is told of the job's end.
+    /// Reserves disk space for [`end`](Self::end) and for the last reports of the job.
     pub(super) fn set_room_aside(&mut self, job_dir: &JobDir) {
         self.reserve = Reserve::new(&job_dir.reserve());
     }
 
-    /// Notes how the job ended, if need be with some of the room that was set aside. A claim that is dropped
-    /// without was interrupted.
+    /// Writes down how the job ended. If the disk is full, this uses the reserved space. A claim that is
+    /// dropped without `end` leaves the job as interrupted.
     pub fn end(&mut self, result: &JobResult) -> Result<(), ClaimError> {
         let state = &mut self.state;
         state.status = result.status.into();
@@ -136,9 +139,8 @@ impl Claim {
         }
     }
 
-    /// Takes the claim back, for a job that never began: a directory that was new is as it was
-    /// before, and a job that was taken up stands as before. One that an earlier job was removed
-    /// from stays claimed.
+    /// Reverts the claim of a job that never began: removes a directory that was new, and restores the state
+    /// of a job that was to resume. If an earlier run was overwritten, the directory stays claimed.
     pub fn undo(&self) -> Result<(), ClaimError> {
         let (job_dir, root, made) = match &self.before {
             None => return Ok(()),
@@ -150,16 +152,17 @@ impl Claim {
         self.locks.0.remove_file();
         self.locks.1.iter().for_each(FolderLock::remove_file);
         for folder in made {
-            // What somebody else has put something into by now, stays.
+            // `remove_dir` keeps folders into which another program has put something in the meantime.
             let _ = fs::remove_dir(folder);
         }
         Ok(())
     }
 }
 
-/// Holds the directory for a job. Fails if it runs, or if the directory is not this job's.
+/// Locks the directory for a job. Fails if a job is running there, or if the directory belongs to another
+/// job.
 ///
-/// Changes nothing, except that the directory is made where it is missing.
+/// Changes nothing, except that it creates the directory if it is missing.
 pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimError> {
     let root = resolve(job_dir.root())?;
     let mut made = missing(&root);
@@ -190,46 +193,47 @@ pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimEr
 }
 
 impl Held {
-    /// The same, with what is noted of who starts the job.
+    /// Records who starts the run.
     pub(super) fn started_by(self, started_by: StartedBy) -> Self {
         Self { started_by: Some(started_by), ..self }
     }
 
-    /// The job that the directory holds.
+    /// The earlier run that the directory holds.
     pub(super) fn earlier(&self) -> Option<&JobState> {
         self.earlier.as_ref()
     }
 
-    /// Gives up the directory of a job that is refused: removes it if this process has made it.
+    /// Unlocks the directory of a refused job, and removes the folders that this process created.
     pub(super) fn give_up(self) {
         self.lock.remove_file();
         for folder in &self.made {
-            // What another program has put something into by now, stays.
+            // `remove_dir` keeps folders into which another program has put something in the meantime.
             let _ = fs::remove_dir(folder);
         }
     }
 
-    /// The same for each run of the job in this directory, and for no other job: marks what it makes elsewhere.
+    /// A mark for what the job makes outside its directory. All runs of the job in this directory share it,
+    /// and no other job has it.
     pub(super) fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// Whether the job was last run by a version that marked nothing.
+    /// Whether the job's last run was by a version that had no marks.
     pub(super) fn was_unmarked(&self) -> bool {
         self.earlier.as_ref().is_some_and(|earlier| earlier.mark.is_empty())
     }
 
-    /// The output folder that is wanted.
+    /// The output folder of this run.
     pub(super) fn output(&self) -> &Path {
         &self.output
     }
 
-    /// Where that job's results are.
+    /// The output folder of the earlier run.
     pub(super) fn earlier_output(&self) -> Option<PathBuf> {
         self.earlier.as_ref().map(|state| self.root.join(&state.output))
     }
 
-    /// Why the results of a completed job are not what they were; none if they are.
+    /// Why the output of a completed job differs from what it was at its end. `None` if it does not.
     pub(super) fn output_changed(&self) -> Result<Option<String>, ClaimError> {
         let (Some(earlier), Some(output)) = (&self.earlier, self.earlier_output()) else {
             return Ok(None);
@@ -255,8 +259,8 @@ impl Held {
         })
     }
 
-    /// Begins the job; what an earlier run of it made is removed. Changes nothing if it fails,
-    /// except that missing folders may have been made.
+    /// Begins the job, and removes what an earlier run of it made. A failure changes nothing, except that
+    /// missing folders may have been created.
     pub(super) fn begin(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.take_output_folder(true)?;
         self.make_private()?;
@@ -267,7 +271,7 @@ impl Held {
         state.write_unnamed(&state_file)?;
         fail_point::pass("job-claimed");
         if let Some(earlier) = &self.earlier {
-            // First the state, then the removal: an interruption leaves an unfinished job, not a
+            // Write the state before the removal: an interruption then leaves an unfinished job, and not a
             // finished one without its results.
             sync_name(&state_file)?;
             clear(&self.job_dir, &self.root, earlier, &self.output)?;
@@ -279,8 +283,8 @@ impl Held {
         Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
-    /// Takes the job up that the directory holds. The output folder must be the same; all that is in
-    /// it is the job's own.
+    /// Resumes the job that the directory holds. Its output folder must be the same one, and everything in it
+    /// is the job's own.
     pub(super) fn take_up(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.take_output_folder(false)?;
         self.make_private()?;
@@ -300,7 +304,7 @@ impl Held {
         Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
-    /// The state with what it says of places.
+    /// Fills in the fields that say where the job is and where it comes from.
     fn placed(&self, state: JobState, job_file: Option<JobFile>) -> JobState {
         let below = self.output.strip_prefix(&self.root);
         let output = below.unwrap_or(&self.output).to_owned();
@@ -310,8 +314,9 @@ impl Held {
         JobState { mark, output, output_file, started_by, job_file, ..state }
     }
 
-    /// Keeps other users out of the job directory: settings of the job, which may be secrets, are in its journal and
-    /// its logs. The output folder in it stays as it is, for those who open the job directory to others.
+    /// Closes the job directory to other users: its journal and logs contain settings, which may be secrets.
+    /// The output folder in it keeps its mode, so that a user can open the job directory to others and share
+    /// the output.
     fn make_private(&self) -> Result<(), ClaimError> {
         let failed = |e| ClaimError::io("close to others", &self.root, e);
         self.lock.make_private().map_err(failed)?;
@@ -319,22 +324,22 @@ impl Held {
         let mode = || Permissions::from_mode(0o700);
         for folder in [dir.logs(), dir.parts(), dir.work(), dir.spill()] {
             if folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-                // Best effort: the folder around it is closed.
+                // Best effort: the directory around it is already closed.
                 let _ = fs::set_permissions(folder, mode());
             }
         }
         Ok(())
     }
 
-    /// Makes an output folder outside the job directory, or sees that the one that is there may be
-    /// used; locks it. One for a job that begins must be empty but for the job's own old rows.
+    /// Creates an output folder outside the job directory, or checks that the existing one may be used, and
+    /// locks it. If the job begins, the folder may hold nothing but the job's own old rows.
     fn take_output_folder(&self, must_be_empty: bool) -> Result<Option<FolderLock>, ClaimError> {
         let output = self.output.as_path();
         if output.starts_with(&self.root) {
             return Ok(None);
         }
         make_folder(output)?;
-        // Rights alone do not tell whether files can be made: the file system may be read-only or full.
+        // Permissions do not show whether files can be created: the file system may be read-only or full.
         let lock = FolderLock::take(output);
         let lock = lock.map_err(|e| ClaimError::folder("write to the output folder", output, e))?;
         let Some(lock) = lock else {
@@ -355,7 +360,7 @@ impl Held {
     }
 }
 
-/// Makes the directory, for this user alone, where it is missing, and locks it.
+/// Creates the directory if it is missing, for this user alone, and locks it.
 fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
     root.parent().map_or(Ok(()), make_folder)?;
     make(root, Mode::RWXU)?;
@@ -371,13 +376,13 @@ fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError>
     Err(ClaimError::Running { dir: root.to_owned(), who })
 }
 
-/// The folder and those that lead to it, as far as they are not there; innermost first.
+/// The folder and its ancestors, as far as they do not exist; innermost first.
 fn missing(folder: &Path) -> Vec<PathBuf> {
     let there = |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();
     folder.ancestors().take_while(there).map(Path::to_owned).collect()
 }
 
-/// Makes a folder at a path without links, and those above it, with the rights that the user's umask leaves.
+/// Creates a folder, and its missing ancestors, at a path without links. The user's umask applies.
 fn make_folder(path: &Path) -> Result<(), ClaimError> {
     make(path, Mode::from_raw_mode(0o777))
 }
@@ -391,7 +396,7 @@ fn make(path: &Path, mode: Mode) -> Result<(), ClaimError> {
     }
 }
 
-/// The job that the directory holds. Fails if that is another one, or if the directory is no job's.
+/// The job that the directory holds. Fails if it is another job, or if the directory is not a job directory.
 fn earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError> {
     let dir = || job_dir.root().to_owned();
     let Some(state) = JobState::read(job_dir)? else {
@@ -412,7 +417,8 @@ fn earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError>
     Ok(Some(state))
 }
 
-/// The output folder may not be, or hold, the places of other things.
+/// Refuses an output folder that contains the job directory, or is one of the places that the job directory
+/// needs itself.
 fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), ClaimError> {
     let folders = [job_dir.parts(), job_dir.work(), job_dir.links(), job_dir.spill()];
     let own = [job_dir.models(), job_dir.logs(), job_dir.journal()];
@@ -431,8 +437,8 @@ fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Removes what the earlier run made: the layout of a job directory, and its output. First the
-/// journal: without it nobody takes up what is half removed.
+/// Removes what the earlier run made: its files in the job directory, and its output. The journal goes first:
+/// without it, no later run can resume a half-removed job.
 fn clear(
     job_dir: &JobDir,
     root: &Path,
@@ -448,7 +454,7 @@ fn clear(
     own.extend([job_dir.parts(), job_dir.work(), job_dir.models()]);
     own.extend([job_dir.links(), job_dir.spill(), job_dir.control_socket()]);
     own.extend([job_dir.default_output(), job_dir.logs()]);
-    // Resolved again: what was a folder then may be a link now.
+    // Resolve it again: what was a folder then may be a link now.
     let old_output = resolve(&root.join(&earlier.output))?;
     if old_output.starts_with(root) && refuse_misplaced(job_dir, root, &old_output).is_ok() {
         own.push(old_output);
@@ -464,7 +470,7 @@ fn clear(
     })
 }
 
-/// The name of one entry that `counts`, if the folder has any beside its lock.
+/// The name of one entry for which `counts` is true. Ignores the folder's lock file.
 fn first_entry(
     folder: &Path,
     counts: impl Fn(&std::ffi::OsStr) -> bool,
@@ -479,7 +485,7 @@ fn first_entry(
     Ok(None)
 }
 
-/// The path without links, also where its last parts do not exist yet.
+/// The path without links. Its last components need not exist.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, ClaimError> {
     opening::resolve(path).map_err(|e| ClaimError::io("find", path, e))
 }

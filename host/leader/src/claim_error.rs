@@ -1,13 +1,13 @@
-//! Why a job directory cannot be claimed, for people.
+//! Errors of claiming a job directory, for people.
 
 use crate::model::is_full;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a job directory, or its output folder, cannot be had.
+/// Why a job directory or its output folder cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// The job runs.
+    /// The job is running.
     #[error(
         "{who} is running in {}: wait for it to end, or name another place with --job-dir",
         dir.display()
@@ -30,7 +30,7 @@ pub enum ClaimError {
         /// The job.
         name: String,
     },
-    /// The job is completed, and its result is not what this job would come to.
+    /// The job is completed, and its result would not be the result of this job.
     #[error(
         "job '{name}' is finished in {}, and its result is not reused: {why}; use --overwrite to \
          run it again, or --job-dir for another place",
@@ -41,10 +41,10 @@ pub enum ClaimError {
         dir: PathBuf,
         /// The job.
         name: String,
-        /// What is not as it was.
+        /// What differs.
         why: String,
     },
-    /// The job was not completed, and something that decides its rows has changed since.
+    /// The job was not completed, and something that decides its rows has changed since its last run.
     #[error(
         "job '{name}' in {} {how} before it was finished, with {mini_batches} mini-batch{} and {rows} row{} \
          done, which do not fit what the job is now: {why}. To keep them, undo that and run the job again; to run \
@@ -58,19 +58,19 @@ pub enum ClaimError {
         dir: PathBuf,
         /// The job.
         name: String,
-        /// How it ended: "failed".
+        /// How it ended, as in "failed".
         how: &'static str,
         /// Mini-batches that succeeded.
         mini_batches: u64,
-        /// Rows of these.
+        /// Rows of these mini-batches.
         rows: u64,
-        /// What is not as it was.
+        /// What differs.
         why: String,
     },
-    /// There is no job to take up.
+    /// The folder does not hold a job that could resume.
     #[error("{} is no job directory (it holds no job.json): name the one of a job that was begun", .0.display())]
     NoJob(PathBuf),
-    /// The job was made by a program, which alone knows it.
+    /// A program created the job, and only that program can create it again.
     #[error(
         "{} does not say which job file the job '{name}' was made of: run it again with what began \
          it, and it is taken up",
@@ -82,7 +82,7 @@ pub enum ClaimError {
         /// The job.
         name: String,
     },
-    /// The directory is another job's.
+    /// The directory belongs to another job.
     #[error(
         "{} is the directory of job '{found}', not of '{wanted}': name another place with --job-dir",
         dir.display()
@@ -90,12 +90,12 @@ pub enum ClaimError {
     OtherJob {
         /// The job directory.
         dir: PathBuf,
-        /// Whose it is.
+        /// The job that it belongs to.
         found: String,
-        /// Who wants it.
+        /// The job that asked for it.
         wanted: String,
     },
-    /// The folder is no job directory.
+    /// The folder is not a job directory.
     #[error(
         "{} is no job directory (it holds '{holds}' but no job.json): name an empty or new folder \
          with --job-dir",
@@ -107,7 +107,7 @@ pub enum ClaimError {
         /// Something in it.
         holds: String,
     },
-    /// `job.json` says nothing that this version understands.
+    /// This version cannot read `job.json`.
     #[error(
         "{} cannot be understood ({what}): name another place with --job-dir, or use the version \
          of sandmill that wrote it",
@@ -119,10 +119,10 @@ pub enum ClaimError {
         /// What is wrong with it.
         what: String,
     },
-    /// There is something else.
+    /// The path leads to something other than a folder.
     #[error("{} is no folder: name an empty or new one", .0.display())]
     NotAFolder(PathBuf),
-    /// The output folder and the job directory are in each other's way.
+    /// The output folder contains the job directory, or is one of its own folders.
     #[error(
         "the output folder {} is in the way of the job directory {}: name a folder for `output` \
          that neither holds the job directory nor is one of its own folders",
@@ -140,7 +140,7 @@ pub enum ClaimError {
         .0.display()
     )]
     OutputInUse(PathBuf),
-    /// The output folder holds what is not this job's.
+    /// The output folder holds files that are not this job's.
     #[error(
         "the output folder {} is not empty (it holds '{holds}'): it may be another job's output; \
          name an empty or new folder for `output`",
@@ -164,31 +164,31 @@ pub enum ClaimError {
         /// Something in it.
         holds: String,
     },
-    /// What the job would copy to its parent is to go where another job's copies are.
+    /// The folder for the job's copies in its parent holds another job's copies.
     #[error(
         "parent: {} holds what another job, or the same job in another job directory, copied there, and nothing of \
          that is overwritten: name another folder for `parent`, give the job another name, or move that folder away",
         .0.display()
     )]
     ParentTaken(PathBuf),
-    /// A folder cannot be made or written to.
+    /// A folder cannot be created or written to.
     #[error("cannot {what} {}: {source}; name one where you may write", path.display())]
     Folder {
         /// What was tried, as in "make the folder".
         what: &'static str,
-        /// With which.
+        /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file system says no.
+    /// A file system operation failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried, as in "make the folder".
         what: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -202,7 +202,7 @@ impl ClaimError {
         Self::Io { what, path: path.to_owned(), source }
     }
 
-    /// Whether there was no room on the disk, or for this user.
+    /// Whether the disk is full, or this user's quota is.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }

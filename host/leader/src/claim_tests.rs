@@ -18,7 +18,7 @@ impl Place {
         self.dir.path().join("out")
     }
 
-    /// Begins the job, anew if need be.
+    /// Begins the job, anew if necessary.
     fn claim(&self) -> Result<Claim, ClaimError> {
         claim(&self.job, "iris", None)
     }
@@ -91,7 +91,7 @@ fn ids_differ_and_tell_the_time() {
 fn an_empty_directory_is_taken() {
     let place = Place::new();
     fs::create_dir(place.job.root()).unwrap();
-    // What a crash in the very first write leaves.
+    // A crash during the first write leaves this file.
     write(temporary(&place.job.state_file()), "{");
     place.claim().unwrap();
 }
@@ -175,7 +175,7 @@ fn results_that_are_not_what_they_were_are_told() {
     insta::assert_snapshot!(told().unwrap(), @"the output folder DIR/out is gone");
 }
 
-/// Other users are kept out, whatever the umask was when the directory was made.
+/// Other users have no access, whatever the umask was when the directory was created.
 #[test]
 fn a_job_directory_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
@@ -273,7 +273,7 @@ fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
     let claimed = place.claim_with_output().unwrap();
     assert_eq!(claimed.output(), place.out().canonicalize().unwrap());
     assert_eq!(fs::read_dir(place.out()).unwrap().count(), 1, "its lock");
-    // Another job, at the same time and later.
+    // Another job, first at the same time and then later.
     let second = JobDir::new(place.dir.path().join("second"));
     let take = || claim(&second, "wine", Some(&place.out()));
     insta::assert_snapshot!(place.text(take()), @"another running job writes to the output folder DIR/out: name another folder for `output`");
@@ -293,7 +293,7 @@ fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
     write(rows.clone(), "old");
     write(more.clone(), "published");
     insta::assert_snapshot!(place.text(place.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only those can be replaced: remove its files yourself, or name an empty or new folder for `output`");
-    // A refusal has changed nothing.
+    // The refusal has changed nothing.
     assert!(rows.exists());
     assert_eq!(place.state().status, Standing::Completed);
     fs::remove_file(&more).unwrap();
@@ -347,7 +347,7 @@ fn an_output_folder_that_cannot_be_made_is_named() {
     insta::assert_snapshot!(place.text(place.claim_with_output()), @"DIR/out is no folder: name an empty or new one");
     let refused = claim(&place.job, "iris", Some(Path::new("/proc/nowhere/out")));
     assert!(place.text(refused).starts_with("cannot make the folder /proc/nowhere/out: "));
-    // Nobody can write there, not even root.
+    // No process can write there, not even as root.
     let refused = claim(&place.job, "iris", Some(Path::new("/proc/self/fdinfo")));
     assert!(refused.is_err());
 }
@@ -369,7 +369,7 @@ fn a_claim_that_is_undone_leaves_no_trace() {
     assert!(place.job.state_file().exists());
 }
 
-/// What marks its copies elsewhere is known before anything of an earlier run is removed.
+/// The mark for copies elsewhere is known before anything of an earlier run is removed.
 #[test]
 fn a_mark_is_known_before_anything_changes() {
     let place = Place::new();
@@ -381,7 +381,7 @@ fn a_mark_is_known_before_anything_changes() {
     let held = place.hold(None).unwrap();
     assert_eq!((held.mark(), held.was_unmarked()), (mark.as_str(), false));
     drop(held);
-    // An earlier version wrote none.
+    // An earlier version wrote no mark.
     let mut state = place.state();
     state.mark.clear();
     state.write(&place.job.state_file()).unwrap();

@@ -1,8 +1,8 @@
-//! The control socket of a running job, on a thread of its own: a client that asks slowly, or asks nonsense, delays
-//! other clients only, and never the job.
+//! The control socket of a running job. It has its own thread, so that a client that is slow or sends garbage
+//! delays other clients only, and never the job.
 //!
-//! It is for the user whose job this is, and root: the socket's mode says so, and the kernel tells who asks. Workers
-//! cannot reach it, as their wall lets them make no sockets.
+//! Only the job's user and root may use it: the socket's mode keeps other users out, and the kernel reports
+//! the user of each peer. Workers cannot reach it, because their sandbox lets them create no sockets.
 
 use crate::cancel::Cancel;
 use crate::event::EventKind;
@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Why a job ends that was asked to by its socket.
+/// The reason that is recorded when a client cancels the job.
 const REASON: &str = "sandmill cancel";
 
-/// Pause after a connection that could not be accepted, as when there are too many open files.
+/// Pause after a failed `accept`, for example because too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that answers until this is dropped.
+/// A socket that answers until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Control {
     /// The job directory.
@@ -46,10 +46,11 @@ struct Shared {
 }
 
 impl Control {
-    /// Listens in a job directory that this process holds. What a killed process left there is replaced.
+    /// Listens in a job directory that this process holds. Replaces a socket that a killed process left
+    /// there.
     ///
     /// # Errors
-    /// If there can be no socket in the directory.
+    /// If the directory cannot have a socket.
     pub(super) fn open(
         job_dir: &JobDir,
         job: &str,
@@ -82,7 +83,7 @@ impl Control {
         }
     }
 
-    /// Takes in what happens, for later answers.
+    /// Records events that later answers depend on.
     pub(super) fn see(&self, kind: &EventKind) {
         match kind {
             EventKind::WaitsForTurn => self.shared.is_waiting.store(true, Ordering::Relaxed),
@@ -97,16 +98,16 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.shared.has_ended.store(true, Ordering::Release);
-        // The name goes first: who comes from here on finds none.
+        // Remove the name first, so that new clients find no socket.
         remove(&self.folder);
-        // Wakes the thread. It is not joined: a silent client may hold it for some seconds.
+        // Wakes the thread. It is not joined, because a silent client may block it for some seconds.
         let _ = rustix::net::shutdown(&self.shared.listener, Shutdown::Both);
     }
 }
 
-/// Removes the socket's name, if it is there.
+/// Removes the socket, if it exists.
 fn remove(folder: &OwnedFd) {
-    // What stays is refused by `bind`, which tells.
+    // If this fails, `bind` fails too, and its error is reported.
     let _ = unlinkat(folder, CONTROL_SOCKET, rustix::fs::AtFlags::empty());
 }
 
@@ -114,7 +115,7 @@ impl Shared {
     fn serve(&self) {
         while !self.has_ended.load(Ordering::Acquire) {
             match self.listener.accept() {
-                // Who asked and does not want the answer is none of the job's concern.
+                // A client that fails to read its answer does not concern the job.
                 Ok((stream, _)) => drop(self.answer(stream)),
                 Err(_) if self.has_ended.load(Ordering::Acquire) => return,
                 Err(_) => thread::sleep(PAUSE),
@@ -200,7 +201,7 @@ mod tests {
         assert!(ask(dir.path(), CONTROL_SOCKET, Ask::State).is_err());
     }
 
-    /// `sun_path` has 108 bytes; and a killed process leaves a socket without a listener.
+    /// `sun_path` has 108 bytes. A killed process leaves a socket without a listener.
     #[test]
     fn long_paths_and_leftovers_do_no_harm() {
         let dir = tempfile::tempdir().unwrap();
@@ -231,7 +232,7 @@ mod tests {
         assert!(ask(dir.path(), CONTROL_SOCKET, Ask::State).is_ok());
     }
 
-    /// One who connects and says nothing does not keep the job from its end.
+    /// A client that connects and sends nothing does not delay the job's end.
     #[test]
     fn a_silent_one_is_given_up() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! What changed of a job's settings since it was run before, in words.
+//! Describes which settings of a job have changed since its earlier run.
 
 use super::identity::DIGEST;
 use crate::journal::JobIdentity;
 use serde_json::Value;
 
-/// So many differences are told.
+/// The maximum number of differences that are listed.
 const TOLD: usize = 5;
 
-/// What is not as it was, in words: `arguments: was ["--a"], is now ["--b"]`; none if nothing.
+/// What has changed, in words: `arguments: was [--a], is now [--b]`. `None` if nothing has.
 pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String> {
     let mut told = Vec::new();
     if was.entry_script_digest != is.entry_script_digest {
@@ -44,7 +44,8 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
     Some(told.join("; ")).filter(|text| !text.is_empty())
 }
 
-/// What differs of a setting with fields of its own, as `output_format.header`; else all of it.
+/// Lists the differing fields of a setting that has fields, as in `output_format.header`. Any other setting
+/// is compared as a whole.
 fn by_field(name: &str, before: &str, now: &str, told: &mut Vec<String>) {
     let fields = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text);
     let (Ok(was), Ok(is)) = (fields(before), fields(now)) else {
@@ -64,17 +65,17 @@ fn by_field(name: &str, before: &str, now: &str, told: &mut Vec<String>) {
     }
 }
 
-/// What a setting was set to, unless that is a secret.
+/// The value of a setting, or just "set" if the value is a secret.
 fn set(value: &str) -> String {
     if value.starts_with(DIGEST) { "set".to_owned() } else { shown(value) }
 }
 
-/// A value that is kept as JSON, as a job file has it.
+/// A value that is stored as JSON, in the notation of a job file.
 fn shown(value: &str) -> String {
     serde_json::from_str(value).map_or_else(|_| value.to_owned(), |value| flow(&value))
 }
 
-/// A value in YAML's flow style; a text stands in quotes only where YAML would read something else.
+/// A value in YAML's flow style. A text is quoted only if YAML would read it as something else.
 fn flow(value: &Value) -> String {
     match value {
         Value::Null => "not set".to_owned(),

@@ -1,5 +1,5 @@
-//! Joins the job's machine to the world: the node that runs the job, the committer, the clock, and what listens to events.
-//! Decides nothing itself.
+//! Connects the job's state machine to the world: the node that runs the job, the committer, the clock, and
+//! the listener for events. The driver makes no decisions itself.
 
 use super::commit::{
     CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
@@ -29,12 +29,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tracing::error_span;
 
-/// Runs a job to its end on this thread, which must not be one of a tokio runtime. Every event
-/// goes to `on_event` in order.
+/// Runs a job to its end on this thread, which must not belong to a tokio runtime. `on_event` receives every
+/// event, in order.
 ///
-/// A job that failed or was cancelled is an `Ok`; one that never began
-/// ([`JobResult::never_began`]) leaves no job directory behind unless it has overwritten an earlier
-/// job. An error means that the job could not be begun, or that its end could not be written down.
+/// A job that failed or was cancelled is an `Ok`. A job that never began ([`JobResult::never_began`]) leaves
+/// no job directory, unless it has overwritten an earlier run. An error means that the job could not begin,
+/// or that its end could not be recorded.
 pub fn run<N: JobOnNode + Send>(
     job: Job<N>,
     on_event: &mut dyn FnMut(&Event),
@@ -51,45 +51,46 @@ pub fn run<N: JobOnNode + Send>(
         run = job.claim.id()
     );
     let _inside = span.entered();
-    // Boxed: it holds the whole driver.
+    // Boxed, because the future holds the whole driver.
     runtime.block_on(async { Box::pin(Driver::begin(job, on_event, cancel)?.drive()).await })
 }
 
-/// After this long it is told that results are still being written, and then again and again.
+/// How often, at the job's end, the driver emits a notice that results are still being written.
 const STILL_WRITING: Duration = Duration::from_secs(10);
 
-/// How often it is read what has arrived before somebody is found to be late, or the leader looks away. Each time, one
-/// worker fills what the leader reads at once; honest ones have said some words in all.
+/// How many times the driver reads pending messages before it declares a worker late, or pauses. In each
+/// round, one worker can send as much as the leader reads at once; an honest worker sends only a few messages
+/// in total.
 const ROUNDS: u32 = 100;
-/// With so many messages read at once there may be more.
+/// If one round read this many messages, there may be more.
 const MANY: u32 = 64;
 
 struct Driver<'a, R> {
     joined: Joined<R>,
     committer: Committer,
     claim: Claim,
-    /// This job's own folder for copies, at its parent.
+    /// The job's own folder for copies, in its parent.
     parent: Option<PathBuf>,
     job_dir: JobDir,
     intake: Intake,
-    /// The longest that the committer may say nothing at the job's end.
+    /// How long the committer may stay silent at the job's end.
     patience: Duration,
-    /// None once the committer has said its last.
+    /// `None` after the committer's last message.
     commits: Option<mpsc::UnboundedReceiver<CommitReply>>,
     cancel: watch::Receiver<Option<Request>>,
-    /// Around the worker that was ready last.
+    /// The sandbox of the worker that became ready last.
     wall: WallState,
-    /// What runs the entry script, for people.
+    /// The runtime of the entry script, for people.
     runtime: Option<String>,
     start: Instant,
-    /// CPU seconds in all attempts.
+    /// CPU seconds of all attempts.
     processor_seconds: f64,
-    /// Bytes that workers read in all attempts.
+    /// Bytes that workers have read in all attempts.
     bytes_read: Option<u64>,
     sequence: u64,
     spans: Spans,
     on_event: &'a mut dyn FnMut(&Event),
-    /// None where there can be no socket in the job directory.
+    /// `None` if the job directory cannot have a socket.
     control: Option<Control>,
     result: Option<JobResult>,
 }
@@ -103,8 +104,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let started = match start(&mut job) {
             Ok(started) => started,
             Err(error) => {
-                // The error says what is wrong with the disk. Should this fail as well, the next run
-                // takes up a job that was interrupted.
+                // The error already describes the disk's problem. If `undo` fails too, the next run finds an
+                // interrupted job and resumes it.
                 let _ = job.claim.undo();
                 return Err(error);
             }
@@ -186,11 +187,12 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
     }
 
-    /// Takes in what all workers have said meanwhile, before anything sleeps again.
+    /// Reads everything that workers have sent in the meantime, before anything sleeps again.
     async fn hear_workers(&mut self) {
         for _ in 0..ROUNDS {
-            // Workers are heard by tasks. This one comes first in each turn of the runtime: in the first turn it is found
-            // who has said something, in the second it is read.
+            // Tasks read what workers send. This task comes first in each turn of the runtime: in the first
+            // turn, the runtime finds out which workers have sent something, and in the second, their tasks
+            // read it.
             for _ in 0..2 {
                 tokio::task::yield_now().await;
             }
@@ -199,7 +201,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 self.hear(told);
                 taken += 1;
             }
-            // A turn of the runtime, and the channel, end after some hundred.
+            // A turn of the runtime, and the channel, are limited to some hundred messages.
             if taken < MANY {
                 return;
             }
@@ -227,12 +229,12 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.joined.next_deadline().is_some_and(|at| self.start.elapsed() >= at)
     }
 
-    /// A worker, or the job, may be late. If this process itself was held up (a suspended terminal, a slow
-    /// disk), the answer has arrived and only waits to be read: that is done first.
+    /// A worker, or the job, may be late. But if this process itself was held up (a suspended terminal, a
+    /// slow disk), the answer may have arrived already. So the driver reads pending messages first.
     async fn on_deadline(&mut self) {
         let mut quiet = 0;
         let mut rounds = 0;
-        // A worker that never falls silent must not keep the clock from being looked at.
+        // A worker that sends without end must not keep the driver from checking the clock.
         while quiet < 3 && rounds < ROUNDS {
             tokio::task::yield_now().await;
             quiet += 1;
@@ -247,17 +249,17 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
     }
 
-    /// Takes in what the node tells, then decides.
+    /// Passes the node's messages to the state machine, and carries out its decisions.
     fn hear(&mut self, told: Vec<Told>) {
         self.with_outcomes(|joined, now, out| joined.hear(told, now, out));
     }
 
-    /// Takes in what happened to the job, then decides.
+    /// Passes a message about the job to the state machine, and carries out its decisions.
     fn tell(&mut self, message: JobMessage) {
         self.with_outcomes(|joined, now, out| joined.tell(message, now, out));
     }
 
-    /// Does what comes of it, in the order in which it came.
+    /// Carries out the outcomes of `take_in`, in order, and those that they cause.
     fn with_outcomes(
         &mut self,
         take_in: impl FnOnce(&mut Joined<R>, Duration, &mut dyn FnMut(Outcome)),
@@ -287,7 +289,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
     }
 
-    /// What is no affair of the job's machine as the node tells it. Returns what that must know.
+    /// Handles the node's messages that do not go to the state machine. Returns what the state machine must
+    /// learn from them.
     fn act_on(&mut self, told: Told) -> Vec<JobMessage> {
         match told {
             Told::Planned(said) => {
@@ -298,14 +301,14 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Told::Wall(wall) => self.note_wall(wall),
             Told::WorkerDone(worker) => self.committer.submit(CommitRequest::WorkerDone(worker)),
             Told::WorkerGone(worker) => self.committer.submit(CommitRequest::WorkerGone(worker)),
-            // These are all the machine's.
+            // The state machine handles these.
             Told::News(_) | Told::Changed | Told::Notice(_) | Told::Arrived | Told::NoSpace(_) => {}
         }
         Vec::new()
     }
 
-    /// All workers of a job have the same wall: what is missing is told once. That there are no cgroups
-    /// is nothing to worry about, and stands in the result only.
+    /// All workers of a job have the same sandbox, so its missing layers are reported once. A missing cgroup
+    /// is harmless, and appears in the result only.
     fn note_wall(&mut self, wall: WallState) {
         let is_first = self.wall == WallState::default();
         self.wall = wall;
@@ -339,7 +342,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
             Some(CommitReply::Rejected { id, failure }) => JobMessage::Rejected(id, failure),
             Some(CommitReply::Fatal(error)) => JobMessage::CommitFailed(error.to_string()),
-            // These answer a request that only `finish` makes.
+            // The committer sends these only after `finish`, except `Free`, which is handled above.
             Some(CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Free(_))
             | None => JobMessage::CommitFailed(CommitError::BrokeDown.to_string()),
         });
@@ -363,7 +366,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         (self.on_event)(&event);
     }
 
-    /// Writes the end down, then tells of it.
+    /// Records the job's end, then emits its last event.
     async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
         self.joined.node.close();
         if let Err(error) = self.finish_commits(result.status).await {
@@ -376,10 +379,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             self.remove_leftovers();
             fail_point::pass("leftovers-removed");
         } else {
-            // Whoever takes the job up gets them again. Should they stay, nothing refers to them.
+            // A run that resumes the job stages the models again. If this fails, the leftovers are unused.
             let _ = remove_tree(&self.job_dir.models());
         }
-        // Its last sample, before the job directory may vanish.
+        // Takes the last sample, before the job directory may vanish.
         self.joined.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.runtime = self.runtime.take();
@@ -387,21 +390,21 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         result.processor_seconds = self.processor_seconds;
         result.bytes_read = self.bytes_read;
         result.peak_memory = peak_of_children();
-        // Who finds the job ended finds no socket of it.
+        // Close the socket first: a client that reads that the job has ended finds no socket.
         self.control = None;
         let written = self.claim.end(&result);
         self.emit(EventKind::JobFinished { result: Box::new(result.clone()) });
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
             self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
-            // The next try has another mark. Should these stay, it is told so.
+            // The next run has another mark. If the folder stays, that run reports the conflict.
             let _ = self.parent.as_deref().map(remove_tree);
         }
         Ok(result)
     }
 
     async fn finish_commits(&mut self, status: JobStatus) -> Result<(), CommitError> {
-        // If it stopped earlier, the result tells why.
+        // If the committer stopped earlier, the result already says why.
         let Some(mut commits) = self.commits.take() else { return Ok(()) };
         self.committer.finish(status);
         let output = self.claim.output().display().to_string();
@@ -428,7 +431,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         result
     }
 
-    /// A completed job's rows and files are in the output; the copies are not needed any more.
+    /// The rows and files of a completed job are in the output, so the copies are no longer needed.
     fn remove_leftovers(&mut self) {
         let dir = &self.job_dir;
         for folder in [dir.parts(), dir.work(), dir.models(), dir.links(), dir.spill()] {
@@ -440,7 +443,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 }
 
-/// The committer's next reply; `None` if it broke down. Never, once it has said its last.
+/// The committer's next reply, or `None` if it broke down. Pending forever after its last reply.
 async fn next_reply(
     commits: &mut Option<mpsc::UnboundedReceiver<CommitReply>>,
 ) -> Option<CommitReply> {

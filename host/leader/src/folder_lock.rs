@@ -1,8 +1,8 @@
-//! Locks on folders: one job at a time uses a job directory, or writes to an output folder.
+//! Locks on folders, so that only one job at a time uses a job directory or writes to an output folder.
 //!
-//! The lock is held on a file in the folder that the folder's owner alone can open: a process that can open a file, if
-//! only for reading, can also hold a lock on it for as long as it likes. Earlier versions locked the folder itself. That
-//! lock is taken as well, and respected where a process of this user holds it.
+//! The lock is on a file in the folder, which only the folder's owner can open. This matters because a
+//! process that can open a file, even just for reading, can lock it for as long as it likes. Earlier versions
+//! locked the folder itself. That lock is taken too, and respected if a process of this user holds it.
 
 use crate::files::lock_holders;
 use crate::model::LOCK_FILE;
@@ -16,25 +16,25 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often and how long apart a lock is asked for: `sandmill status` holds it for an instant to see whether a job
-/// runs.
+/// How often, and at what interval, a lock is tried: `sandmill status` holds it for a moment to find out
+/// whether a job is running.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A folder that no other job uses until this is dropped.
+/// A folder that no other job uses until this value is dropped.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     folder: File,
     is_removed: AtomicBool,
     /// Holds the lock.
     _file: File,
-    /// The lock of earlier versions; none where another user keeps it.
+    /// The lock of earlier versions. `None` if another user holds it.
     _older: Option<File>,
 }
 
 impl FolderLock {
-    /// Locks a folder at a path without links, or none if another job has it. Makes the file, and writes to it, so that
-    /// a folder which takes no files is found at once.
+    /// Locks a folder at a path without links. Returns `None` if another job holds the lock. Creates and
+    /// writes the lock file, so that a folder that cannot be written to is found at once.
     ///
     /// # Errors
     /// If the folder cannot be opened or written to.
@@ -55,7 +55,7 @@ impl FolderLock {
         Ok(Some(Self { folder, is_removed: AtomicBool::new(false), _file: file, _older: older }))
     }
 
-    /// Lets only this user into the folder, where it is this user's.
+    /// Sets the folder's mode so that only this user can access it, if it belongs to this user.
     ///
     /// # Errors
     /// If the folder's mode cannot be set.
@@ -69,11 +69,11 @@ impl FolderLock {
         }
     }
 
-    /// Removes the file while its lock is held, so that the folder is empty. Another process that waits for the lock
-    /// finds that the file is gone.
+    /// Removes the lock file while it is still locked, so that the folder is empty. Another process that
+    /// waits for the lock notices that the file is gone.
     pub(super) fn remove_file(&self) {
         if !self.is_removed.swap(true, Ordering::Relaxed) {
-            // A file that stays behind does no harm.
+            // A file that stays does no harm.
             let _ = unlinkat(&self.folder, LOCK_FILE, rustix::fs::AtFlags::empty());
         }
     }
@@ -85,26 +85,27 @@ impl Drop for FolderLock {
     }
 }
 
-/// A job directory in which no job begins until this is dropped: for one who removes things there.
+/// A job directory in which no job can begin until this value is dropped. For callers that remove things
+/// there.
 #[derive(Debug)]
 pub struct JobHold(#[expect(dead_code, reason = "holds the lock")] FolderLock);
 
 impl JobHold {
-    /// Holds the directory at this path; `None` where a job runs there.
+    /// Holds the directory at this path. `None` if a job is running there.
     ///
     /// # Errors
-    /// If it cannot be opened or written to.
+    /// If the directory cannot be opened or written to.
     pub fn take(dir: &Path) -> io::Result<Option<Self>> {
         Ok(FolderLock::take(&dir.canonicalize()?)?.map(Self))
     }
 
-    /// Whether this is the file by which the directory is held, which goes when this is dropped.
+    /// Whether this path is the lock file of the held directory, which is removed when this value is dropped.
     pub fn is_own(path: &Path) -> bool {
         path.file_name().is_some_and(|name| name == LOCK_FILE)
     }
 }
 
-/// The file, locked; none if another process has the lock.
+/// The lock file, locked. `None` if another process holds the lock.
 fn lock_file(folder: &File) -> io::Result<Option<File>> {
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -113,7 +114,7 @@ fn lock_file(folder: &File) -> io::Result<Option<File>> {
         if !locked(&file)? {
             return Ok(None);
         }
-        // The process that had it before may have removed it.
+        // The previous holder may have removed this file after we opened it.
         let there = statat(folder, LOCK_FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
         let own = fstat(&file)?;
         if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)) {
@@ -122,7 +123,7 @@ fn lock_file(folder: &File) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether the lock was to be had.
+/// Whether the lock could be taken.
 fn locked(file: &File) -> io::Result<bool> {
     for attempt in 1.. {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -135,9 +136,9 @@ fn locked(file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a process of one of these users has a lock on the folder itself, as a job of an earlier version would, or a process
-/// that cannot be seen from here. The lock of another user is none of a job, nor is one whose process has ended and left
-/// it to others.
+/// Whether a process of one of these users holds a lock on the folder itself, as a job of an earlier version
+/// does. Also true if the holder cannot be seen from here. Another user's lock does not count: it is not a
+/// job's. Nor does a lock whose process has ended and left it to other processes.
 fn is_held_by(folder: &File, users: &[u32]) -> io::Result<bool> {
     let found = folder.metadata()?;
     let holders = lock_holders(&found);
@@ -145,14 +146,14 @@ fn is_held_by(folder: &File, users: &[u32]) -> io::Result<bool> {
     Ok(holders.is_empty() || holders.iter().any(is_theirs))
 }
 
-/// The user whose rights a process has; none if it has ended.
+/// The effective user of a process. `None` if the process has ended.
 fn effective_user(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether a job holds the folder at this path. The user who asks need not be the one whose job it is.
+/// Whether a job holds the folder at this path. The caller may be another user than the job's.
 pub fn is_locked(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let shared = |path: &Path| {
@@ -162,7 +163,7 @@ pub fn is_locked(path: &Path) -> bool {
     };
     match shared(&path.join(LOCK_FILE)) {
         Some((is_held, _)) if is_held => true,
-        // A job of an earlier version locks the folder alone.
+        // A job of an earlier version locks only the folder itself.
         _ => shared(path).is_some_and(|(is_held, folder)| {
             // Jobs run as the folder's owner, or as root in a folder of another user.
             let users = folder.metadata().map(|found| [found.uid(), 0]);
@@ -192,12 +193,12 @@ mod tests {
         drop(lock);
         assert!(!is_locked(&path) && !path.join(LOCK_FILE).exists());
         drop(FolderLock::take(&path).unwrap().expect("it is free again"));
-        // One that was killed leaves the file.
+        // A killed process leaves its file.
         std::fs::write(path.join(LOCK_FILE), "1\n").unwrap();
         assert!(!is_locked(&path) && FolderLock::take(&path).unwrap().is_some());
     }
 
-    /// Threads that take and give back at the same time are never in it together.
+    /// Threads that take and release the lock concurrently never hold it at the same time.
     #[test]
     fn two_are_never_in_it_together() {
         use std::sync::atomic::AtomicU32;
@@ -221,7 +222,7 @@ mod tests {
         assert!(had.into_inner() > 4);
     }
 
-    /// An earlier version, started by the same user, locks the folder and knows no file.
+    /// An earlier version that the same user runs locks the folder, and does not know about the file.
     #[test]
     fn the_locks_of_earlier_versions_count() {
         let dir = tempfile::tempdir().unwrap();
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(flock(&older, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
     }
 
-    /// Another user who can read the folder may hold a lock on it, which keeps no job out.
+    /// Another user who can read the folder may lock it. That does not keep jobs out.
     #[test]
     fn the_locks_of_other_users_do_not_count() {
         if !rustix::process::geteuid().is_root() {
@@ -246,7 +247,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        // In one process, as the lock of one that has ended does not count anyway.
+        // `exec` keeps this in one process: the lock of a process that has ended would not count anyway.
         let path_text = path.display();
         let holds = format!("exec flock -x -F '{path_text}' sh -c 'echo held; exec sleep 30'");
         let mut command = std::process::Command::new("sh");
@@ -267,7 +268,7 @@ mod tests {
         } else {
             eprintln!("not tried: another user's lock, as there is no flock");
         }
-        // One who looks at a running job of that user, with the rights to, sees that it runs.
+        // If that user runs a job there, a user with sufficient rights sees that it is running.
         if read.is_ok() {
             rustix::fs::chown(&path, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();
             let _ = std::fs::remove_file(path.join(LOCK_FILE));

@@ -1,5 +1,5 @@
-//! What decides a job's rows: it must be the same for a job to be taken up again, or for its result
-//! to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
+//! The identity of a job: the settings that decide its rows. They must be the same for a job to resume, or
+//! for its result to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
 use crate::model::{
     Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, Mount,
@@ -12,18 +12,19 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// A value longer than this many bytes is kept, and compared, as its digest.
+/// A value longer than this many bytes is stored, and compared, as its digest.
 const SHOWN: usize = 500;
-/// Begins a value that is a digest.
+/// The prefix of a value that is a digest.
 pub(super) const DIGEST: &str = "sha256:";
 
-/// Names and values of all settings that decide rows, but for the entry script. Values are JSON, or
-/// a digest where they are long or may be secret.
+/// The names and values of all settings that decide rows, except the entry script. A value is JSON, or a
+/// digest if it is long or may be a secret.
 ///
-/// Settings of the tables say themselves whether they decide rows. The rest of a job is taken apart without `..`: what is
-/// new there does not compile until it is put into the identity, or is named with the reason why it is not.
+/// The settings tables themselves say which of their settings decide rows. The rest of a job is destructured
+/// without `..`: a new field does not compile until it is added here, or is listed with the reason why it
+/// does not belong here.
 ///
-/// `found`: what its folders and models are on the node.
+/// `found`: what the node found, such as digests of the job's folders and models.
 pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)> {
     let JobSpec {
         inputs,
@@ -40,32 +41,31 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         output,
         append_row_file_name,
         output_format,
-        // Rows of the tables: `JobSpec::deciding`.
+        // From the settings tables: see `JobSpec::deciding`.
         settings: _,
         worker: _,
         limits: _,
         job_limits: _,
-        // A job directory holds one job, whose name `claim` compares.
+        // A job directory holds one job, and `claim` compares its name.
         name: _,
-        // `JobIdentity` has the digest of the component, and the digest that it must have is compared with
-        // that before.
+        // `JobIdentity` has the component's digest. The required digest is checked earlier.
         entry_script: _,
         entry_script_digest: _,
-        // Asked for below, for side inputs. Models are known by their content.
+        // Used below for side inputs. Models are identified by their content.
         stored: _,
-        // Where files are copied when all rows are there.
+        // Where files are copied after all rows are written.
         upload: _,
         parent: _,
-        // Who computes, how often and how long (C25).
+        // The resources that compute, and how long they may take (C25).
         process_count: _,
         gpus: _,
         progress_update_timeout: _,
-        // `prepare` has taken it, if the job is an earlier one.
+        // `prepare` has already applied it, if the job is an earlier one.
         earlier_file_name: _,
-        // What is seen of the job while it runs.
+        // What the user sees of the job while it runs.
         notices: _,
         conversions: _,
-        // The paths that they came to are in `inputs`, `side_inputs` and `models`.
+        // The resolved paths are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;
     let mut settings = Settings(Vec::new());
@@ -74,7 +74,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
     let own = (*own_arguments).min(arguments.len());
     settings.put("arguments", &&arguments[..own]);
     for (name, value) in environment_variables {
-        // It may be a password.
+        // The value may be a password.
         settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
     }
     for (index, (mount, files)) in side_inputs.iter().zip(&found.side_inputs).enumerate() {
@@ -105,7 +105,7 @@ struct Settings(Vec<(String, String)>);
 
 impl Settings {
     fn put(&mut self, name: &str, value: &impl Serialize) {
-        // Plain data always serialises; were it not so, all would be as one.
+        // Plain data always serialises. If it did not, all such values would compare as equal.
         self.put_text(name, serde_json::to_string(value).unwrap_or_default());
     }
 
@@ -120,7 +120,7 @@ impl Settings {
         for Input { name, paths, partition_format, take } in inputs {
             self.put(&format!("inputs.{name}.path"), paths);
             self.put(&format!("inputs.{name}.partition_format"), partition_format);
-            // Jobs of earlier versions, which knew no such setting, resume as before.
+            // Jobs of earlier versions, which did not have this setting, can still resume.
             if take.is_some() {
                 self.put(&format!("inputs.{name}.take"), take);
             }
@@ -156,7 +156,7 @@ impl Settings {
             types,
             hive,
             query,
-            // Whether the job begins at all.
+            // Only decides whether the job begins.
             files: _,
         } = table;
         let CsvFormat {
@@ -176,7 +176,7 @@ impl Settings {
             "kind": kind, "delimiter": char::from(*delimiter), "header": header,
             "null_values": null_values,
         });
-        // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+        // Jobs of earlier versions, which did not have these settings, can still resume.
         if !quoted_newlines {
             format["quoted_newlines"] = json!(false);
         }
@@ -199,7 +199,7 @@ impl Settings {
         self.put(&format!("inputs.{input}.schema"), schema);
         self.put(&format!("inputs.{input}.columns"), columns);
         self.put(&format!("inputs.{input}.hive"), hive);
-        // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+        // Jobs of earlier versions, which did not have these settings, can still resume.
         if !dropped.is_empty() {
             self.put(&format!("inputs.{input}.drop_columns"), dropped);
         }
@@ -211,30 +211,30 @@ impl Settings {
         }
     }
 
-    /// `address`: the place in a store that it comes from, if it does.
+    /// `address`: its place in a store, if it comes from one.
     fn side_input(&mut self, mount: &Mount, address: Option<&Address>, files: &str) {
-        // The entry script only reads it.
+        // The entry script never writes to it.
         let Mount { host, guest, writable: _ } = mount;
         let name = format!("the side input at {guest}");
         match address {
-            // Where it lies on this machine is another matter.
+            // Its path on this machine does not matter.
             Some(address) => self.put(&name, &address.to_string()),
             None => self.put(&name, host),
         }
         self.0.push((format!("the files in {name}"), of_files(files)));
     }
 
-    /// Jobs without models are as they were before there were any. Backends differ in the last digits:
-    /// which one `auto` comes to is a setting, too.
+    /// A job without models has the same identity as before models existed. Backends differ in the last
+    /// digits of their results, so the backend that `auto` resolves to is part of the identity.
     fn models(&mut self, models: &[ModelSpec], inference: &InferenceSettings, found: &Prepared) {
         let InferenceSettings {
             allow_guest_models,
-            // The node has the one that was found.
+            // The node has the library that it found.
             onnxruntime: _,
-            // How fast they compute, and whether there is room for it.
+            // These affect only speed and memory.
             threads: _,
             gpu_memory: _,
-            // Where the library finds the parts of its own.
+            // Where the library finds its own parts.
             cuda: _,
         } = inference;
         let library = found.backends.iter().find_map(|backend| backend.library.as_deref());
@@ -250,10 +250,10 @@ impl Settings {
                 backend,
                 device,
                 fallback,
-                // The node tells what it found there.
+                // The node reports what it found there.
                 file: _,
                 folder: _,
-                // The digest of what is there tells more, and is compared with these before.
+                // The content's digest says more, and has been checked against these before.
                 bytes: _,
                 digest: _,
                 digest_at: _,
@@ -292,7 +292,7 @@ impl Settings {
             "type": kind, "delimiter": char::from(*delimiter), "header": header,
             "quoting": quoting, "null_value": null_value, "index": index,
         });
-        // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+        // Jobs of earlier versions, which did not have these settings, can still resume.
         if *compression != Compression::None {
             told["compression"] = json!(compression);
         }
@@ -310,7 +310,7 @@ fn digest(bytes: &[u8]) -> String {
     of_files(&hex(Sha256::digest(bytes)))
 }
 
-/// The value for a digest of files.
+/// The stored form of a digest.
 fn of_files(digest: &str) -> String {
     format!("{DIGEST}{digest}")
 }
@@ -322,7 +322,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
-    /// Jobs of earlier versions keep these names and values, and are resumed and reused by them.
+    /// Journals of earlier versions contain these names and values, and their jobs must still resume and be
+    /// reused.
     #[test]
     fn names_and_values_are_what_they_were() {
         let dir = tempfile::tempdir().unwrap();
@@ -467,7 +468,7 @@ schema_inference: full
         rank_mini_batch_count: 3
         strict_cardinality: false
         "#);
-        // Those are the keys that decide rows. The entry script is compared by its digest.
+        // These are exactly the keys that decide rows. The entry script is compared by its digest.
         let key = |line: &str| {
             let name = line.trim_start_matches("the files in ").trim_start_matches("the files of ");
             let key = name.split(['.', ':']).next().unwrap_or_default();
@@ -481,7 +482,7 @@ schema_inference: full
         assert_eq!(named, deciding.map(str::to_owned).collect());
     }
 
-    /// What was once a secret is not in what is kept.
+    /// A secret value does not appear in what is stored.
     #[test]
     fn settings_name_what_decides_rows_and_keep_no_secrets() {
         let dir = tempfile::tempdir().unwrap();
@@ -509,7 +510,7 @@ schema_inference: full
         ] {
             assert_eq!(of(&[accepted]), was, "{accepted:?}");
         }
-        // E11: settings that are passed on to the entry script may change as ever.
+        // E11: settings that are passed to the entry script may still change.
         let passed = |count| of(&[("pass_settings", "true"), ("process_count_per_node", count)]);
         assert_eq!(passed("3"), passed("4"));
         for refused in [

@@ -1,11 +1,11 @@
-//! What the machine holds a job to, and what is told of that when the job starts.
+//! The settings that the state machine enforces, and the notices about them at the job's start.
 
 use super::machine::Policy;
 use crate::spec::{JobSpec, default_progress_timeout};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// By which the job's machine decides; its node knows what it has itself, such as GPUs.
+/// The policy of the job's state machine. The GPUs are empty here: only the node knows which it has.
 pub(super) fn policy(spec: &JobSpec) -> Policy {
     Policy {
         workers: spec.process_count,
@@ -23,12 +23,12 @@ pub(super) fn policy(spec: &JobSpec) -> Policy {
     }
 }
 
-/// What is said of a job whose leader is root.
+/// The notice for a job whose leader runs as root.
 pub const RUNS_AS_ROOT: &str = "runs as root: the processes of a job may read every file that their wall \
     does not keep from them, and what would break a wall could do all; run jobs of strangers as a user \
     without rights of its own";
 
-/// What is in force for a job, beside what these notices tell already.
+/// The notices about what is in force for a job, without those that `notices` already contains.
 pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {
     let is_root = rustix::process::geteuid().is_root();
     let tells_of_root = is_root && !notices.iter().any(|notice| notice == RUNS_AS_ROOT);
@@ -36,7 +36,8 @@ pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {
     std::iter::once(time_outs(spec)).chain(of_root).collect()
 }
 
-/// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
+/// Lists the time-outs in force, and shows how the default of `progress_update_timeout` was computed
+/// (prs-semantics 1.12).
 fn time_outs(spec: &JobSpec) -> String {
     let run = spec.settings.run_invocation_timeout;
     let load = spec.settings.task_overhead_timeout;
@@ -73,7 +74,7 @@ mod tests {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// 1.12: told at the start, with the way it was computed.
+    /// 1.12: reported at the start, with the formula.
     #[test]
     fn time_outs_in_force_are_told() {
         let dir = tempfile::tempdir().unwrap();
@@ -91,7 +92,7 @@ mod tests {
         insta::assert_snapshot!(told(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
         let given = told(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
         insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
-        // That the job runs as root is told once.
+        // The notice about root appears only once.
         let spec = crate::spec::load_plain(&job, &[]).unwrap();
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(in_force(&spec, &[]).len(), 1 + usize::from(is_root));

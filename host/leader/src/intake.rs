@@ -1,4 +1,5 @@
-//! What the planner says, checked, and held back until the objects are here that mini-batches need.
+//! Checks what the planner sends, and holds mini-batches back until the objects that they need have been
+//! fetched.
 
 use super::commit::{CommitRequest, Committer};
 use super::machine::{JobMessage, Joined};
@@ -9,30 +10,30 @@ use crate::model::{MiniBatch, Source, Work};
 use crate::protocol::FromPlanner;
 use std::collections::VecDeque;
 
-/// No more of the plan is read while so many mini-batches wait for their objects, or descriptors of so many
-/// bytes.
+/// Backpressure: the leader stops reading the plan while this many mini-batches, or descriptors of this many
+/// bytes, wait for their objects.
 const ENOUGH: usize = 64;
 const ENOUGH_BYTES: usize = 1 << 20;
 
-/// Between the planner and the machine.
+/// Sits between the planner and the state machine.
 #[derive(Debug)]
 pub(super) struct Intake {
-    /// Whether the planner has said how to read the tables.
+    /// Whether the planner has reported how to read the tables.
     has_looked: bool,
-    /// How many inputs there are.
+    /// The number of inputs.
     sources: usize,
     planned: u64,
-    /// The file of the last mini-batch that was planned, with the index of its source.
+    /// The file of the last planned mini-batch, with the index of its source.
     last_file: Option<(u32, String)>,
-    /// Of what is planned so far; none once it is complete.
+    /// The digest of the plan so far. `None` once the plan is complete.
     digest: Option<PlanDigest>,
-    /// Whether objects of stores come only when a mini-batch wants them.
+    /// Whether objects of stores are fetched only when a mini-batch needs them.
     comes_on_demand: bool,
-    /// In the order of the plan, with whether all of their objects are here.
+    /// Mini-batches in the order of the plan, each with whether all its objects have been fetched.
     waiting: VecDeque<(MiniBatch, bool)>,
-    /// Of these descriptors.
+    /// The total size of these descriptors.
     bytes: usize,
-    /// Whether nothing more is planned, which is told behind the last mini-batch.
+    /// Whether the plan is complete. This is reported after the last mini-batch.
     is_complete: bool,
 }
 
@@ -52,12 +53,13 @@ impl Intake {
         }
     }
 
-    /// Whether enough waits for objects.
+    /// Whether enough mini-batches wait for objects.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= ENOUGH || self.bytes >= ENOUGH_BYTES
     }
 
-    /// Takes what the planner says, which looks inside untrusted files. Returns what the machine must know.
+    /// Handles a message of the planner, which is not trusted because it parses untrusted files. Returns
+    /// messages for the state machine.
     pub(super) fn take(
         &mut self,
         message: FromPlanner,
@@ -101,7 +103,7 @@ impl Intake {
                 self.ready()
             }
             FromPlanner::Failed(text) => vec![JobMessage::PlanFailed(text)],
-            // What the planner asks for, its node answers.
+            // The node answers the planner's requests, so none should arrive here.
             FromPlanner::Tables(_)
             | FromPlanner::MiniBatches(_)
             | FromPlanner::Opening { .. }
@@ -128,7 +130,8 @@ impl Intake {
         self.waiting.push_back((batch, !is_wanted));
     }
 
-    /// The objects that a mini-batch waited for are here, but for some. Returns what the machine must know.
+    /// Records that the objects of a mini-batch have been fetched, except those in `failed`. Returns messages
+    /// for the state machine.
     pub(super) fn arrived(&mut self, number: u64, failed: Vec<(u32, String)>) -> Vec<JobMessage> {
         let Some((batch, is_ready)) =
             self.waiting.iter_mut().find(|(batch, _)| batch.id.0 == number)
@@ -140,7 +143,7 @@ impl Intake {
         self.ready()
     }
 
-    /// What need not wait any more.
+    /// Releases the mini-batches that need not wait any longer.
     fn ready(&mut self) -> Vec<JobMessage> {
         let mut batches = Vec::new();
         while let Some((_, true)) = self.waiting.front()
@@ -161,8 +164,9 @@ impl Intake {
     }
 }
 
-/// The notes on files that could not be read at all. What is left of one that gave mini-batches has its place
-/// behind these, and keeps it. `last_file`: that of the last mini-batch before these.
+/// Notes for the journal about files that could not be read at all. A file that broke off after some
+/// mini-batches is not noted: its unreadable rest has a place in the plan after these, and keeps it.
+/// `last_file`: the file of the mini-batch before `batches`.
 fn unreadable_notes(
     batches: &[MiniBatch],
     last_file: &mut Option<(u32, String)>,
@@ -181,7 +185,8 @@ fn unreadable_notes(
     notes
 }
 
-/// The file that a mini-batch is a part of, or all of, with the index of its source; none if it is of several.
+/// The file that a mini-batch covers in part or in full, with the index of its source. `None` if it covers
+/// several files.
 fn cut_from(batch: &MiniBatch) -> Option<(u32, &str)> {
     let file = match &batch.work {
         Work::Text(slice) => &slice.file,
@@ -197,7 +202,8 @@ mod tests {
     use super::*;
     use crate::model::{BadFile, MiniBatchId, TextSlice};
 
-    /// Else a job whose file broke off in the middle could not be taken up, as the numbers behind it moved.
+    /// Otherwise, a job whose file broke off in the middle could not resume, because the numbers of later
+    /// mini-batches would shift.
     #[test]
     fn only_files_without_any_mini_batch_are_noted() {
         let slice = |id, file: &str| {

@@ -1,4 +1,4 @@
-//! A job that is ready to run, or was run before.
+//! A job that is ready to run, or whose earlier result is reused.
 
 use super::Claim;
 use crate::journal::Journal;
@@ -7,21 +7,21 @@ use crate::spec::JobSpec;
 use jiff::Timestamp;
 use std::path::PathBuf;
 
-/// What came of preparing a job on a node.
+/// The outcome of preparing a job on a node.
 #[derive(Debug)]
 pub enum Prepared<N> {
-    /// It can run; perhaps from where it was interrupted.
+    /// The job can run, or resume.
     Job(Box<Job<N>>),
-    /// It was run before, and nothing has changed since: this is the result.
+    /// The job was run before, and nothing has changed since. This is its result.
     Reused(Box<Reused>),
 }
 
-/// All that a job needs to run: what the leader knows of it, and what a node holds for it.
+/// Everything that a job needs to run: what the leader knows about it, and what the node holds for it.
 #[derive(Debug)]
 pub struct Job<N> {
-    /// What to do.
+    /// The job's settings.
     pub spec: JobSpec,
-    /// The folder for copies of logs and metrics, if the job has a parent; this job's alone.
+    /// The folder for copies of logs and metrics, if the job has a parent. No other job uses it.
     pub parent: Option<PathBuf>,
     /// The inputs' folders.
     pub sources: Vec<Source>,
@@ -29,30 +29,30 @@ pub struct Job<N> {
     pub component: String,
     /// The runtime that runs the entry script, for people.
     pub runtime: Option<String>,
-    /// The job directory, ours until the end.
+    /// The job directory, which this process owns until the end.
     pub claim: Claim,
-    /// The same, for its paths.
+    /// The same directory, for its paths.
     pub job_dir: JobDir,
-    /// What decides its rows, by name, for a journal that is made; unused if there is one.
+    /// The settings that decide its rows, by name. Only used to create a new journal.
     pub(super) settings: Vec<(String, String)>,
-    /// What an earlier run left, if the job is taken up.
+    /// What an earlier run left, if the job resumes.
     pub(super) taken_up: Option<TakenUp>,
     /// Files that an earlier run could not read.
     pub(super) again: Vec<(u32, String)>,
-    /// What the user should know beside the notices of `spec`: what was found while the job was prepared.
+    /// Notices for the user from the preparation of the job, in addition to those of `spec`.
     pub(super) notices: Vec<String>,
     /// What the node holds for it.
     pub(super) node: N,
 }
 
-/// The result of an earlier run, that holds for this one.
+/// The result of an earlier run, reused for this one.
 #[derive(Clone, Debug)]
 pub struct Reused {
     /// The job.
     pub spec: JobSpec,
-    /// What it came to.
+    /// The job's result.
     pub result: JobResult,
-    /// When.
+    /// When the earlier run ended.
     pub ended: Timestamp,
     /// The output folder.
     pub output: PathBuf,
@@ -64,8 +64,8 @@ pub struct Reused {
 #[derive(Debug)]
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// Whether mini-batches that failed for good are tried again (prs-semantics W15): after a job
-    /// that failed, not after one that was interrupted.
+    /// Whether mini-batches that failed for good are tried again (prs-semantics W15). True after a job that
+    /// failed, and false after one that was interrupted.
     pub(super) retry_failed: bool,
     /// Files that the earlier plan could not read ([`Plan::again`](crate::protocol::node::Plan::again)).
     pub(super) again: Vec<(u32, String)>,

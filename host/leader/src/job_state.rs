@@ -1,5 +1,5 @@
-//! `job.json`: whose a job directory is, how its job stands, and what `sandmill resume` needs to
-//! know to take it up.
+//! `job.json`: says which job a job directory belongs to, how the job stands, and what `sandmill resume`
+//! needs to know to resume it.
 
 use super::ClaimError;
 use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, Latest, printable_json};
@@ -19,18 +19,18 @@ const VERSION: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It runs, if its directory is locked; else it was interrupted.
+    /// The job is running if its directory is locked. Otherwise it was interrupted.
     Running,
     /// It is completed.
     Completed,
     /// It failed.
     Failed,
-    /// Somebody stopped it.
+    /// The user stopped it.
     Cancelled,
 }
 
 impl Standing {
-    /// For a job that does not run: what happened to it, as in "was interrupted".
+    /// For a job that is not running: what happened to it, as in "was interrupted".
     pub fn how(self) -> &'static str {
         match self {
             Self::Running => "was interrupted",
@@ -51,20 +51,20 @@ impl From<JobStatus> for Standing {
     }
 }
 
-/// Where a job comes from: with this it can be read again.
+/// Where a job comes from. With this, the job can be loaded again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
     /// The job file. Absolute.
     pub path: PathBuf,
-    /// Settings that were given beside it, as [`load`](crate::spec::load) takes them.
+    /// Settings given in addition to the file, as [`load`](crate::spec::load) takes them.
     pub overrides: Vec<(String, String)>,
-    /// What the latest versions of registered datasets and models were.
+    /// The versions that "latest" meant for registered datasets and models.
     #[serde(default)]
     pub latest: Vec<Latest>,
 }
 
 impl JobFile {
-    /// A job file, with settings given beside it. Of several for one key the last one counts.
+    /// A job file, with settings given in addition. If a key is given more than once, the last one counts.
     pub fn new(path: &Path, overrides: &[(String, String)]) -> Self {
         let later = |index: usize, key: &str| overrides[index + 1..].iter().any(|(k, _)| k == key);
         let kept = overrides.iter().enumerate().filter(|(index, (key, _))| !later(*index, key));
@@ -76,36 +76,36 @@ impl JobFile {
     }
 }
 
-/// Who started a run of a job, and under what.
+/// Who started a run of a job, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartedBy {
-    /// On whose behalf.
+    /// The tenant for whom it runs.
     pub tenant: String,
-    /// The number of the user whose processes run it.
+    /// The user ID of its processes.
     pub uid: u32,
     /// The version of Sandmill that runs it.
     pub version: String,
-    /// The command line; empty if a program runs the job by the library.
+    /// The command line. Empty if a program runs the job through the library.
     pub command: Vec<String>,
-    /// The operator's policy; `None` without one.
+    /// The operator's policy. `None` if there is none.
     pub policy: Option<PolicyUsed>,
 }
 
 /// A policy file as it was when a run began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyUsed {
-    /// Where it lies. Absolute.
+    /// Its path. Absolute.
     pub file: PathBuf,
     /// The SHA-256 of its text, in hexadecimal.
     pub sha256: String,
 }
 
-/// What an output folder held when its job was completed.
+/// What an output folder held when its job completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSize {
-    /// Bytes in the output file; none if rows are only counted.
+    /// Bytes in the output file. `None` if rows are only counted.
     pub file_bytes: Option<u64>,
-    /// Files in the folder and below.
+    /// The number of files in the folder and its subfolders.
     pub files: u64,
 }
 
@@ -118,14 +118,15 @@ pub struct JobState {
     pub name: String,
     /// The id of its latest run.
     pub id: String,
-    /// The same for all runs of the job in this directory, and for no other job. Empty if an earlier version began it.
+    /// A mark that all runs of the job in this directory share, and no other job has. Empty if an earlier
+    /// version began the job.
     #[serde(default)]
     pub(super) mark: String,
-    /// How it stands.
+    /// How the job stands.
     pub status: Standing,
-    /// The output folder; relative to the job directory if it lies in it.
+    /// The output folder. Relative to the job directory if it is inside it.
     pub output: PathBuf,
-    /// The file for rows in it.
+    /// The file for rows in the output folder.
     pub output_file: Option<String>,
     /// The process of the latest run.
     pub pid: u32,
@@ -133,18 +134,18 @@ pub struct JobState {
     pub begun: Timestamp,
     /// When the latest run was started.
     pub started: Timestamp,
-    /// When that ended; none if it runs, or was interrupted.
+    /// When the latest run ended. `None` if it is running, or was interrupted.
     pub ended: Option<Timestamp>,
-    /// How often the job was taken up again.
+    /// How often the job was resumed.
     pub taken_up: u32,
-    /// Who started the latest run; `None` where an earlier version of Sandmill did.
+    /// Who started the latest run. `None` if an earlier version of Sandmill did.
     #[serde(default)]
     pub started_by: Option<StartedBy>,
-    /// Where the job comes from; none if a program made it.
+    /// Where the job comes from. `None` if a program created it.
     pub job_file: Option<JobFile>,
-    /// What it came to.
+    /// The job's result.
     pub result: Option<JobResult>,
-    /// What its output was when it was completed.
+    /// The size of its output when it completed.
     pub output_size: Option<OutputSize>,
 }
 
@@ -171,7 +172,7 @@ impl JobState {
         }
     }
 
-    /// Reads the state of a job directory; none if there is none.
+    /// Reads the state of a job directory. `None` if there is no state file.
     ///
     /// # Errors
     /// If the file cannot be read, or is not what this version writes.
@@ -187,7 +188,7 @@ impl JobState {
         let unknown = |what: String| ClaimError::UnknownState { path: path.to_owned(), what };
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|e| unknown(e.to_string()))?;
-        // The version first: another one may have other fields.
+        // Check the version first: other versions may have other fields.
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
@@ -199,20 +200,21 @@ impl JobState {
         serde_json::from_value(value).map(Some).map_err(|e| unknown(e.to_string()))
     }
 
-    /// Replaces the file as a whole, so that nobody ever reads half of it.
+    /// Replaces the file atomically, so that a reader never sees half of it.
     pub(super) fn write(&self, path: &Path) -> Result<(), ClaimError> {
         self.write_unnamed(path)?;
         sync_name(path)
     }
 
-    /// As [`write`](Self::write), but that the file has its name is on the disk only after [`sync_name`].
+    /// Like [`write`](Self::write), but the file's name is durable only after [`sync_name`].
     pub(super) fn write_unnamed(&self, path: &Path) -> Result<(), ClaimError> {
         let temporary = temporary(path);
         let write = || -> io::Result<()> {
             let mut options = File::options();
             options.write(true).create(true).truncate(true).mode(0o600);
             let mut file = options.open(&temporary)?;
-            // Settings given on the command line may be secrets, and the file may be left over from a crash.
+            // Settings given on the command line may be secrets, and the temporary file may be left over from
+            // a crash.
             file.set_permissions(Permissions::from_mode(0o600))?;
             let text = serde_json::to_string_pretty(self)? + "\n";
             file.write_all(printable_json(&text).as_bytes())?;
@@ -223,14 +225,14 @@ impl JobState {
     }
 }
 
-/// Puts the name of a state file on the disk.
+/// Syncs the folder of a state file, so that the file's name is durable.
 pub(super) fn sync_name(path: &Path) -> Result<(), ClaimError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|e| ClaimError::io("write", path, e))
 }
 
-/// Where a state file is written before it takes its place.
+/// The temporary path at which a state file is written before it is renamed.
 pub(super) fn temporary(path: &Path) -> PathBuf {
     path.with_extension("json.new")
 }
@@ -242,16 +244,16 @@ pub(super) fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSiz
         entries.filter(|entry| !entry.file_type().is_dir() && entry.file_name() != LOCK_FILE)
     };
     let file = file.map(|file| output.join(file)).filter(|file| file.exists());
-    // Where it is a folder of parts, all that they hold.
+    // If the output is a folder of parts, count all files in it.
     let bytes = |file: &PathBuf| {
         files_in(file).filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     };
     Ok(OutputSize { file_bytes: file.as_ref().map(bytes), files: files_in(output).count() as u64 })
 }
 
-/// The id of an execution that starts now.
+/// The id of a run that starts now.
 pub(super) fn new_id(now: Timestamp) -> String {
-    // The standard library's hasher is seeded at random.
+    // The standard library's hasher is seeded randomly.
     let random = RandomState::new().hash_one((std::process::id(), now.as_nanosecond()));
     format!("{}-{:08x}", now.strftime("%Y%m%dT%H%M%SZ"), random & 0xffff_ffff)
 }

@@ -1,15 +1,19 @@
-//! The leader of a job: a pure state machine (`machine`) and the driver that joins it to the world. It knows no machine
-//! that runs jobs but by what `nodes` asks of one, and looks into nothing that a guest or an input file contains.
+//! The leader of a job: a pure state machine (`machine`), and the driver that connects it to the world. The
+//! leader reaches a machine that runs jobs only through the traits in `nodes`, and does not parse what a
+//! guest or an input file contains.
 //!
-//! It uses `model`, `files`, `wire` and `spec`, and has no sandbox, parser of inputs or TLS in it; `sandmill` alone uses it.
+//! It uses `model`, `files`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no TLS. Only
+//! `sandmill` and the fuzz targets use it.
 //!
-//! `prepare` makes a job ready to run, and asks the machine that it is to run on (`nodes`) for what it needs there; `claim`
-//! decides who owns a job directory (`reserve` is room for its end) and `taking_up` what becomes of a job that was run
-//! before: `identity` names its settings, `differences` compares them, `verify` its inputs. These do not know what a node
-//! is made of.
-//! `spans` tells `tracing` of the job's events.
-//! `in_force` says what the machine holds a job to. `driver` runs a `job`, on what `start` starts; `intake` takes the
-//! plan; `commit` is the thread that commits what workers finished, and `control` the one that answers the job's owner.
+//! - `prepare` makes a job ready to run, and asks the node for what the job needs there.
+//! - `claim` decides which job owns a job directory, and `reserve` keeps disk space free for the job's end.
+//! - `taking_up` decides what to do with a job that was run before: `identity` names its settings,
+//!   `differences` compares them, and `verify` compares its inputs. These modules do not know how a node is
+//!   built.
+//! - `in_force` collects the settings that the state machine enforces.
+//! - `driver` runs a `job`, with the parts that `start` starts. `intake` receives the plan, `commit` is the
+//!   thread that commits what workers finished, and `control` is the thread that answers the job's owner.
+//! - `spans` reports the job's events to `tracing`.
 
 #![cfg_attr(
     test,
@@ -68,7 +72,7 @@ use sandmill_model::{self as model, event, fail_point};
 use sandmill_spec as spec;
 use sandmill_wire::{self as protocol, cancel};
 
-/// A job that could not be begun, or whose end could not be written down; for people, complete.
+/// A job that could not begin, or whose end could not be recorded. The text is complete, and for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EngineError(pub String);

@@ -1,5 +1,5 @@
-//! What the leader asks of the machine that a job is to run on, while it prepares the job and while it runs it. Whoever joins leader and node
-//! implements it; on one machine these are direct calls.
+//! What the leader asks of the machine that runs a job, while it prepares and runs the job. The crate that
+//! connects leader and node implements these traits. On one machine, they are direct calls.
 
 use super::commit::Make;
 use super::machine::Obeys;
@@ -13,13 +13,13 @@ use std::time::Instant;
 
 /// A machine that a job is to run on.
 pub trait Node {
-    /// Why it cannot do what it was asked.
+    /// Why the machine cannot do what the leader asked.
     type Error: Error + 'static;
-    /// What it holds for a job that it has prepared.
+    /// What the machine holds for a job that it has prepared.
     type Job: JobOnNode<Error = Self::Error>;
 
-    /// Finds and checks all that the job needs of the machine, but for GPUs. Writes nothing to the job directory.
-    /// `say` gets lines for people about what takes time.
+    /// Finds and checks everything that the job needs of the machine, except GPUs. Writes nothing to the job
+    /// directory. `say` receives lines for people about steps that take time.
     ///
     /// # Errors
     /// If the machine lacks something that the job needs, or does not allow it.
@@ -32,100 +32,103 @@ pub trait Node {
 
 /// A job that a machine has prepared.
 pub trait JobOnNode {
-    /// Why the machine cannot do what it was asked.
+    /// Why the machine cannot do what the leader asked.
     type Error: Error + 'static;
     /// What runs the job there.
     type Running: RunningNode<Error = Self::Error>;
 
-    /// Waits for all objects of stores that come unasked: a plan that is looked at must not have to wait.
+    /// Waits until all prefetched objects of stores have arrived. Afterwards, [`look`](Self::look) does not
+    /// have to wait for them.
     fn await_objects(&mut self, say: &mut dyn FnMut(&str));
 
-    /// Plans the job in advance, looks at its files, and tells `hear` of them, until that has heard enough.
+    /// Plans the job in advance, inspects its files, and passes what it finds to `hear`, until `hear` breaks.
     ///
     /// # Errors
-    /// If the inputs cannot be planned, or nothing was heard for too long.
+    /// If the inputs cannot be planned, or the planner is silent for too long.
     fn look(
         &mut self,
         ask: &Look,
         hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
-    /// Takes the GPUs that the job may have. Returns what the user should know of them, one line each.
+    /// Takes the GPUs that the job may use. Returns notices about them for the user, one line each.
     ///
     /// # Errors
-    /// If it cannot be seen which GPUs are free.
+    /// If the free GPUs cannot be determined.
     fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Self::Error>;
 
-    /// Makes ready what runs the job, whose inputs will be planned by `plan`. Nothing runs yet.
+    /// Sets up what runs the job. `plan` says how its inputs will be planned. Nothing runs yet.
     ///
     /// # Errors
     /// If what an earlier run left is in the way.
     fn start(&mut self, plan: &Plan) -> Result<Self::Running, Self::Error>;
 
-    /// Does for a worker of a leader that was killed what would have been done at its end.
+    /// Cleans up after a worker whose leader was killed, as that leader would have done at the worker's end.
     fn settle(&self, worker: WorkerId);
 
     /// Puts models where workers find them.
     ///
     /// # Errors
-    /// If a model changed since it was looked at, or there is no room for it.
+    /// If a model has changed since the node inspected it, or the disk has no room for it.
     fn give_models(&self) -> Result<(), Self::Error>;
 
-    /// Begins to run the job at `start`: its workers are numbered from `first_worker`, and none has run before if it
-    /// `is_new`.
+    /// Begins to run the job at `start`. The first worker has the number `first_worker`. If the job `is_new`,
+    /// no worker has run before.
     fn begin(&self, running: &mut Self::Running, start: Instant, first_worker: u32, is_new: bool);
 
-    /// Makes an output file that is not of lines.
+    /// Returns the function that makes an output file of a format that is not made of lines.
     fn finisher(&self) -> Arc<Make>;
 }
 
-/// A machine that runs a job. Each call does what it asks before it returns; what the machine tells is to be taken in
-/// in its order.
+/// A machine that is running a job. Each call does its work before it returns. The caller must process the
+/// machine's messages in their order.
 pub trait RunningNode: Obeys {
-    /// Why the machine cannot do what it was asked.
+    /// Why the machine cannot do what the leader asked.
     type Error: Error + 'static;
 
-    /// Has the planner cut the inputs.
+    /// Starts the planner, which cuts the inputs into mini-batches.
     ///
     /// # Errors
-    /// If its process cannot be started.
+    /// If the planner's process cannot be started.
     fn plan(&mut self) -> Result<(), Self::Error>;
 
-    /// Begins to watch what workers use.
+    /// Begins to monitor the resources that workers use.
     ///
     /// # Errors
-    /// If that cannot be begun.
+    /// If the monitoring cannot start.
     fn watch(&mut self) -> Result<(), Self::Error>;
 
-    /// Waits for the next thing that happens there. The planner is heard only if more of the plan is wanted. Nothing is
-    /// lost if this is dropped while it waits.
+    /// Waits for the next event on the machine. Reads the planner only if `wants_plan`. The future can be
+    /// dropped while it waits: no message is lost.
     fn next(&mut self, wants_plan: bool) -> impl Future<Output = Vec<Told>>;
 
-    /// The next thing that a worker has said already, if one has.
+    /// The next message that a worker has already sent, if there is one.
     fn said_already(&mut self) -> Option<Vec<Told>>;
 
-    /// Whether a worker has said something since this was asked last, and all have enough to do while the leader looks
-    /// away.
+    /// Whether a worker has sent something since the last call, and all workers have enough to do while the
+    /// leader pauses.
     fn may_pause(&mut self) -> bool;
 
-    /// Whether objects of stores come only when a mini-batch wants them.
+    /// Whether objects of stores are fetched only when a mini-batch needs them.
     fn comes_on_demand(&self) -> bool;
 
-    /// A mini-batch is to have these files, each of the source with that index. [`Told::Fetched`] says when it has.
+    /// Requests these files for a mini-batch, each with the index of its source. [`Told::Fetched`] reports
+    /// when they are there.
     fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 
-    /// These mini-batches need their objects no more.
+    /// These mini-batches no longer need their objects.
     fn release(&mut self, ids: &[MiniBatchId]);
 
-    /// The rows of this attempt, and of all that its worker reported before, are in the output.
+    /// Reports that the rows of this attempt, and of all attempts that its worker reported before, are in the
+    /// output.
     fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32);
 
-    /// Sends what is queued for workers.
+    /// Sends the queued messages to workers.
     fn flush(&mut self);
 
-    /// The job is over: no process of it is started any more.
+    /// The job is over: no further process is started for it.
     fn close(&mut self);
 
-    /// Takes the last sample of what workers use.
+    /// Takes the last sample of the resources that workers use.
     fn end_watch(&mut self);
 }

@@ -1,24 +1,24 @@
-//! What the leader is to do with a job, beside what the job says.
+//! Options of the leader for a job, in addition to the job's own settings.
 
 use super::job_state::{JobFile, PolicyUsed};
 use std::path::PathBuf;
 
-/// Where the leader keeps a job, and what it does with an earlier run.
+/// Where the leader keeps a job, and what it does about an earlier run.
 #[derive(Clone, Debug)]
 pub struct LeaderOptions {
-    /// The job directory; made if it is not there.
+    /// The job directory. Created if it is missing.
     pub job_dir: PathBuf,
-    /// Whether to begin anew where the job was run before; its results are removed first.
+    /// Whether to begin anew if the job was run before. The earlier results are removed first.
     pub overwrite: bool,
-    /// Whether the result of an earlier run may be taken instead, if nothing changed since and the
-    /// job file does not forbid it (`allow_reuse`).
+    /// Whether to return the result of an earlier run, if nothing has changed since and the job file allows
+    /// it (`allow_reuse`).
     pub reuse: bool,
-    /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
+    /// Where the job comes from, for `sandmill resume`. `None` if no job file describes the whole job.
     pub job_file: Option<JobFile>,
-    /// The command line; empty if a program runs the job by the library.
+    /// The command line. Empty if a program runs the job through the library.
     pub command: Vec<String>,
-    /// The operator's policy; `None` without one.
+    /// The operator's policy. `None` if there is none.
     pub policy: Option<PolicyUsed>,
-    /// What the user should know beside what the job and the node tell, one line each.
+    /// Notices for the user, one line each, in addition to those of the job and the node.
     pub notices: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! The folder of the parent job: what a job copies there goes into a folder of its own, which it marks. So no job
-//! overwrites what another one copied, or adds to it.
+//! The folder of the parent job. Each job copies its files into its own folder there, and marks that folder,
+//! so that no job overwrites another job's copies or adds to them.
 
 use super::ClaimError;
 use crate::opening::{at_its_path, folder_at_its_path, regular_at_its_path};
@@ -10,18 +10,18 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Says whose folder it is.
+/// The file that says which job a folder belongs to.
 const MARK_FILE: &str = ".sandmill-job";
-/// Characters of a mark that are part of a folder's name.
+/// How many characters of the mark a folder's name contains.
 const NAMED: usize = 8;
-/// Bytes of a mark, at most.
+/// The maximum length of a mark in bytes.
 const MARK_BYTES: u64 = 100;
 
-/// Takes `<parent>/logs/<job>` for the job with this mark, and makes it if it is missing. A run of the same job, in the
-/// same job directory, gets it again. The parent's path is without links.
+/// Takes `<parent>/logs/<job>` for the job with this mark, and creates it if it is missing. Another run of
+/// the same job in the same job directory gets the same folder. The parent's path must be without links.
 ///
 /// # Errors
-/// If the folder holds what another job made, or cannot be made.
+/// If the folder belongs to another job, or cannot be created.
 pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, ClaimError> {
     let folder = place(parent, job, None);
     let logs = parent.join("logs");
@@ -32,7 +32,7 @@ pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, Cla
         if !is_empty(&folder).map_err(failed)? {
             return Err(ClaimError::ParentTaken(folder));
         }
-        // Whole or not at all, and never over the mark of a job that came first.
+        // Write the mark atomically, and never replace the mark of a job that came first.
         let random = RandomState::new().hash_one(mark);
         let new = format!("{MARK_FILE}.{random:016x}");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
@@ -53,11 +53,12 @@ pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, Cla
     }
 }
 
-/// For a job that cannot have `<parent>/logs/<job>`: takes `<parent>/logs/<job>.<its mark's beginning>`, if it took that
-/// folder before, or if it `may` as its own copies may be what an earlier version left without a mark.
+/// For a job that cannot have `<parent>/logs/<job>`: takes `<parent>/logs/<job>.<the beginning of its mark>`.
+/// It does so if the job took that folder before, or if `may` is set, because the unmarked copies may be the
+/// job's own, from an earlier version.
 ///
 /// # Errors
-/// If the folder holds what another job made, or cannot be made.
+/// If the folder belongs to another job, or cannot be created.
 pub(super) fn claim_beside(
     parent: &Path,
     job: &str,
@@ -73,7 +74,8 @@ pub(super) fn claim_beside(
     claim(parent, &name, mark).map(Some)
 }
 
-/// The folder for a job's copies. The name of a job is no path; should it be one, only its last part counts.
+/// The folder for a job's copies. A job's name is not a path. If it looks like one, only its last component
+/// counts.
 fn place(parent: &Path, job: &str, mark: Option<&str>) -> PathBuf {
     let name = Path::new(job).file_name().unwrap_or_else(|| "job".as_ref());
     let mut name = name.to_owned();
@@ -83,12 +85,12 @@ fn place(parent: &Path, job: &str, mark: Option<&str>) -> PathBuf {
     parent.join("logs").join(name)
 }
 
-/// Gives the folder back of a job that does not begin, if nothing was copied there.
+/// Removes the folder of a job that does not begin, if nothing was copied there.
 pub(super) fn give_back(folder: &Path) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let Ok(opened) = at_its_path(folder, flags, Mode::empty()) else { return };
     if is_empty(folder).is_ok_and(|is_empty| is_empty) {
-        // A mark that stays behind keeps other jobs out, and does no other harm.
+        // A leftover mark keeps other jobs out, and does no other harm.
         let _ = unlinkat(&opened, MARK_FILE, AtFlags::empty());
         let _ = std::fs::remove_dir(folder);
     }
@@ -105,7 +107,7 @@ fn read_mark(folder: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Whether there is nothing in it but marks that are being made.
+/// Whether the folder holds nothing but marks, finished or not.
 fn is_empty(folder: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
         if !entry?.file_name().to_string_lossy().starts_with(MARK_FILE) {
@@ -134,14 +136,14 @@ mod tests {
         claim("../../digits", "one").unwrap();
         let error = claim("digits", "two").unwrap_err();
         insta::assert_snapshot!(error.replace(dir.path().canonicalize().unwrap().to_str().unwrap(), "/d"), @"parent: /d/new/parent/logs/digits holds what another job, or the same job in another job directory, copied there, and nothing of that is overwritten: name another folder for `parent`, give the job another name, or move that folder away");
-        // What lies there may be anybody's, an earlier version's, too.
+        // An unmarked folder may belong to any job, for example one of an earlier version.
         std::fs::create_dir_all(parent.join("logs/older/sys")).unwrap();
         assert_eq!(claim("older", "one").unwrap_err(), error.replace("digits", "older"));
         std::fs::write(parent.join("logs/letters/.sandmill-job"), "").unwrap();
         claim("letters", "two").unwrap_err();
     }
 
-    /// A job of a version that marked nothing goes on beside its old copies, each time at the same place.
+    /// A job of a version without marks continues in a folder beside its old copies, the same one each time.
     #[test]
     fn copies_without_a_mark_stay_and_a_folder_beside_them_is_taken() {
         let dir = tempfile::tempdir().unwrap();
@@ -172,7 +174,7 @@ mod tests {
         claim(&parent, "digits", "one").unwrap_err();
     }
 
-    /// Of jobs that come at the same time one gets it.
+    /// If several jobs come at the same time, one of them gets the folder.
     #[test]
     fn one_of_many_is_first() {
         let dir = tempfile::tempdir().unwrap();

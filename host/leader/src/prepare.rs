@@ -1,5 +1,5 @@
-//! From a checked job to one that can run: the machine asked for all that the job needs, the job directory claimed. The
-//! claim comes last, so that a mistake in what comes before leaves no trace.
+//! Turns a checked job into one that can run: asks the node for what the job needs, and claims the job
+//! directory. The claim comes last, so that an earlier error leaves no trace.
 
 use super::ClaimError;
 use super::claim::{Wanted, hold, resolve};
@@ -14,10 +14,10 @@ use crate::protocol::node::Prepare;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
-/// Prepares a job on a node. `say` gets lines for people about what takes time.
+/// Prepares a job on a node. `say` receives lines for people about steps that take time.
 ///
-/// Where the job was run before and not completed, it is taken up, and refused if something changed
-/// that decides its rows; where it was completed, its result is reused if nothing changed.
+/// If an earlier run of the job was not completed, the job resumes, or is refused if something that decides
+/// its rows has changed. If it was completed, its result is reused if nothing has changed.
 ///
 /// # Errors
 /// If the job cannot begin.
@@ -45,7 +45,8 @@ pub fn prepare<N: Node>(
     }
 }
 
-/// The job with the output file's name that an earlier version gave it, if the directory holds such a job.
+/// If the directory holds a job of an earlier version, the job gets the output file name that that version
+/// gave it.
 fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSpec, ClaimError> {
     if options.overwrite || spec.earlier_file_name.is_none() {
         return Ok(spec);
@@ -60,7 +61,8 @@ fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSp
     Ok(spec)
 }
 
-/// The paths that the leader writes to, resolved once: what the operator's policy is held against is what is opened.
+/// The paths that the leader writes to. They are resolved once, so that the paths checked against the
+/// operator's policy are the paths that are opened.
 fn places(spec: &JobSpec, options: &LeaderOptions) -> Result<Prepare, ClaimError> {
     Ok(Prepare {
         output: spec.output.as_deref().map(resolve).transpose()?,
@@ -71,7 +73,7 @@ fn places(spec: &JobSpec, options: &LeaderOptions) -> Result<Prepare, ClaimError
     })
 }
 
-/// Child processes have other working folders, so that every path they get is absolute.
+/// Child processes have other working directories, so every path that they get must be absolute.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -4,12 +4,12 @@ use super::ClaimError;
 use crate::journal::JournalError;
 use std::error::Error;
 
-/// Why a job cannot begin. No mini-batch ran. A guest crate may have been built and an entry script
-/// compiled, both kept for the next time, and folders may have been made.
+/// Why a job cannot begin. No mini-batch has run. A guest crate may have been built and an entry script
+/// compiled, which are both kept for the next run, and folders may have been created.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError<E: Error + 'static> {
-    /// The job directory or the output folder is taken or cannot be used, or holds an earlier run
-    /// that cannot be taken up.
+    /// The job directory or the output folder is in use or unusable, or holds an earlier run that cannot
+    /// resume.
     #[error(transparent)]
     JobDir(#[from] ClaimError),
     /// The journal of an earlier run cannot be used.

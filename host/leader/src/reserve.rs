@@ -1,6 +1,5 @@
-//! Room on the disk that is set aside while a job runs: where the disk is full, that is what the job's end is
-//! written with: how it stands, then its last lines in the log tree, for which the crate `report` gives back all
-//! that is left.
+//! Disk space that is reserved while a job runs. If the disk is full, the job's end is written with it: first
+//! its state, then its last lines in the log tree, for which the crate `report` frees the rest.
 
 use crate::opening::make_private;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -9,22 +8,23 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes, at most; of a small disk no more than half of what is free. What reports hold back is seldom more.
+/// The maximum size in bytes. On a small disk, the reserve takes at most half of the free space. Reports
+/// rarely buffer more.
 const BYTES: u64 = 4 << 20;
 
-/// Bytes that are given back at a time.
+/// How many bytes are freed at a time.
 const PART: u64 = 64 << 10;
 
-/// A file that takes up room until it is given back.
+/// A file that occupies disk space until it is freed.
 #[derive(Debug)]
 pub(super) struct Reserve(PathBuf);
 
 impl Reserve {
-    /// None where there is no such room, or where the file system cannot set it aside: nothing of it is worth a
+    /// `None` if the disk has no room, or the file system cannot reserve it. Neither is a reason to fail the
     /// job.
     pub(super) fn new(path: &Path) -> Option<Self> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // One that is there was left by a run that was killed, and so is its room.
+        // An existing file was left by a killed run, and still occupies its space.
         let _ = std::fs::remove_file(path);
         make_private(path.parent()?).ok()?;
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).ok()?;
@@ -35,7 +35,7 @@ impl Reserve {
         Some(reserve)
     }
 
-    /// Gives back some of the room; false if none is left.
+    /// Frees some of the space. Returns false if none is left.
     pub(super) fn give_some(&self) -> bool {
         let give = || {
             let file = File::options().write(true).custom_flags(libc::O_NOFOLLOW).open(&self.0)?;
@@ -47,7 +47,7 @@ impl Reserve {
     }
 }
 
-/// Gives all of it back.
+/// Frees all of the space.
 impl Drop for Reserve {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
@@ -66,7 +66,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("work")).unwrap();
         std::fs::write(&path, "of a run that was killed").unwrap();
         let reserve = Reserve::new(&path);
-        // Some file systems cannot.
+        // Some file systems cannot reserve space.
         if reserve.is_some() {
             assert!(path.metadata().unwrap().blocks() > 0);
         }

@@ -1,33 +1,34 @@
-//! What `tracing` sees of a job: a span for the plan, for each worker and for each attempt, below that of the job, made of
-//! the events that the job emits.
+//! Turns the job's events into `tracing` spans: one for the plan, one for each worker and one for each
+//! attempt, below the span of the job.
 //!
-//! All spans have the highest level, so that whatever is logged says where it belongs. Where nothing is logged, no event
-//! is looked at.
+//! All spans have the highest level, so that every log line shows where it belongs. If tracing is disabled,
+//! events are ignored.
 
 use crate::event::EventKind;
 use crate::model::{AttemptReport, Failure, JobResult, MiniBatchId};
 use std::collections::HashMap;
 use tracing::{Span, debug, error, error_span, info, warn};
 
-/// The spans that are open.
+/// The open spans.
 #[derive(Debug)]
 pub(super) struct Spans {
     job: Span,
     plan: Option<Span>,
     workers: HashMap<String, Span>,
-    /// Those of attempts whose ends the job has not reported yet, by mini-batch and number: a success is reported when it is
-    /// committed, and its worker may have begun the next attempt, or be gone.
+    /// The spans of attempts whose ends the job has not reported yet, by mini-batch and attempt number. A
+    /// success is reported when it is committed. By then its worker may have begun the next attempt, or be
+    /// gone.
     attempts: HashMap<(MiniBatchId, u32), Span>,
 }
 
 impl Spans {
-    /// Below the span of a job, which is the current one.
+    /// The new spans go below the current span, which must be the job's.
     pub(super) fn new() -> Self {
         let job = Span::current();
         Self { job, plan: None, workers: HashMap::new(), attempts: HashMap::new() }
     }
 
-    /// Takes note of an event.
+    /// Handles an event.
     pub(super) fn see(&mut self, kind: &EventKind) {
         if self.job.is_disabled() {
             return;
@@ -129,7 +130,7 @@ impl Spans {
         }
     }
 
-    /// The span of a worker, or that of the job where the worker is not known.
+    /// The span of a worker, or the job's span if the worker is unknown.
     fn worker(&self, worker: &str) -> &Span {
         self.workers.get(worker).unwrap_or(&self.job)
     }

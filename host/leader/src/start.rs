@@ -1,4 +1,4 @@
-//! From a prepared job to its running parts: the node, the journal, the committer.
+//! Starts the running parts of a prepared job: the node, the journal and the committer.
 
 use super::EngineError;
 use super::commit::{
@@ -18,17 +18,17 @@ use std::thread;
 use tokio::sync::mpsc;
 use tracing::Span;
 
-/// What a job runs on.
+/// The running parts of a job.
 pub(super) struct Started<R> {
-    /// On the node.
+    /// The running job on the node.
     pub(super) node: R,
     pub(super) committer: Committer,
     pub(super) commits: mpsc::UnboundedReceiver<CommitReply>,
-    /// What an earlier run left done.
+    /// What an earlier run completed.
     pub(super) restored: Restored,
 }
 
-/// Starts all of it; takes what an earlier run left out of the job.
+/// Starts all parts. Takes what an earlier run left out of `job`.
 pub(super) fn start<N: JobOnNode + Send>(
     job: &mut Job<N>,
 ) -> Result<Started<N::Running>, EngineError> {
@@ -41,7 +41,7 @@ pub(super) fn start<N: JobOnNode + Send>(
         start_committer(job, replies)?
     } else {
         let span = Span::current();
-        // The one waits for the planner's process, the other for the disk.
+        // In parallel: the node waits for the planner's process, and the journal waits for the disk.
         thread::scope(|scope| {
             let make = || span.in_scope(|| start_committer(job, replies));
             let making = thread::Builder::new().spawn_scoped(scope, make);
@@ -53,14 +53,14 @@ pub(super) fn start<N: JobOnNode + Send>(
             made
         })?
     };
-    // Now that nothing of an earlier run is in the way.
+    // Only now, because leftovers of an earlier run have been removed.
     job.node.give_models().map_err(failed)?;
     job.claim.set_room_aside(&job.job_dir);
     node.watch().map_err(failed)?;
     Ok(Started { node, committer, commits, restored })
 }
 
-/// What the first event says of an earlier run.
+/// What the first event reports about an earlier run.
 pub(super) fn resumed(restored: &Restored, has_earlier_run: bool) -> Option<Resumed> {
     let &Restored { succeeded, failed, items, rows, .. } = restored;
     has_earlier_run.then_some(Resumed { succeeded, failed, items, rows })
@@ -86,8 +86,8 @@ fn start_committer<N: JobOnNode>(
         .map_err(|e| EngineError(e.to_string()))
 }
 
-/// Does for the workers of a leader that was killed what it would have done at their ends, before their
-/// folders are removed. What cannot be looked into holds no logs.
+/// Cleans up after the workers of a killed leader, before their folders are removed. A folder that cannot be
+/// read holds no logs.
 fn settle_workers<N: JobOnNode>(job: &Job<N>) {
     for entry in std::fs::read_dir(job.job_dir.work()).into_iter().flatten().flatten() {
         if let Some(worker) = entry.file_name().to_str().and_then(worker_of) {
@@ -96,7 +96,7 @@ fn settle_workers<N: JobOnNode>(job: &Job<N>) {
     }
 }
 
-/// What the journal says of the job.
+/// The job's identity, for the journal.
 fn identity<N>(job: &Job<N>) -> JobIdentity {
     JobIdentity {
         name: job.spec.name.clone(),
@@ -127,7 +127,7 @@ fn commit_target<N: JobOnNode>(job: &Job<N>) -> CommitTarget {
     }
 }
 
-/// The end of a mini-batch, for the committer.
+/// The commit request for a settled mini-batch.
 pub(super) fn commit_request(settled: Settled) -> CommitRequest {
     let Settled { worker, report } = settled;
     match report.outcome {

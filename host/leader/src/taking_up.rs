@@ -1,4 +1,4 @@
-//! What to do where a job was run before: take it up where it was, reuse its result, or refuse.
+//! Decides what to do with a job that was run before: resume it, reuse its result, or refuse it.
 
 use super::claim::Held;
 use super::differences::differences;
@@ -18,26 +18,26 @@ use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// A job that is ready but for its job directory.
+/// A job that is ready except for its job directory.
 pub(super) struct Ready<N> {
     pub(super) spec: JobSpec,
     /// What the node found.
     pub(super) found: node::Prepared,
-    /// What the node holds for it.
+    /// What the node holds for the job.
     pub(super) node: N,
     pub(super) job_dir: JobDir,
     /// The parent's folder, without links.
     pub(super) parent: Option<PathBuf>,
 }
 
-/// What comes of a job whose node is this.
+/// The result of preparing a job on this kind of node.
 type Outcome<N> = Result<Prepared<N>, PrepareError<<N as JobOnNode>::Error>>;
 
-/// Claims a job directory that is held: anew, or as it is.
+/// The function that claims a held job directory: to begin anew, or to resume.
 type ClaimHeld = fn(Held, Option<JobFile>) -> Result<Claim, ClaimError>;
 
 impl<N: JobOnNode> Ready<N> {
-    /// Begins the job in a directory that holds none, or anew.
+    /// Begins the job in a directory without a job, or begins it anew.
     pub(super) fn begin(
         self,
         held: Held,
@@ -48,7 +48,7 @@ impl<N: JobOnNode> Ready<N> {
         self.job(options, say, settings, None, (held, Held::begin))
     }
 
-    /// The job, its directory claimed last.
+    /// Completes the preparation. Claims the job directory last.
     fn job(
         mut self,
         options: &LeaderOptions,
@@ -60,7 +60,7 @@ impl<N: JobOnNode> Ready<N> {
         let mut notices = options.notices.clone();
         notices.append(&mut self.found.notices);
         notices.extend(self.node.take_gpus(say).map_err(PrepareError::Node)?);
-        // Before anything of an earlier run is removed: a job that is refused loses nothing.
+        // Do this before anything of an earlier run is removed, so that a refused job loses nothing.
         let parent = match self.take_parent(&held, &mut notices) {
             Ok(parent) => parent,
             Err(error) => {
@@ -123,7 +123,8 @@ impl<N: JobOnNode> Ready<N> {
         Ok(Some(taken))
     }
 
-    /// Goes on from what the directory holds.
+    /// Continues from an earlier run: reuses the result of a completed one, resumes another one, or begins
+    /// anew if there is nothing to keep.
     pub(super) fn go_on(
         mut self,
         held: Held,
@@ -145,7 +146,7 @@ impl<N: JobOnNode> Ready<N> {
         let again = known.again();
         match self.check(&held, &journal, known) {
             Ok(()) => {}
-            // Nothing is lost: the usual case is a script that failed at once and was mended.
+            // Nothing is lost. In the usual case, the script failed at once and was then fixed.
             Err(Refusal::Changed(Changed(why))) if journal.counts().succeeded == 0 => {
                 say(&format!(
                     "job '{}' {} before any mini-batch had succeeded, and begins anew: {why}",
@@ -168,16 +169,17 @@ impl<N: JobOnNode> Ready<N> {
                 }));
             }
         }
-        // A leader that ended between the two has told the journal alone; and the journal knows it
-        // until what failed is out of it, however often that is begun.
+        // A leader may have been killed after it recorded the failure in the journal, and before it wrote
+        // `job.json`. The journal keeps the status until the failed mini-batches are removed from it, even if
+        // that takes several runs.
         let retry_failed =
             earlier.status == Standing::Failed || journal.finished()? == Some(JobStatus::Failed);
         let taken_up = Some(TakenUp { journal, retry_failed, again });
-        // The journal has the settings.
+        // The journal already has the settings.
         self.job(options, say, Vec::new(), taken_up, (held, Held::take_up))
     }
 
-    /// The result of a completed run, if this one would come to the same (prs-semantics C25).
+    /// Reuses the result of a completed run, if this run would have the same result (prs-semantics C25).
     fn reuse(mut self, held: &Held, earlier: &JobState, options: &LeaderOptions) -> Outcome<N> {
         let dir = self.job_dir.root().to_owned();
         let name = earlier.name.clone();
@@ -200,12 +202,12 @@ impl<N: JobOnNode> Ready<N> {
         Ok(Prepared::Reused(Box::new(Reused { spec, result, ended, output, job_dir })))
     }
 
-    /// The journal; none if the job was interrupted before there was one that is any good.
+    /// The journal. `None` if the job was interrupted before it had a usable one.
     fn journal(&self, earlier: &JobState) -> Result<Option<Journal>, JournalError> {
         match Journal::open(&self.job_dir.journal()) {
             Ok(journal) => Ok(Some(journal)),
-            // The folder for rows is made with the first worker, and that after the journal: so
-            // nothing can have been committed.
+            // The folder for rows is created with the first worker, after the journal. So without it, nothing
+            // can have been committed.
             Err(
                 JournalError::Missing(_)
                 | JournalError::Corrupt { .. }
@@ -215,7 +217,7 @@ impl<N: JobOnNode> Ready<N> {
         }
     }
 
-    /// Whether the job and its inputs are what they were.
+    /// Checks that the job and its inputs have not changed.
     fn check(
         &mut self,
         held: &Held,
@@ -260,7 +262,7 @@ impl<N: JobOnNode> Ready<N> {
     }
 }
 
-/// Why a check did not pass.
+/// Why a check failed.
 enum Refusal<E: Error + 'static> {
     Changed(Changed),
     Other(PrepareError<E>),
@@ -278,7 +280,7 @@ impl<E: Error + 'static> From<JournalError> for Refusal<E> {
     }
 }
 
-/// The error of a check, where `changed` puts what changed into words.
+/// The error of a failed check. `changed` builds the error if something has changed.
 fn refused<E: Error + 'static>(
     refusal: Refusal<E>,
     changed: impl FnOnce(String) -> ClaimError,

@@ -1,4 +1,4 @@
-//! One value of each struct that tests build, for the fields that a test does not speak of.
+//! One sample value of each struct that tests build, for the fields that do not matter to a test.
 
 use super::commit::{CommitTarget, FinalFailure, Places, Success};
 use super::journal::JobIdentity;
@@ -20,7 +20,7 @@ impl JobIdentity {
 }
 
 impl CommitTarget {
-    /// Files alone, in the folder of the job directory.
+    /// A target for files only, in the output folder of the job directory.
     pub(crate) fn sample(job_dir: &JobDir) -> Self {
         Self {
             places: Places::Here(job_dir.clone()),
@@ -54,7 +54,7 @@ impl Success {
 }
 
 impl FinalFailure {
-    /// Mini-batch 0, of one item, trapped three times.
+    /// Mini-batch 0 has one item, and trapped three times.
     pub(crate) fn sample() -> Self {
         Self {
             id: MiniBatchId(0),

@@ -1,5 +1,5 @@
-//! Whether the inputs of a job are what they were: the node plans it once in advance and looks at its files, and the
-//! mini-batches that are done are compared with what they would be today.
+//! Checks whether the inputs of a job have changed. The node plans the job once in advance and inspects its
+//! files, and the finished mini-batches are compared with what they would be today.
 
 use crate::journal::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work, hex};
@@ -10,32 +10,32 @@ use std::collections::{HashMap, HashSet};
 
 /// The journal's key for the digest of a whole plan.
 const PLAN: &str = "plan";
-/// The journal's key for how tables are read: their columns follow from all files, also from those
-/// whose mini-batches are not done yet.
+/// The journal's key for how tables are read. Their columns depend on all files, including those whose
+/// mini-batches are not done yet.
 const TABLES: &str = "tables";
 
-/// Key and value for the journal, once it is known how tables are read.
+/// The journal's note on how tables are read: key and value.
 pub(super) fn tables_note(tables: &[TableFormat]) -> (String, String) {
-    // Plain data always serialises; were it not so, all would be as one.
+    // Plain data always serialises. If it did not, all such values would compare as equal.
     let bytes = postcard::to_stdvec(tables).unwrap_or_default();
     (TABLES.to_owned(), hex(Sha256::digest(bytes)))
 }
 
-/// A digest of all mini-batches of a plan, in their order, but for those of files that could not be read: they
-/// may be mended.
+/// A digest of all mini-batches of a plan, in order. It leaves out files that could not be read, because the
+/// user may repair them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlanDigest {
-    /// Files that an earlier plan could not read, with the indices of their sources.
+    /// Files that an earlier run could not read, with the indices of their sources.
     again: HashSet<(u32, String)>,
     mini_batches: u64,
     stamps: Sha256,
-    /// Digests of the first one, two, four, eight mini-batches and so on, to find the first that
-    /// differs.
+    /// Digests of the first one, two, four, eight mini-batches and so on. They help to find the first
+    /// mini-batch that differs.
     marks: String,
 }
 
 impl PlanDigest {
-    /// Of a plan where these files were not readable before.
+    /// An empty digest. `again` lists the files that an earlier run could not read.
     pub(super) fn new(again: &[(u32, String)]) -> Self {
         Self { again: again.iter().cloned().collect(), ..Self::default() }
     }
@@ -50,7 +50,7 @@ impl PlanDigest {
         self.again.is_empty() || !self.again.contains(&(batch.source, file.clone()))
     }
 
-    /// Takes in the next mini-batches.
+    /// Adds the next mini-batches.
     pub(super) fn add<'a>(&mut self, batches: impl IntoIterator<Item = &'a MiniBatch>) {
         for batch in batches {
             if !self.counts(batch) {
@@ -65,30 +65,30 @@ impl PlanDigest {
         }
     }
 
-    /// Key and value for the journal, once the plan is complete.
+    /// The journal's note on a complete plan: key and value.
     pub(super) fn note(self) -> (String, String) {
         let value = format!("{} {}{}", self.mini_batches, hex(self.stamps.finalize()), self.marks);
         (PLAN.to_owned(), value)
     }
 }
 
-/// What an earlier run knows of its plan.
+/// What an earlier run recorded about its plan.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The mini-batches that ended.
+    /// The stamps of finished mini-batches.
     stamps: HashMap<MiniBatchId, u64>,
     /// [`PlanDigest::note`], if the plan was complete.
     plan: Option<String>,
-    /// [`tables_note`], if anything is done.
+    /// [`tables_note`], if the run recorded one.
     tables: Option<String>,
     /// When the job began.
     created: Timestamp,
-    /// Files that an earlier plan could not read.
+    /// Files that the earlier run could not read.
     again: Vec<(u32, String)>,
 }
 
 impl Known {
-    /// What the journal says.
+    /// Reads what the journal recorded.
     pub(super) fn of(journal: &Journal) -> Result<Self, JournalError> {
         let stamps = journal.stamps()?.into_iter().collect();
         let plan = journal.noted(PLAN)?;
@@ -97,7 +97,8 @@ impl Known {
         Ok(Self { stamps, plan, tables, created: journal.job()?.created, again })
     }
 
-    /// The same, where files may have been mended that could not be read.
+    /// Like [`of`](Self::of), but without the mini-batches that failed because their files could not be read:
+    /// the user may have repaired these files.
     pub(super) fn but_unreadable(journal: &Journal) -> Result<Self, JournalError> {
         let mut known = Self::of(journal)?;
         let failures: HashSet<_> = journal.failures()?.into_iter().collect();
@@ -118,9 +119,9 @@ impl Known {
         self.again.clone()
     }
 
-    /// Whether the plan had such a mini-batch, as far as is known.
+    /// Whether the earlier plan had this mini-batch. True if that is unknown.
     fn may_have(&self, id: MiniBatchId) -> bool {
-        // Those of files that could not be read are not counted.
+        // The count in the plan's note leaves out unreadable files.
         let more = self.again.len() as u64;
         self.plan.as_deref().and_then(mini_batches).is_none_or(|count| id.0 < count + more)
     }
@@ -131,11 +132,11 @@ impl Known {
     }
 }
 
-/// The inputs are not what they were: what differs, in words.
+/// The inputs have changed. Says what differs, in words.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Changed(pub(super) String);
 
-/// Compares a plan, as it is today, with what is known of it.
+/// Compares today's plan with what an earlier run recorded.
 pub(super) struct Comparison<'a> {
     sources: &'a [Source],
     known: Known,
@@ -143,13 +144,13 @@ pub(super) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// With nothing of today's plan.
+    /// A comparison that has not seen any of today's plan.
     pub(super) fn new(known: Known, sources: &'a [Source]) -> Self {
         let digest = PlanDigest::new(&known.again);
         Self { sources, known, digest }
     }
 
-    /// Takes in the next part of the plan.
+    /// Compares the next part of the plan.
     pub(super) fn take(&mut self, looked: Looked) -> Result<(), Changed> {
         match looked {
             Looked::MiniBatches(looked) => {
@@ -168,13 +169,14 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Whether a mini-batch is what it was, which takes one that is `known` out of it.
+    /// Checks that a mini-batch has not changed, and removes its stamp from `known`.
     fn check(&mut self, looked: &LookedAt) -> Result<(), Changed> {
         let LookedAt { batch, stamp, changed } = looked;
         let how = match self.known.stamps.remove(&batch.id) {
             Some(was) if was == *stamp => return Ok(()),
             Some(was) if was != batch.stamp => "is not what it was when it was done",
-            // Nobody says what its files were. Those changed since then are others.
+            // No worker has reported what these files contained, so a file that changed after the job began
+            // counts as changed.
             _ if self.known.may_have(batch.id) => {
                 let Some(time) = changed else { return Ok(()) };
                 &format!(
@@ -197,7 +199,8 @@ impl<'a> Comparison<'a> {
         format!("{input}mini-batch {id} ({location}) {how}")
     }
 
-    /// All of the plan was seen, and what was done is in it as it was, unless it is still in `known`.
+    /// Called when the whole plan has been seen. A mini-batch that is still in `known` is missing from
+    /// today's plan.
     fn complete(&mut self) -> Result<(), Changed> {
         if let Some(id) = self.known.stamps.keys().min() {
             return Err(Changed(format!(
@@ -226,19 +229,19 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// How many mini-batches a plan has, by its note.
+/// The number of mini-batches, from a plan's note.
 fn mini_batches(note: &str) -> Option<u64> {
     note.split(' ').next()?.parse().ok()
 }
 
-/// Among which mini-batches the first is that differs, by two notes of as many.
+/// The range of mini-batches that contains the first difference, from the notes of two plans of equal size.
 fn first_difference(was: &str, is: &str) -> (u64, u64) {
     let marks = |note: &'_ str| note.split(' ').skip(2).map(str::to_owned).collect::<Vec<_>>();
     let was = marks(was);
     let is_marks = marks(is);
     let same = was.iter().zip(&is_marks).take_while(|(was, is)| was == is).count();
     let count = mini_batches(is).unwrap_or(1);
-    // So many marks are of the first 2^(same - 1) mini-batches.
+    // The first 2^(same - 1) mini-batches are equal.
     let first = same.checked_sub(1).map_or(0, |power| 1 << power);
     let last = if same == 0 { 0 } else { 2 * first - 1 };
     (first, last.min(count.saturating_sub(1)).max(first))
@@ -273,7 +276,7 @@ mod tests {
         Known { stamps, plan, tables, created: Timestamp::now(), again: Vec::new() }
     }
 
-    /// As a node says it whose files do not exist.
+    /// What a node reports about files that do not exist.
     fn looked(batches: Vec<MiniBatch>) -> Looked {
         let at = |batch: MiniBatch| LookedAt { stamp: batch.stamp, batch, changed: None };
         Looked::MiniBatches(batches.into_iter().map(at).collect())
@@ -306,7 +309,7 @@ mod tests {
     fn what_was_done_must_be_the_same_today() {
         assert_eq!(with(&[(0, 7), (2, 9)], None, &[7, 8, 9]), Ok(()));
         assert_eq!(with(&[(0, 7), (2, 9)], Some(&[7, 8, 9]), &[7, 8, 9]), Ok(()));
-        // As long as the plan was not complete, more may come.
+        // An incomplete plan may have grown.
         assert_eq!(with(&[(0, 7)], None, &[7, 8, 9, 10]), Ok(()));
         let text = |result: Result<(), String>| result.unwrap_err();
         assert_snapshot!(text(with(&[(0, 7), (2, 1)], None, &[7, 8, 9])), @"changed: input 'texts' changed: mini-batch 2 (/inputs/texts/2.txt) is not what it was when it was done");
@@ -328,7 +331,7 @@ mod tests {
         }
     }
 
-    /// C25: files that no worker reported on must be older than the job.
+    /// C25: a file that no worker has reported on must be older than the job.
     #[test]
     fn files_of_what_is_not_done_must_not_change() {
         let sources = [Source::new("texts", "/data".into())];
@@ -352,7 +355,7 @@ mod tests {
         assert_snapshot!(check(Some(98), 99, false).unwrap_err(), @"input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not what it was when it was done");
     }
 
-    /// What is not done yet decides how the columns of what is done are read.
+    /// Files that are not processed yet decide how the columns of processed files are read.
     #[test]
     fn columns_must_be_what_they_were() {
         let format = |name: &str| TableFormat {

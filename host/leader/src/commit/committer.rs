@@ -1,36 +1,39 @@
 //! The committer: a thread that makes finished mini-batches durable, in groups.
 //!
-//! The rule: what the journal refers to is on the disk before the journal has it; the journal has it
-//! before anybody is told that it is committed, and before its files get their names. For a group, the
-//! steps are these, and their order is the promise that no row is lost or doubled (`group`):
+//! The rule has two parts. What the journal refers to is on the disk before the journal refers to it. And a
+//! mini-batch is in the journal before anyone learns that it is committed, and before its files get their
+//! final names. A group goes through these steps. Their order guarantees that no row is lost or duplicated
+//! (`group`):
 //!
-//! 1. All of it is checked: rows lie where the worker says, files can be published.
-//! 2. The files that wait to be published are put on the disk.
-//! 3. The rows are copied to the output file: in the order of commits, or, for ordered output, in
-//!    that of ids. They are read back, held against the workers' checksums and put on the disk (should the file's
-//!    time tell that somebody wrote to it meanwhile, all of it is read back at the job's end). What has to
-//!    wait for a lower id stays in its part file, which is put on the disk.
-//!    Rows of mini-batches without files are copied and read back before the rest of their group is there, as soon as
-//!    there are many: then little is left to be copied and to be put on the disk when a job ends.
-//! 4. One transaction journals the ends of the mini-batches, how long the output is now, where the rows lie
-//!    in the part files, the files with the places they will have, and notes.
-//! 5. The files are published: moved to their names; or, where files are appended, copied to the
-//!    places that the journal has for them, put on the disk, and only then removed where they were.
-//! 6. The leader is told; and, where no rows wait in part files, the workers: they may write over them.
+//! 1. Check everything: each worker's rows are where it says, and its files can be published.
+//! 2. Sync the files that wait to be published.
+//! 3. Copy the rows to the output file: in commit order, or, if the output is ordered, in the order of ids.
+//!    Read them back, compare them with the workers' checksums, and sync them. (If the file's time shows that
+//!    another program has written to it in the meantime, the whole file is read back at the job's end.) Rows
+//!    that must wait for a lower id stay in their part file, which is synced. If there are many rows of
+//!    mini-batches without files, they are copied and read back before the rest of their group arrives: then
+//!    little is left to copy and sync when a job ends.
+//! 4. Journal the group in one transaction: the ends of the mini-batches, the new length of the output, the
+//!    positions of rows in part files, the files with their destinations, and notes.
+//! 5. Publish the files: move them to their final names. If files are appended to others, copy them to the
+//!    positions in the journal, sync them, and only then remove their sources.
+//! 6. Notify the leader. If no rows wait in part files, notify the workers too: they may overwrite these
+//!    rows.
 //!
-//! The journal does not say where rows lie in the output: that follows from the order of its entries. At a
-//! job's end: what `init` and `shutdown` left is published if the job has completed, rows that are
-//! held are appended, and the journal notes the end. An output file that is
-//! not of lines is made before that, under another name, by a process of its own (`finish`): what rows are
-//! appended to is called otherwise, and is there until the end is noted. Where each worker's rows stay in a
-//! file of their own, part files take the output's place in step 3, and the folder of these files is made at
-//! the end (`split`).
+//! The journal does not record where rows are in the output: that follows from the order of its entries.
 //!
-//! After a crash between any two steps the output has more than the journal knows, or files are not at
-//! their names yet. `recover` makes it what the journal says; rows that are whole neither in the
-//! output nor in a part file are taken out of the journal, and their mini-batches run again. Whatever needs a
-//! new file in the place of an old one goes through `replace`. Between the steps are points at which tests end
-//! the process ([`fail_point`](crate::fail_point)).
+//! At a job's end, the committer publishes what `init` and `shutdown` left (if the job has completed),
+//! appends the rows that were held back, and journals the end. An output file that is not made of lines is
+//! made before that, under another name, by a separate process (`finish`). The rows are then appended to a
+//! file with a different name, which stays until the end is journaled. If each worker's rows stay in a file
+//! of their own, part files replace the output in step 3, and the folder of these files is made at the end
+//! (`split`).
+//!
+//! After a crash between any two steps, the output holds more than the journal records, or some files do not
+//! have their final names yet. `recover` restores the state that the journal describes. Rows that are
+//! complete neither in the output nor in a part file are removed from the journal, and their mini-batches run
+//! again. Every replacement of an old file by a new one goes through `replace`. Between the steps are points
+//! at which tests kill the process ([`fail_point`](crate::fail_point)).
 
 use super::error::CommitError;
 use super::message::{CommitReply, CommitRequest, Success};
@@ -46,16 +49,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::{Span, debug, error_span};
 
-/// Groups begin at least this far apart, or a fifth of it where they are full of bytes, unless they are full of
-/// requests or a flush is asked for.
+/// Groups begin at least this far apart. If a group is full of bytes, a fifth of this is enough. If it is
+/// full of requests, or a flush was requested, it begins at once.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// A group with so many bytes of rows is full: the sooner room in part files is free, the fewer pages of memory they
-/// take.
+/// A group with this many bytes of rows is full. The sooner space in part files is free for reuse, the fewer
+/// pages of memory they occupy.
 const FULL: u64 = 4 << 20;
 
-/// The leader's end of the committer thread. Dropping it commits what was submitted, without
-/// marking the job as finished, and waits for that unless it was abandoned.
+/// The leader's handle of the committer thread. Dropping it commits what was submitted, without marking the
+/// job as finished, and waits for the thread unless it was abandoned.
 #[derive(Debug)]
 pub(crate) struct Committer {
     queue: Arc<Queue>,
@@ -63,14 +66,14 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
-    /// Makes the output what the journal says, and starts the thread. Returns what the journal
-    /// holds: nothing if it is new.
+    /// Brings the output into the state that the journal describes, and starts the thread. Returns what the
+    /// journal holds, which is nothing if it is new.
     ///
-    /// With `retry_failed`, mini-batches that failed for good are taken out of the journal, and so
-    /// run again, as do those whose rows are lost.
+    /// With `retry_failed`, mini-batches that failed for good are removed from the journal, and so run again.
+    /// Mini-batches whose rows are lost always do.
     ///
-    /// Fails if the output cannot be made or put in order, or the thread cannot be started. The next
-    /// start goes on from there.
+    /// Fails if the output cannot be created or repaired, or if the thread cannot be started. The next start
+    /// continues from there.
     pub(crate) fn start(
         target: CommitTarget,
         journal: Journal,
@@ -78,7 +81,7 @@ impl Committer {
         replies: mpsc::UnboundedSender<CommitReply>,
     ) -> Result<(Self, Restored), CommitError> {
         let (store, restored) = super::recover::recover(target, journal, retry_failed)?;
-        // Where rows wait in part files, room in them is not free sooner.
+        // If rows stay in part files, a smaller group would not free their space any sooner.
         let copies = store.rows.as_ref().is_some_and(Rows::takes_all);
         let queue = Arc::new(Queue::new(if copies { FULL } else { u64::MAX }));
         let worker = Worker { queue: queue.clone(), store, replies };
@@ -89,23 +92,23 @@ impl Committer {
         Ok((Self { queue, thread: Some(thread) }, restored))
     }
 
-    /// Queues a request. Does nothing after a fatal error, which was replied.
+    /// Queues a request. Does nothing after a fatal error, which was already sent as a reply.
     pub(crate) fn submit(&self, request: CommitRequest) {
         self.queue.submit(request);
     }
 
-    /// Commits what was submitted at once. To be called when nothing more is on its way.
+    /// Commits what was submitted without delay. Call this when no further requests are on their way.
     pub(crate) fn flush(&self) {
         self.queue.flush();
     }
 
-    /// Commits what was submitted, syncs the output and notes the job's end in the journal. Then
-    /// comes [`CommitReply::Finished`].
+    /// Commits what was submitted, syncs the output, and records the job's end in the journal. Then sends
+    /// [`CommitReply::Finished`].
     pub(crate) fn finish(&self, status: JobStatus) {
         self.queue.finish(status);
     }
 
-    /// Waits for the committer no more, also when dropped: the disk does not answer it.
+    /// Stops waiting for the committer, also on drop, because its disk does not respond.
     pub(crate) fn abandon(&mut self) {
         self.thread = None;
     }
@@ -115,13 +118,13 @@ impl Drop for Committer {
     fn drop(&mut self) {
         self.queue.close();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the closed reply channel has told so.
+            // If the thread panicked, the closed reply channel has already shown that.
             let _ = thread.join();
         }
     }
 }
 
-/// What runs on the thread.
+/// The part that runs on the thread.
 struct Worker {
     queue: Arc<Queue>,
     store: Store,
@@ -130,7 +133,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        // Also if something below panics: nobody may wait for room for ever.
+        // Stops the queue even after a panic, so that no caller waits for room forever.
         let _stop = StopOnDrop(self.queue.clone());
         if let Err(error) = self.serve() {
             self.store.give_up();
@@ -155,7 +158,7 @@ impl Worker {
                 }
                 Task::Finish(status) => {
                     let replies = self.replies.clone();
-                    // A leader that does not listen any more is ending.
+                    // If the leader no longer listens, it is ending.
                     let mut told = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));
                     let _inside = error_span!("commit", finish = true).entered();
                     let begun = Instant::now();
@@ -193,7 +196,7 @@ impl Worker {
     }
 
     fn reply(&self, reply: CommitReply) {
-        // A leader that does not listen any more is ending.
+        // If the leader no longer listens, it is ending.
         let _ = self.replies.send(reply);
     }
 }
@@ -206,18 +209,17 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// What the end of a job waits for.
+/// What a job's end is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StillWriting {
-    /// The disk, which has not answered for so long.
+    /// The disk has been silent for this long.
     Silent(Duration),
-    /// The output file, of which so many bytes are made.
+    /// The output file is being made, and this many bytes are done.
     Finishing(u64),
 }
 
-/// Waits for the end that [`Committer::finish`] asks for; `None` if nothing has come for as long as
-/// `patience`. `told` is called with the time waited each time that nothing has come for another
-/// `interval`.
+/// Waits for the reply to [`Committer::finish`]. Returns `None` if the committer was silent for as long as
+/// `patience`. Calls `told` each time that another `interval` has passed.
 pub(crate) async fn last_reply(
     replies: &mut mpsc::UnboundedReceiver<CommitReply>,
     (interval, patience): (Duration, Duration),
@@ -234,7 +236,7 @@ pub(crate) async fn last_reply(
             Ok(Some(CommitReply::Finished)) => return Some(Ok(())),
             Ok(Some(CommitReply::Fatal(error))) => return Some(Err(error)),
             Ok(Some(CommitReply::Finishing(bytes))) => {
-                // Nothing moves that reads no further.
+                // A repeated byte count means that the process makes no progress.
                 if done.replace(bytes) != Some(bytes) {
                     silent_since = Instant::now();
                 } else if silent_since.elapsed() >= patience {

@@ -1,6 +1,6 @@
-//! Whether the output file holds what was appended to it: that is read back and held against the checksums
-//! that the workers took of their rows, before the journal knows of it. By then it was written a moment ago, and
-//! need not come from the disk. Where somebody else has written to it since, all of it is read back once more.
+//! Checks that the output file holds what was appended to it. Before the journal refers to new rows, they are
+//! read back and compared with the workers' checksums. They were written a moment ago, so they are still in
+//! the page cache. If another program has written to the file since, all of it is read back once more.
 
 use super::error::{Change, CommitError};
 use crate::files::{Appender, Checker};
@@ -9,29 +9,30 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The end of the output: what was appended and the journal does not know yet.
+/// The end of the output: pieces that were appended, but are not yet in the journal.
 #[derive(Debug, Default)]
 pub(super) struct Appended {
-    /// In the order of the file. A worker's rows, or the header line.
+    /// In file order. Each piece is a worker's rows, or the header line.
     pieces: Vec<(Option<WorkerId>, Segment)>,
-    /// How many of them were read back.
+    /// How many pieces have been read back.
     confirmed: usize,
 }
 
 impl Appended {
-    /// A worker's rows were appended.
+    /// Records that a worker's rows were appended.
     pub(super) fn add(&mut self, worker: WorkerId, segments: &[Segment]) {
         self.pieces.extend(segments.iter().map(|segment| (Some(worker), *segment)));
     }
 
-    /// The header was written, which is the first of all.
+    /// Records that the header was written. It is always the first piece.
     pub(super) fn add_header(&mut self, bytes: &[u8]) {
         let length = bytes.len() as u64;
         let checksum = crc32fast::hash(bytes);
         self.pieces.push((None, Segment { offset: 0, length, checksum, rows: 0 }));
     }
 
-    /// Reads back what of it was not read back yet. Fails if the file is not what it should be, or cannot be read.
+    /// Reads back the pieces that have not been read back yet. Fails if the file has other content, or cannot
+    /// be read.
     pub(super) fn confirm(&mut self, appender: &Appender) -> Result<(), CommitError> {
         in_place(appender)?;
         let mut checker = checker(appender)?;
@@ -46,18 +47,18 @@ impl Appended {
         Ok(())
     }
 
-    /// Somebody else may have written to the file: what was read back counts no more.
+    /// Forgets what was read back, because another program may have written to the file.
     pub(super) fn doubt(&mut self) {
         self.confirmed = 0;
     }
 
-    /// The journal knows of it, or it is gone.
+    /// Forgets all pieces: the journal has them now, or they were removed.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Fails unless the output is still the file of its name, and as long as what was written.
+/// Fails unless the output's name still leads to this file, and its length is what was written.
 pub(super) fn in_place(appender: &Appender) -> Result<Metadata, CommitError> {
     let metadata = appender.file().metadata().map_err(|e| failed(appender, e))?;
     let named = appender.path().symlink_metadata();
@@ -76,7 +77,7 @@ pub(super) fn checker(appender: &Appender) -> Result<Checker<'_>, CommitError> {
     Checker::new(appender.file()).map_err(|e| failed(appender, e))
 }
 
-/// Fails unless the output holds the segment at a place.
+/// Fails unless the output holds the segment at this position.
 pub(super) fn hold(
     checker: &mut Checker<'_>,
     appender: &Appender,

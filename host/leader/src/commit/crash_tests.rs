@@ -1,4 +1,4 @@
-//! Crashes between any two steps. What a job leaves must not depend on how often it was cut short.
+//! Crashes between any two steps. The output of a job must not depend on how often it was interrupted.
 
 use super::crash_world::{Damage, Layout, World, commit, segment};
 use super::*;
@@ -22,7 +22,7 @@ const KINDS: [(Layout, OnConflict); 9] = [
     (Layout::Parts, OnConflict::Overwrite),
 ];
 
-/// How often an undisturbed run passes any point, at most.
+/// The maximum number of times that an undisturbed run passes a point.
 const MOST: u32 = 400;
 
 #[test]
@@ -33,7 +33,7 @@ fn undisturbed_jobs_pass_every_point() {
         points.extend(fail_point::passed_by(|| {
             world.run();
             world.check();
-            // Taken up once more, nothing changes.
+            // Resuming it once more changes nothing.
             world.run();
             world.check();
         }));
@@ -70,11 +70,11 @@ fn undisturbed_jobs_pass_every_point() {
     ");
 }
 
-/// One crash at every point, with and without loss of what was not synced.
+/// One crash at every point, with and without the loss of unsynced data.
 #[test]
 fn a_crash_at_any_point_changes_nothing() {
     for (layout, on_conflict) in KINDS {
-        // What a power loss leaves is the harder case, so the other one is tried less often.
+        // A power failure is the harder case, so the other one is tried less often.
         for (cut, step) in [("", 4), (":cut", 1)] {
             let crashed = |count: &u32| {
                 let mut world = World::new(layout, on_conflict);
@@ -92,7 +92,7 @@ fn a_crash_at_any_point_changes_nothing() {
     }
 }
 
-/// A second crash while the first is being recovered from.
+/// A second crash during the recovery from the first one.
 #[test]
 fn a_crash_while_recovering_changes_nothing() {
     for (layout, on_conflict) in KINDS {
@@ -111,13 +111,13 @@ fn a_crash_while_recovering_changes_nothing() {
     }
 }
 
-/// A number that was a worker's is no other's, also where only what it left at its end is known of it.
-/// Found by fuzzing.
+/// A worker's number is never used again, even if all that is known about the worker is what it left at its
+/// end. Found by fuzzing.
 #[test]
 fn numbers_of_workers_are_not_used_again() {
     for first in (1..MOST).step_by(3) {
         let mut world = World::new(Layout::File, OnConflict::Append);
-        // The rest is done, or only ended in order, by workers with higher numbers.
+        // Workers with higher numbers complete the rest, or only end normally.
         if fail_point::crash_at(&format!("*:{first}"), || world.run()).is_some() {
             break;
         }
@@ -125,7 +125,7 @@ fn numbers_of_workers_are_not_used_again() {
         let Some(&last) = world.last_workers.iter().max() else { continue };
         world.damage_steps.push(Damage::RemoveOutput);
         world.damage();
-        // All rows are lost, which is noted; then the job is cut short.
+        // All rows are lost, and the journal records that. Then the job is interrupted.
         drop(recover(world.target.clone(), world.journal(), false).unwrap());
         let (_, restored) = recover(world.target.clone(), world.journal(), false).unwrap();
         assert!(restored.next_worker > last.0, "{} and {last}", restored.next_worker);
@@ -149,7 +149,7 @@ fn damages() -> impl Strategy<Value = Damage> {
 fn rows_that_are_nowhere_are_taken_out_with_their_files() {
     for (layout, on_conflict) in KINDS {
         let mut world = World::new(layout, on_conflict);
-        // All rows and files are committed, and the second worker's rows are lost everywhere.
+        // All rows and files are committed. Then all copies of the second worker's rows are lost.
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
         fs::remove_file(world.target.places.job_dir().part_file(WorkerId(1))).unwrap();
         let output = world.target.output.join("rows.txt");
@@ -168,8 +168,8 @@ fn rows_that_are_nowhere_are_taken_out_with_their_files() {
     }
 }
 
-/// Rows that one start cannot read and the next one can, as on a disk that is mounted late: what the first,
-/// cut short, was about to take out stays. Found by fuzzing.
+/// One start cannot read some rows and the next one can, as on a disk that is mounted late. The files that
+/// the first start was about to remove stay, because it was interrupted. Found by fuzzing.
 #[test]
 fn rows_that_are_found_again_keep_their_files() {
     for (layout, on_conflict) in KINDS {
@@ -202,10 +202,10 @@ fn rows_that_are_found_again_keep_their_files() {
     }
 }
 
-/// Where the child of the next test works.
+/// The working directory of the child process in the next test.
 const CHILD: &str = "SANDMILL_TEST_CRASH_CHILD";
 
-/// The same with a process that kills itself, as through the environment.
+/// The same with a process that kills itself, as through the environment variable.
 #[test]
 fn a_killed_process_is_recovered_from() {
     let layout = Layout::Ordered;
@@ -228,8 +228,8 @@ fn a_killed_process_is_recovered_from() {
     }
 }
 
-/// Each costs a few hundredths of a millisecond. Time is bounded so that a slow machine passes, and
-/// work that grows with the square of their number does not.
+/// Each mini-batch costs a few hundredths of a millisecond. The time limits let a slow machine pass, but not
+/// an algorithm with quadratic cost.
 #[test]
 fn a_hundred_thousand_mini_batches_cost_little() {
     for layout in Layout::ALL {
@@ -264,7 +264,7 @@ fn a_hundred_thousand_mini_batches_cost_little() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..Default::default() })]
 
-    /// Any number of crashes, and damage to part files and output in between.
+    /// Any number of crashes, with damage to part files and output in between.
     #[test]
     fn damage_costs_time_and_no_rows(
         kind in 0..KINDS.len(),

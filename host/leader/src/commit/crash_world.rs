@@ -1,4 +1,4 @@
-//! A small job whose leader, workers and disk a test plays.
+//! A small job. The test plays its leader, workers and disk.
 
 use super::*;
 use crate::commit::message::FinalFailure;
@@ -14,29 +14,29 @@ use std::path::Path;
 
 const HEADER: &str = "id letter\n";
 
-/// A job of a few mini-batches, each of which yields the same whenever it runs.
+/// A job of a few mini-batches. Each yields the same results whenever it runs.
 pub(super) struct World {
     _dir: Option<tempfile::TempDir>,
     pub(super) target: CommitTarget,
     mini_batches: u64,
-    /// Begins again after each crash.
+    /// How many runs have begun. Each crash is followed by another run.
     runs: u32,
-    /// Workers that ended in order in the run that completed.
+    /// Workers that ended normally in the run that completed.
     pub(super) last_workers: Vec<WorkerId>,
     pub(super) damage_steps: Vec<Damage>,
     was_cut: bool,
-    /// Where each worker writes next, if it may write over rows that are in the output.
+    /// Where each worker writes next, if it may overwrite rows that are in the output.
     ends: RefCell<HashMap<WorkerId, u64>>,
 }
 
 /// Where rows go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// To one file, as they come.
+    /// To one file, in the order of arrival.
     File,
     /// To one file, in the order of the input.
     Ordered,
-    /// To a file for each worker.
+    /// To one file per worker.
     Parts,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Damage {
     ExtendOutput,
 }
 
-/// That of rows as a worker reports them, which lie at an offset of its part file.
+/// The segment that a worker reports for these rows, at this offset of its part file.
 pub(super) fn segment(offset: u64, rows: &str) -> Segment {
     Segment {
         offset,
@@ -69,7 +69,7 @@ pub(super) fn segment(offset: u64, rows: &str) -> Segment {
 
 impl World {
     pub(super) fn new(layout: Layout, on_conflict: OnConflict) -> Self {
-        // In memory where that is possible: there, syncing costs nothing.
+        // Use a file system in memory if possible: syncing costs nothing there.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let world = Self::at(dir.path(), layout, on_conflict);
         Self { _dir: Some(dir), ..world }
@@ -109,7 +109,7 @@ impl World {
         id == 7
     }
 
-    /// What it writes to files.
+    /// The files that it writes, with their text.
     fn files(&self, id: u64) -> Vec<(String, String)> {
         match (id % 4, self.target.on_conflict) {
             (1, OnConflict::Error) => [format!("own/{id}"), format!("deep/er/{id}")]
@@ -131,7 +131,7 @@ impl World {
             .unwrap()
     }
 
-    /// What a worker does for a mini-batch.
+    /// Does a worker's work for a mini-batch.
     fn work(&self, worker: WorkerId, id: u64) -> CommitRequest {
         if Self::failed(id) {
             return CommitRequest::Failure(FinalFailure {
@@ -142,7 +142,7 @@ impl World {
             });
         }
         let rows = Self::rows(id);
-        // The first ones have none, so that it comes when there are rows.
+        // The first mini-batches have no header, so that it arrives when there already are rows.
         let header = (id > 3).then_some(HEADER);
         let head = header.filter(|_| self.target.parts.is_some() && !rows.is_empty());
         let offset = self.write(worker, head.unwrap_or_default(), &rows);
@@ -167,7 +167,7 @@ impl World {
         })
     }
 
-    /// Writes to a worker's part file, which may begin with a header. Returns where.
+    /// Writes rows to a worker's part file, after the header if the file is empty. Returns their offset.
     fn write(&self, worker: WorkerId, header: &str, rows: &str) -> u64 {
         let part = self.target.places.job_dir().part_file(worker);
         let part = OpenOptions::new().create(true).truncate(false).write(true).open(part).unwrap();
@@ -187,7 +187,7 @@ impl World {
         offset
     }
 
-    /// What a worker does whose attempt is rejected: half a line, and files.
+    /// Does the work of a worker whose attempt will be rejected: half a line, and files.
     fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
         let offset = self.write(worker, "", "half");
         let segment = Segment { offset, length: 4, ..Segment::sample() };
@@ -207,7 +207,7 @@ impl World {
         })
     }
 
-    /// Begins, or goes on, and completes.
+    /// Begins or resumes the job, and completes it.
     pub(super) fn run(&mut self) {
         let (mut store, restored) = recover(self.target.clone(), self.journal(), false).unwrap();
         let counts = store.journal.counts();
@@ -215,25 +215,26 @@ impl World {
         assert_eq!(restored.rows, counts.rows);
         let workers = [0, 1, 2].map(|n| WorkerId(restored.next_worker + n));
         let mut ids: Vec<_> = (0..self.mini_batches).collect();
-        // Not the order of ids, and another one each time.
+        // A different order in each run, and not that of ids.
         let turn = (4 * self.runs as usize) % ids.len();
         ids.rotate_left(turn);
         ids.retain(|id| !restored.finished.contains(MiniBatchId(*id)));
         self.runs += 1;
         self.ends.borrow_mut().clear();
         for group in ids.chunks(3) {
-            // By a worker that does nothing else, and by one that does.
+            // Some bad attempts come from a worker that does nothing else, others from one that also does
+            // good work.
             let spoiler = |id: u64| if id == 3 { workers[0] } else { workers[2] };
             let bad = group.iter().filter(|id| **id % 3 == 0);
             let bad: Vec<_> = bad.map(|id| self.spoil(spoiler(*id), *id)).collect();
             let good = group.iter().map(|id| self.work(workers[*id as usize % 2], *id));
-            // Rows may come before anything else of their group.
+            // Rows may be copied before the rest of their group is committed.
             let (ahead, good) = good.partition(may_be_copied);
             assert!(store.copy(ahead).unwrap().is_empty());
             commit(&mut store, bad.into_iter().chain::<Vec<_>>(good).collect());
             self.ends.borrow_mut().clear();
         }
-        // Nobody starts workers when all is done, those who say so included.
+        // No workers are started if everything is done and a worker has already ended normally.
         let said = store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());
         if ids.is_empty() && (said || !store.files.done.is_empty()) {
             return store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
@@ -257,7 +258,7 @@ impl World {
         fs::read_to_string(self.target.output.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// All rows of the parts, each of which has the header, behind one of them.
+    /// The header once, then all rows of the parts. Each part must have the header.
     fn parts(&self) -> String {
         let mut all = HEADER.to_owned();
         for entry in fs::read_dir(self.target.output.join("rows.txt")).unwrap() {
@@ -270,7 +271,7 @@ impl World {
         all
     }
 
-    /// The output is what one undisturbed run makes.
+    /// Checks that the output is that of one undisturbed run.
     pub(super) fn check(&self) {
         let rows = match &self.target.parts {
             None => self.read("rows.txt"),
@@ -324,8 +325,7 @@ impl World {
     }
 
     pub(super) fn damage(&mut self) {
-        // Once the job has completed, its part files are the output by another name, and nobody reads that
-        // again.
+        // Once the job has completed, its part files are hard links of the output, which is not read again.
         let ended = self.journal().finished().unwrap() == Some(JobStatus::Completed);
         if ended && self.target.parts.is_some() {
             return;
@@ -366,9 +366,9 @@ impl World {
                 }
             }
             Some(Damage::RemoveOutput) => drop(fs::remove_file(&output)),
-            // What was put on the disk is believed to be there while the file is the same. Cut and made
-            // longer again before a run has noted the cut, it is the same to look at.
-            // A folder of parts is made anew, and so are the files in it.
+            // Synced data is trusted as long as the file is unchanged. If the file was cut, and extended
+            // again before a run has noticed the cut, it looks unchanged. A folder of parts is made anew,
+            // including its files.
             Some(Damage::ExtendOutput) if self.was_cut || output.is_dir() => {}
             Some(Damage::ExtendOutput) => {
                 let file =
@@ -392,7 +392,7 @@ pub(super) fn commit(store: &mut Store, mut requests: Vec<CommitRequest>) {
     }
 }
 
-/// What was verified is believed to be there while the file is the same, so another stands in its place.
+/// Verified data is trusted as long as the file is unchanged, so the damage replaces the file by a new one.
 fn replace(path: &Path, bytes: Vec<u8>) {
     let copy = path.with_extension("copy");
     fs::write(&copy, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What the committer asks of the disk.
+//! Disk operations of the committer.
 
 use super::error::{CommitError, Rejection};
 use rustix::fs::{Mode, OFlags};
@@ -9,34 +9,34 @@ use std::path::Path;
 
 /// Why an attempt is not committed.
 pub(super) enum Refusal {
-    /// It is the attempt's fault.
+    /// The attempt is at fault.
     Reject(Rejection),
-    /// Its files clash with those of the same group.
+    /// The attempt's files clash with files of the same group.
     Postpone,
-    /// It is the machine's fault.
+    /// The computer is at fault, for example its disk.
     Fatal(CommitError),
 }
 
-/// Opens what a worker made, without following a link or waiting for a pipe's other end.
+/// Opens a file that a worker made. Does not follow a link, and does not wait for the other end of a pipe.
 pub(super) fn open_part(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }
 
-/// Waits until all that was written to the file system of a folder is on the disk.
+/// Syncs the file system that holds a folder.
 pub(super) fn sync_around(folder: &Path) -> Result<(), CommitError> {
     File::open(folder)
         .and_then(|opened| Ok(rustix::fs::syncfs(opened)?))
         .map_err(|e| CommitError::disk("write to disk", folder, e))
 }
 
-/// Waits until the names in a folder are on the disk.
+/// Syncs a folder, so that the names in it are durable.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), CommitError> {
     let synced = File::open(folder).and_then(|opened| opened.sync_all());
     synced.map_err(|e| CommitError::disk("write to disk", folder, e))
 }
 
-/// Whether a file begins with these bytes.
+/// Whether the file begins with these bytes.
 pub(super) fn begins_with(file: &File, bytes: &[u8]) -> bool {
     let mut found = vec![0; bytes.len()];
     file.read_exact_at(&mut found, 0).is_ok() && found == bytes

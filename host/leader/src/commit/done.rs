@@ -1,4 +1,4 @@
-//! Files that `init` and `shutdown` left: published once the job has completed.
+//! Publishes the files that `init` and `shutdown` left, once the job has completed.
 
 use super::error::CommitError;
 use super::files::{DONE, Files, rule};
@@ -10,11 +10,11 @@ use crate::model::{OnConflict, WorkerId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What each worker left, by path.
+/// The files of all workers, by path.
 type Left = BTreeMap<String, Vec<(WorkerId, Found)>>;
 
-/// Publishes what workers that ended in order left in their output folders. An error means that the
-/// job cannot be called completed.
+/// Publishes what workers left in their output folders, if they ended normally. An error means that the job
+/// does not count as completed.
 pub(super) fn publish(
     files: &mut Files,
     target: &CommitTarget,
@@ -44,7 +44,7 @@ pub(super) fn publish(
     }
 }
 
-/// What one worker left, if all of it can be published.
+/// The files that one worker left. Fails if any of them cannot be published.
 fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<Found>, CommitError> {
     let folder = target.places.left(worker);
     let found = list_files(&folder, &rule(target, false, &|_| None));
@@ -65,7 +65,7 @@ fn check_kinds(path: &str, of: &[(WorkerId, Found)]) -> Result<(), CommitError> 
     }
 }
 
-/// Files of one name must hold the same, also where there is a published one.
+/// Files of one name must have the same content. This includes a published file of that name.
 fn check_same(
     target: &CommitTarget,
     path: &str,
@@ -94,7 +94,7 @@ fn check_same(
     Ok(())
 }
 
-/// Moves all of it. After a crash the rest is moved.
+/// Moves all files. After a crash, the next start moves the rest.
 fn move_all(files: &Files, target: &CommitTarget) -> Result<(), CommitError> {
     let rule = rule(target, true, &|_| None);
     for &worker in &files.done {
@@ -111,8 +111,8 @@ fn move_all(files: &Files, target: &CommitTarget) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Puts all of it behind what is there; but what is the same for all workers, once, those of an
-/// earlier run that came as far as this included.
+/// Appends all files to the published ones. A file that is identical for all workers is appended only once,
+/// counting an earlier run that got this far.
 fn append(
     files: &mut Files,
     target: &CommitTarget,
@@ -156,7 +156,7 @@ fn append(
         entries.extend(files.take(target, None, &folder, &found));
         folders.push(folder);
     }
-    // From now on it is the journal that says what of these folders belongs where.
+    // From now on, the journal says where the files of these folders belong.
     let notes = files.done.iter().map(|worker| (format!("{DONE}{}", worker.0), None)).collect();
     let changes = Changes { files: entries.clone(), notes, ..Changes::default() };
     journal.commit(&changes)?;

@@ -1,5 +1,5 @@
-//! What can go wrong while results are committed and while a job is taken up. Its words for people are here, or in the
-//! errors that these wrap. Imports nothing of this folder.
+//! Errors of committing results and of resuming a job. Their texts for people are here, or in the errors that
+//! these wrap. This module imports nothing of this folder.
 
 use crate::files::OutputError;
 use crate::journal::JournalError;
@@ -10,29 +10,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a worker's file needs that has the name of another one.
+/// Advice for a worker's file that has the same name as another file.
 const OTHER_NAME: &str = "put the agent name into the name of a file that each worker writes, or set output_files to \
                           append or overwrite";
 
-/// A job that cannot begin, go on or end as it should; complete sentences for people.
+/// The job cannot begin, continue or end properly. The texts are complete sentences for people.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {action} {}: {}; {}", path.display(), os_error(source), next(source))]
     Disk {
-        /// What was tried: `write to disk`.
+        /// What was tried, as in `write to disk`.
         action: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The operating system refused to read a file. The message is its answer alone.
+    /// A file cannot be read. The message is the system's error alone.
     #[error("{source}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
     /// Rows or files could not be stored.
@@ -41,7 +41,7 @@ pub(crate) enum CommitError {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The output file is not what was written to it.
+    /// The output file does not hold what was written to it.
     #[error(
         "the output file {} {change}: another program wrote to it, the disk does not keep what it is \
          given, or a worker process was taken over. See to that, then take the job up again: rows that \
@@ -51,7 +51,7 @@ pub(crate) enum CommitError {
     OutputChanged {
         /// The output file.
         path: PathBuf,
-        /// In what it differs.
+        /// What differs.
         change: Change,
     },
     /// A published file has fewer bytes than mini-batches wrote to it.
@@ -76,44 +76,44 @@ pub(crate) enum CommitError {
         /// Why not.
         source: OutputError,
     },
-    /// Of what workers wrote outside mini-batches, one name is a file's and a folder's.
+    /// Outside mini-batches, one worker made a file and another a folder of the same name.
     #[error(
         "the output {path:?} is a file of one of the workers {first} and {other} and a folder of \
          the other, made in init or shutdown: give them different names"
     )]
     LeftOtherKind {
-        /// Below the output folder.
+        /// The path below the output folder.
         path: String,
         /// One worker.
         first: WorkerId,
         /// The other worker.
         other: WorkerId,
     },
-    /// Two workers wrote different files of one name outside mini-batches.
+    /// Outside mini-batches, two workers wrote different files of the same name.
     #[error(
         "the workers {first} and {other} both wrote the output {path:?} in init or \
          shutdown, with different content: {OTHER_NAME}"
     )]
     LeftTwice {
-        /// Below the output folder.
+        /// The path below the output folder.
         path: String,
         /// One worker.
         first: WorkerId,
         /// The other worker.
         other: WorkerId,
     },
-    /// A worker wrote a file outside mini-batches that has the name of a published one.
+    /// Outside mini-batches, a worker wrote a file that has the name of a published one.
     #[error(
         "{worker} wrote the output {path:?} in init or shutdown, and a mini-batch wrote one of \
          that name, with different content: {OTHER_NAME}"
     )]
     LeftPublished {
-        /// Below the output folder.
+        /// The path below the output folder.
         path: String,
         /// The worker.
         worker: WorkerId,
     },
-    /// The output file could not be made of what was appended.
+    /// The output file could not be made from the appended rows.
     #[error(
         "the output file {} could not be made: {source}. The rows are kept in {}: see to that, then take \
          the job up again",
@@ -127,13 +127,13 @@ pub(crate) enum CommitError {
         /// Why not.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The journal's notes of open columns are not what this program wrote.
+    /// The journal's notes on columns of unknown type are damaged.
     #[error("the journal's notes of the output's columns are damaged")]
     ColumnsNote,
-    /// The journal's note of the header is not what this program wrote.
+    /// The journal's note on the header is damaged.
     #[error("the journal's note of the output's header is damaged")]
     HeaderNote,
-    /// The journal's note of new files is not what this program wrote.
+    /// The journal's note on new files is damaged.
     #[error("the journal's note {note:?}: {source}")]
     ReplacementNote {
         /// The note.
@@ -141,7 +141,7 @@ pub(crate) enum CommitError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// New files cannot be noted in the journal.
+    /// The new files cannot be recorded in the journal.
     #[error("the new output files cannot be noted: {0}")]
     Unnoted(#[source] serde_json::Error),
     /// The committer's thread could not be started.
@@ -150,7 +150,7 @@ pub(crate) enum CommitError {
     /// The committer's thread ended without a reply.
     #[error("the committer thread broke down")]
     BrokeDown,
-    /// The disk hangs at the job's end.
+    /// The disk did not respond at the job's end.
     #[error(
         "the output could not be completed: the disk did not answer for {} s \
          (progress_update_timeout); see to the disk, then take the job up again",
@@ -159,10 +159,10 @@ pub(crate) enum CommitError {
     Silent(Duration),
 }
 
-/// In what an output file differs from what was written to it; the end of a clause.
+/// How an output file differs from what was written to it. The text is the end of a clause.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Change {
-    /// Its name is gone, or another file's.
+    /// Its name is gone, or leads to another file.
     #[error("was removed, renamed or replaced while the job ran")]
     Replaced,
     /// It has another length.
@@ -173,28 +173,28 @@ pub(crate) enum Change {
         /// Bytes that were written.
         written: u64,
     },
-    /// It begins with something else.
+    /// It does not begin with its header.
     #[error("does not begin with its header any more")]
     Header,
-    /// Some of its bytes are others.
+    /// Some of its bytes differ.
     #[error("holds other bytes from {from} up to {end} than {}", whose(*worker))]
     Bytes {
         /// The first byte of the rows.
         from: u64,
         /// The byte after the last one.
         end: u64,
-        /// The worker that reported them; `None` for what the committer wrote itself.
+        /// The worker that reported the rows. `None` if the committer itself wrote these bytes.
         worker: Option<WorkerId>,
     },
 }
 
 impl CommitError {
-    /// The operating system refused something.
+    /// A failed system call.
     pub(super) fn disk(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Disk { action, path: path.to_owned(), source }
     }
 
-    /// The same error, with the name that a folder was to have instead of the one that it was made under.
+    /// The same error, but with the folder's final name instead of the name under which it was made.
     pub(super) fn renamed(mut self, made: &Path, named: &Path) -> Self {
         match &mut self {
             Self::Disk { path, .. }
@@ -210,7 +210,7 @@ impl CommitError {
     }
 }
 
-/// Errors are equal that say the same.
+/// Two errors are equal if their texts are.
 #[cfg(test)]
 impl PartialEq for CommitError {
     fn eq(&self, other: &Self) -> bool {
@@ -218,7 +218,7 @@ impl PartialEq for CommitError {
     }
 }
 
-/// What to do when the operating system refused.
+/// What the user should do after a failed system call.
 fn next(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => "then take the job up again",
@@ -233,7 +233,7 @@ fn whose(worker: Option<WorkerId>) -> String {
     }
 }
 
-/// Why an attempt is not committed that its worker called a success.
+/// Why an attempt is rejected although its worker called it a success.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Rejection {
     /// The part file does not hold the rows.
@@ -244,7 +244,7 @@ pub(super) enum Rejection {
         /// What is wrong with them.
         fault: PartFault,
     },
-    /// A table of lines has other columns than the header line of the output.
+    /// A table of lines has columns that differ from the output's header line.
     #[error(
         "the mini-batch's table has the columns {is:?}, but the output file begins with {was:?}: \
          return the same columns, in the same order, from every call of run, or do without the \
@@ -256,7 +256,7 @@ pub(super) enum Rejection {
         /// The header line.
         was: String,
     },
-    /// A table with types has other columns than the output.
+    /// A table with types has columns that differ from those of the output.
     #[error(
         "the mini-batch's rows have other columns than the first ones of the job: {0}. \
          Return the same columns, with the same types and in the same order, from every call of run"
@@ -279,29 +279,29 @@ impl Rejection {
     }
 }
 
-/// What is wrong with rows in a part file; a clause.
+/// What is wrong with rows in a part file. The text is a clause.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PartFault {
-    /// There should be none.
+    /// The job keeps no rows.
     #[error("this job keeps no rows")]
     Unwanted,
     /// The part file cannot be opened.
     #[error("the file is missing ({0})")]
     Missing(Errno),
-    /// The part file is a folder, a pipe or the like.
+    /// The part file is a folder, a pipe or something similar.
     #[error("it is no ordinary file")]
     NoFile,
-    /// They lie outside the part file.
+    /// The rows are outside the part file.
     #[error("{length} bytes at {offset}, but it has {size}")]
     Outside {
         /// The first byte.
         offset: u64,
-        /// Bytes.
+        /// The number of bytes.
         length: u64,
-        /// Bytes in the part file.
+        /// The size of the part file.
         size: u64,
     },
-    /// Rows of another attempt lie there.
+    /// Another attempt's rows are there.
     #[error("those at {offset} are rows of another attempt ({from} to {to})")]
     Taken {
         /// The first byte.
@@ -311,16 +311,16 @@ pub(super) enum PartFault {
         /// The byte after the last one of the other rows.
         to: u64,
     },
-    /// There are bytes, and no rows.
+    /// There are bytes, but no rows.
     #[error("no rows in {0} bytes")]
     NoRows(u64),
-    /// The part file was cut.
+    /// The part file has become shorter.
     #[error("the file has become shorter")]
     Cut,
-    /// The last line has no end.
+    /// The last line does not end with a line end.
     #[error("they do not end with a line end")]
     NoLineEnd,
-    /// So many rows do not fit into so many bytes.
+    /// The number of rows does not fit the number of bytes.
     #[error("{rows} rows in {length} bytes")]
     Rows {
         /// Rows.
@@ -334,11 +334,11 @@ pub(super) enum PartFault {
 #[derive(Debug, thiserror::Error)]
 #[error("{}", difference(*column, is.as_deref(), was.as_deref()))]
 pub(super) struct Difference {
-    /// Its number, from 1.
+    /// The number of the column, from 1.
     pub(super) column: usize,
-    /// The column of the table, if it has as many.
+    /// The table's column, if it has that many.
     pub(super) is: Option<String>,
-    /// The column of the output, if it has as many.
+    /// The output's column, if it has that many.
     pub(super) was: Option<String>,
 }
 

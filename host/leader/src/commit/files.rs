@@ -1,4 +1,4 @@
-//! The files' side of the store: names, publishing, and what `init` and `shutdown` left.
+//! The store's handling of files: their names, publishing them, and what `init` and `shutdown` left.
 
 use super::disk::sync_around;
 use super::error::CommitError;
@@ -12,32 +12,32 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
-/// Before a worker's number in the journal's note that it has ended in order.
+/// The prefix, before a worker's number, of the journal's note that the worker ended normally.
 pub(super) const DONE: &str = "store.done.";
 
-/// What the store knows of files.
+/// What the store knows about files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// Under [`OnConflict::Append`], the length of each published file.
+    /// The length of each published file. Only filled under [`OnConflict::Append`].
     pub(super) lengths: HashMap<String, u64>,
-    /// Workers that ended in order and left something.
+    /// Workers that ended normally and left files.
     pub(super) done: BTreeSet<WorkerId>,
     /// Whether any file was published.
     pub(super) published: bool,
-    /// Published files that are perhaps not on the disk.
+    /// Published files that may not have been synced.
     unsynced: Vec<Unsynced>,
 }
 
-/// Where the parts of files belong that come from one folder.
+/// Where the files of one folder belong: offset and length by path.
 pub(super) type Offsets = HashMap<String, (u64, u64)>;
 
 impl Files {
-    /// With workers of earlier runs that ended in order.
+    /// `done`: workers of earlier runs that ended normally.
     pub(super) fn new(done: BTreeSet<WorkerId>) -> Self {
         Self { done, ..Self::default() }
     }
 
-    /// Checks that what lies in `staged` can be published.
+    /// Checks that the content of `staged` can be published.
     pub(super) fn check(
         &self,
         target: &CommitTarget,
@@ -47,7 +47,7 @@ impl Files {
         check_files(staged, &target.output, &rule(target, false, &place))
     }
 
-    /// What the journal is to know of the files in a folder. They are going to be published.
+    /// The journal's entries for the files in a folder, which are about to be published.
     pub(super) fn take(
         &mut self,
         target: &CommitTarget,
@@ -72,8 +72,8 @@ impl Files {
         entries
     }
 
-    /// Publishes what lies in the folders, or what of it was not published before, if that may be so.
-    /// Afterwards they are gone.
+    /// Publishes the content of the folders, and removes them. With `again`, an interrupted run may have
+    /// published some of it already.
     pub(super) fn publish(
         &mut self,
         target: &CommitTarget,
@@ -113,7 +113,7 @@ impl Files {
     }
 }
 
-/// The job's rule for files.
+/// The job's rule for publishing files.
 pub(super) fn rule<'a>(
     target: &'a CommitTarget,
     same_passes: bool,
@@ -124,7 +124,7 @@ pub(super) fn rule<'a>(
     Rule { on_conflict: target.on_conflict, reserved, same_passes, place }
 }
 
-/// Where parts of files belong, by the folder that they come from.
+/// Where the files belong, by the folder that they come from.
 pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Offsets> {
     let mut all: HashMap<String, Offsets> = HashMap::new();
     for FileEntry { source, path, offset, length, .. } in entries {
@@ -133,7 +133,7 @@ pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Offsets> {
     all
 }
 
-/// Whether there is anything in a folder. False if there is no folder.
+/// Whether the folder contains anything. False if it does not exist.
 pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_some()),
@@ -142,11 +142,12 @@ pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
     }
 }
 
-/// Names that a group's files may take together: with more, the rest comes in a group of its own.
+/// The maximum number of names that the files of one group may take. Beyond that, the rest goes into another
+/// group.
 const NAMES: usize = 500_000;
 
-/// The names that the files of a group will take, as hashes, which bounds what they cost. Two names
-/// with one hash postpone an attempt that could have come along, and no more.
+/// The names that the files of a group will take. They are kept as hashes, which bounds the memory. A hash
+/// collision only postpones an attempt to another group.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     seed: RandomState,
@@ -155,8 +156,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Takes the names of all that was found; false, with nothing taken, if one of them is taken
-    /// already, or there is no room for them. A folder may be shared, a file only if `files_meet`.
+    /// Takes the names of everything in `found`. Returns false, and takes nothing, if one of them is already
+    /// taken or there is no room. A folder may be shared, and a file only if `files_meet`.
     pub(super) fn take(&mut self, found: &[Found], files_meet: bool) -> bool {
         let mut files = Vec::new();
         let mut folders = Vec::new();

@@ -1,6 +1,6 @@
-//! The output file that is made at a job's end: of what was appended, under another name, renamed when it
-//! is whole and on the disk. Cut short anywhere, it is made anew by the next start; only when the journal
-//! has the end is what it was made of removed.
+//! The output file that is made at a job's end from the appended rows. It is made under another name, and
+//! renamed when it is complete and synced. If that is interrupted, the next start makes it anew. Its sources
+//! are removed only when the journal has the job's end.
 
 use super::disk::sync_folder;
 use super::error::CommitError;
@@ -13,7 +13,7 @@ use crate::fail_point;
 use std::fs;
 use std::io::ErrorKind;
 
-/// Makes it, if the job has such an output.
+/// Makes the output file, if the job has one of this kind.
 pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
     let (Some(rows), Some(finish)) = (&store.rows, &store.target.finish) else {
         return Ok(());
@@ -21,7 +21,7 @@ pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), Commi
     let output = &store.target.output;
     let path = output.join(&finish.name);
     let new = output.join(format!("{NEW}output"));
-    // Left over from another end, which failed.
+    // Left over from an earlier attempt to end the job.
     let _ = fs::remove_file(&new);
     let appended = rows.path();
     let rows = store.journal.counts().rows;
@@ -33,17 +33,18 @@ pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), Commi
     sync_folder(output)
 }
 
-/// Removes what the output was made of.
+/// Removes the file that the output was made from.
 pub(super) fn clean_up(target: &CommitTarget) {
     if let (Some(name), Some(_), None) = (&target.output_file, &target.finish, &target.parts) {
-        // Should it stay, nothing is wrong with the output beside it.
+        // If it stays, the output beside it is still correct.
         let _ = fs::remove_file(target.output.join(name));
         fail_point::pass("appended-removed");
     }
 }
 
-/// The target for a job that is taken up. One whose output was made, and of which nothing else is left,
-/// has no rows to care for any more. Of one that is not done, an output that was made is removed.
+/// The target for a job that resumes. If the job has completed and only its finished output is left, there
+/// are no appended rows to maintain. Otherwise, an output file that was already made is removed, to be made
+/// again.
 pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
     if target.parts.is_some() {
         return split::taken_up(target, completed);

@@ -1,4 +1,4 @@
-//! Random crashes and damage, for fuzzing: what a job leaves must not depend on them.
+//! Random crashes and damage, for fuzzing. The output of a job must not depend on them.
 
 use super::crash_world::{Damage, Layout, World};
 use super::*;
@@ -7,13 +7,13 @@ use crate::fail_point::crash_at;
 use crate::model::OnConflict;
 use std::fs;
 
-/// Points that an undisturbed run passes, about.
+/// About how many points an undisturbed run passes.
 const POINTS: u8 = 200;
 
-/// The first byte is the job's kind, the second what ends it; the others are crashes and what happens
-/// to part files and output in between. Then the job is completed, and its output is that of one
-/// undisturbed run. Or the journal itself is garbled: then it is refused or taken up, and no more is
-/// promised than an end in order.
+/// The first byte selects the kind of job, and the second the kind of end. The others are crashes, and damage
+/// to part files and output in between. Then the job completes, and its output must be that of one
+/// undisturbed run. Or the journal itself is garbled. Then it may be refused or resumed; the only promise is
+/// that the process does not panic or hang.
 pub fn recovery(data: &[u8]) {
     let [kind, end, steps @ ..] = data else { return };
     let on_conflict = OnConflict::ALL[usize::from((kind >> 1) % 3)];
@@ -28,7 +28,7 @@ pub fn recovery(data: &[u8]) {
         let cut = if cut & 1 == 1 { ":cut" } else { "" };
         let at = format!("*:{}{cut}", crash % POINTS + 1);
         if crash_at(&at, || world.run()).is_some() {
-            // A completed job's part files are gone, so nothing is promised after that.
+            // The part files of a completed job are gone, so nothing is promised after that.
             return world.check();
         }
         world.damage_steps.extend(damage(harm, f64::from(share) / 256.0));

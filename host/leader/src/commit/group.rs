@@ -1,4 +1,4 @@
-//! Committing one group: check, append, put on the disk, journal, publish.
+//! Commits one group: check, append, sync, journal, publish.
 
 use super::confirm::hold;
 use super::disk::{Refusal, sync_around, sync_folder};
@@ -21,22 +21,22 @@ use crate::model::{Failure, JobStatus, MiniBatchId, OnConflict, Segment, WorkerI
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Bytes of a failure's message that are journaled.
+/// The maximum length in bytes of a failure's message in the journal.
 const MESSAGE: usize = 4096;
 
-/// What became of a group.
+/// The outcome of committing a group.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) committed: Vec<MiniBatchId>,
-    /// Of each worker, the last attempt whose rows are in the output.
+    /// For each worker, the last attempt whose rows are in the output.
     pub(super) free: Vec<Free>,
     pub(super) rejected: Vec<(Success, Failure)>,
-    /// To be committed next: the first one's files have names that others of the group have too.
+    /// To be committed next: the files of the first request clash with names of this group.
     pub(super) postponed: Vec<CommitRequest>,
 }
 
 impl Store {
-    /// Commits what can be committed, and what was copied before. An error is fatal.
+    /// Commits what can be committed, including what was copied before. An error is fatal.
     pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
         let mut done = self.gather(requests)?;
         let group = std::mem::take(&mut self.group);
@@ -54,8 +54,9 @@ impl Store {
         Ok(done)
     }
 
-    /// Puts rows of attempts without files into the output ahead of their commit, if that can be: what is there is
-    /// on its way to the disk when the commit waits for it. Returns those that cannot be committed. An error as above.
+    /// Copies rows of attempts without files into the output before their commit, if possible, so that they
+    /// are on their way to the disk when the commit waits for it. Returns the rejected attempts. An error is
+    /// fatal.
     pub(super) fn copy(
         &mut self,
         requests: Vec<CommitRequest>,
@@ -75,20 +76,20 @@ impl Store {
         Ok(done.rejected)
     }
 
-    /// Nothing more is committed: what was copied ahead is taken away again.
+    /// Called when nothing more will be committed. Removes rows that were copied before their commit.
     pub(super) fn give_up(&mut self) {
         if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead()) {
             rows.journaled(false);
         }
     }
 
-    /// Checks what is to be committed, and adds it to the group.
+    /// Checks requests, and adds them to the group.
     fn gather(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
         let mut done = Done::default();
         let mut group = std::mem::take(&mut self.group);
         for request in requests {
             if !done.postponed.is_empty() {
-                // The segments of a worker must stay in their order.
+                // The segments of a worker must stay in order.
                 done.postponed.push(request);
                 continue;
             }
@@ -114,7 +115,7 @@ impl Store {
                 },
             }
         }
-        // Segments of one part file that touch are copied as one.
+        // Adjacent segments of one part file are copied together.
         if let Some(new) = group.entries.get_mut(group.copied..) {
             new.sort_by_key(|entry| entry.worker);
         }
@@ -122,7 +123,8 @@ impl Store {
         Ok(done)
     }
 
-    /// The order of these steps is the promise that no row is lost or doubled; `commit` tells it.
+    /// The order of these steps guarantees that no row is lost or duplicated. The docs of `committer` explain
+    /// it.
     fn write(&mut self, group: Group) -> Result<(), CommitError> {
         if !group.staged.is_empty() || !group.done.is_empty() {
             self.target.places.sync_files()?;
@@ -152,8 +154,9 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the output is what was committed to it. Looks at it no closer than at its length and time of
-    /// change, unless somebody else has written to it. If it is not, the next start sees that, too, by the time.
+    /// Checks that the output is what was committed to it. Only its length and modification time are
+    /// compared, unless these show that another program has written to it. If it has changed, the next start
+    /// notices that too, by the modification time.
     fn look_at_output(&mut self) -> Result<(), CommitError> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         if rows.is_untouched()? {
@@ -163,9 +166,9 @@ impl Store {
         confirm_all(rows, &self.journal, self.header.as_ref())
     }
 
-    /// Puts what the output begins with at its top, if the group has brought that. True if there were rows
-    /// already: they and the header are in a new file then, which takes the other one's place when the journal
-    /// has it.
+    /// Writes the group's header, if it has a new one, at the top of the output. Returns true if the output
+    /// already had rows. Then the header and the rows are in a new file, which replaces the old one after the
+    /// journal has recorded it.
     fn put_header(
         &mut self,
         header: Option<&Top>,
@@ -177,7 +180,7 @@ impl Store {
         if is_there || header.bytes.is_empty() {
             return Ok(false);
         }
-        // Else each worker has put it where it belongs.
+        // Without an output file, each worker has written the header to its own file.
         let Some(rows) = &mut self.rows else { return Ok(false) };
         if rows.appender.is_empty() {
             rows.put_header(&header.bytes)?;
@@ -193,8 +196,9 @@ impl Store {
         Ok(true)
     }
 
-    /// Puts the rows of entries on the disk, in the output, where those of the first `copied` are already, or, where
-    /// they cannot be there yet, in the part files. `is_new`: whether the output is another file than the journal knows.
+    /// Syncs the rows of entries. The rows go into the output, which already has those of the first `copied`
+    /// entries. Rows that cannot go there yet are synced in the part files. `is_new`: whether the output is a
+    /// file that the journal does not know yet.
     fn put_rows(
         &mut self,
         changes: &mut Changes,
@@ -219,7 +223,7 @@ impl Store {
         Ok(())
     }
 
-    /// Opens the output file by its name again: another one has taken it.
+    /// Reopens the output by its name, after another file has replaced it.
     fn reopen(&mut self) -> Result<(), CommitError> {
         let name = self.target.output_file.as_deref().unwrap_or_default();
         if let Some(rows) = &mut self.rows {
@@ -229,8 +233,8 @@ impl Store {
         Ok(())
     }
 
-    /// Completes the output and notes the job's end. `told` hears now and then that something moves. Where
-    /// an error is the fault of what `init` or `shutdown` wrote, the job's end is noted as failed.
+    /// Completes the output and records the job's end. `told` is called at intervals with the progress. If
+    /// the output of `init` or `shutdown` causes an error, the journal records that the job failed.
     pub(super) fn finish(
         &mut self,
         mut status: JobStatus,
@@ -247,7 +251,7 @@ impl Store {
         self.look_at_output()?;
         let mut notes = Vec::new();
         if let Some(rows) = &mut self.rows {
-            // What is beyond a gap is taken away again by the next start.
+            // Rows after a gap are removed again by the next start.
             let gap = rows.held.as_ref().is_some_and(|held| !held.waiting.is_empty());
             rows.append_held(&mut self.parts)?;
             self.parts.close();
@@ -265,7 +269,7 @@ impl Store {
         }
         split::make(self, status, told)?;
         if self.files.published {
-            // One call for all folders that files were moved into.
+            // One `syncfs` covers all folders into which files were moved.
             sync_around(&self.target.output)?;
         } else if self.target.output_file.is_some() {
             sync_folder(&self.target.output)?;
@@ -279,8 +283,8 @@ impl Store {
         result
     }
 
-    /// Whether all that an attempt left is as it must be. After this nothing but the machine can
-    /// prevent its commit.
+    /// Checks everything that an attempt left. After this, only a failure of the computer can prevent its
+    /// commit.
     fn check(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
         if success.segment.length > 0 {
             if self.target.output_file.is_none() {
@@ -304,7 +308,7 @@ impl Store {
         Ok(())
     }
 
-    /// The header, if it is the first one, or says more than the first one.
+    /// The attempt's header, if it is the first one, or knows more column types than the first one.
     fn check_header(&self, success: &Success, group: &Group) -> Result<Option<Top>, Refusal> {
         let wanted = self.target.header_wanted && self.target.output_file.is_some();
         let header = success.header.as_ref().filter(|_| wanted);
@@ -340,8 +344,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the files of an attempt that counts for nothing. Should some stay, they lie among the
-    /// job's working files, and nothing refers to them.
+    /// Removes the files of a rejected attempt. If some stay, they are among the job's working files, and
+    /// nothing refers to them.
     fn discard(&self, success: &Success) {
         if success.has_files {
             let Success { worker, id, attempt, .. } = *success;
@@ -349,7 +353,7 @@ impl Store {
         }
     }
 
-    /// A point at which a test may end all.
+    /// A point at which a test may kill the process.
     fn point(&self, name: &str) {
         fail_point::pass_with(name, || match &self.rows {
             Some(rows) => rows.unsynced(&self.parts),
@@ -358,7 +362,7 @@ impl Store {
     }
 }
 
-/// Writes a new file: the header, then all that is in the output. It is on the disk then.
+/// Writes and syncs a new file: the header, then everything from the output.
 fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender, CommitError> {
     let length = output.len();
     let checksum = checksum(output.file(), 0, length)
@@ -377,7 +381,7 @@ fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender,
     Ok(new)
 }
 
-/// Of each worker, the last attempt with rows.
+/// For each worker, its last attempt with rows.
 fn last_with_rows(entries: &[Entry]) -> Vec<Free> {
     let with_rows = entries.iter().filter(|entry| entry.end.rows().is_some());
     let free = with_rows.filter_map(|entry| {
@@ -405,7 +409,7 @@ fn succeeded(success: &Success) -> Entry {
 fn failed(failure: FinalFailure) -> Entry {
     let FinalFailure { id, attempts, worker, items, failure, stamp } = failure;
     let Failure { kind, mut message, .. } = failure;
-    // An entry script may say as much as a frame holds, and do so for every mini-batch.
+    // An entry script may send a message as long as a frame, and may do so for every mini-batch.
     message.truncate(message.floor_char_boundary(MESSAGE));
     let end = End::Failed { kind, message };
     Entry { id, stamp, attempts, worker, items, end }
@@ -413,7 +417,7 @@ fn failed(failure: FinalFailure) -> Entry {
 
 #[cfg(test)]
 impl Store {
-    /// Points the output file elsewhere, to see what a full disk does.
+    /// Redirects the output file, so that a test can simulate a full disk.
     pub(super) fn write_rows_to(&mut self, appender: Appender) {
         if let Some(rows) = &mut self.rows {
             rows.appender = appender;

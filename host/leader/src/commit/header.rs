@@ -1,23 +1,23 @@
-//! What stands at the top of the output file, and how the journal notes it.
+//! The beginning of the output file, and how the journal records it.
 
 use super::error::{CommitError, Difference, Rejection};
 use crate::files::common_columns;
 use crate::journal::Journal;
 use crate::model::{Header, MiniBatchId};
 
-/// Before a mini-batch's id in the journal's notes of columns whose types are not all known.
+/// The prefix, before a mini-batch's id, of the journal's notes on columns whose types are not all known.
 const OPEN_COLUMNS: &str = "store.columns.";
 
-/// The journal's note of what a mini-batch's table says of columns whose types are not all known.
+/// The key of the journal's note on a mini-batch's columns, if their types are not all known.
 pub(super) fn open_columns(id: MiniBatchId) -> String {
     format!("{OPEN_COLUMNS}{}", id.0)
 }
 
-/// All that is known of the columns where no table of an output with types knows them all: streams without rows. The
-/// output of each worker takes its types from them.
+/// Everything that is known about the columns, as streams without rows. Used for an output with types if no
+/// single table knows all types. Each worker's output file takes its types from these.
 ///
 /// # Errors
-/// If the journal cannot be read, or has something else.
+/// If the journal cannot be read, or its notes are damaged.
 pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError> {
     let notes = journal.notes(OPEN_COLUMNS)?;
     let all = notes.iter().map(|(_, note)| hex::decode(note).ok());
@@ -28,14 +28,15 @@ pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError
 /// The columns of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Top {
-    /// In words; of plain lines, the first one with its end.
+    /// The columns in words. For plain lines: the header line with its line end.
     text: String,
-    /// As it is written. Nothing as long as every table of an output with types had a column of nulls alone.
+    /// The header as it is written. Empty as long as, in an output with types, every table had a column that
+    /// is all null.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Top {
-    /// What an attempt brings; none if there is nothing to write.
+    /// The header of an attempt. `None` if there is nothing to write.
     pub(super) fn of(header: Option<&Header>) -> Option<Self> {
         let header = header?;
         let bytes = header.written()?;
@@ -46,7 +47,7 @@ impl Top {
         Self { bytes: text.clone().into_bytes(), text }
     }
 
-    /// For the journal: the line, or bytes and words.
+    /// The note for the journal: the line alone, or the bytes and the words.
     pub(super) fn note(&self) -> String {
         if self.text.as_bytes() == self.bytes {
             return self.text.clone();
@@ -54,10 +55,10 @@ impl Top {
         format!("{}\n{}", hex::encode(&self.bytes), self.text)
     }
 
-    /// What the journal has. `is_plain`: whether the output is lines of text, as they are.
+    /// Parses the journal's note. `is_plain`: whether the output consists of plain lines of text.
     ///
     /// # Errors
-    /// If it is no such note.
+    /// If the note is damaged.
     pub(super) fn noted(note: String, is_plain: bool) -> Result<Self, CommitError> {
         if is_plain {
             return Ok(Self::line(note));
@@ -68,20 +69,21 @@ impl Top {
         parsed.ok_or(CommitError::HeaderNote)
     }
 
-    /// Whether rows of the same columns follow, and all that these bring to the top is there.
+    /// Whether rows with the header `other` can follow without a change of the header: the columns are the
+    /// same, and `other` knows no more about them.
     pub(super) fn fits(&self, other: &Self) -> bool {
         self.text == other.text && (!self.bytes.is_empty() || other.bytes.is_empty())
     }
 
-    /// The top for rows of either columns, of an output with types. `None`: they differ in more than columns
-    /// of nulls alone.
+    /// The header for rows of either kind, for an output with types. `None` if the columns differ in more
+    /// than columns that are all null.
     pub(super) fn joined(&self, other: &Self) -> Option<Self> {
         let text = common_columns(&self.text, &other.text)?;
         let bytes = if self.bytes.is_empty() { &other.bytes } else { &self.bytes };
         Some(Self { text, bytes: bytes.clone() })
     }
 
-    /// Why rows of these columns cannot follow those of `first`. `is_lines`: whether the header is a line.
+    /// Why rows with these columns cannot follow those of `first`. `is_lines`: whether the header is a line.
     pub(super) fn unfit(&self, first: &Self, is_lines: bool) -> Rejection {
         let is = self.text.trim_end();
         let was = first.text.trim_end();
@@ -144,7 +146,7 @@ mod tests {
         assert_eq!(known.joined(&coded("\"a\" Float64")), None);
         let both = open("\"a\" Null\n\"b\" Utf8").joined(&open("\"a\" Int8\n\"b\" Null"));
         assert_eq!(both, Some(open("\"a\" Int8\n\"b\" Utf8")));
-        // All is known of the columns, though by no table; then one comes that knows all.
+        // Together, the tables know all types, but no single one does. Then a table arrives that does.
         let whole = coded("\"a\" Int8\n\"b\" Utf8");
         let both = both.unwrap();
         assert!(!both.fits(&whole) && whole.fits(&both));

@@ -1,8 +1,8 @@
-//! What a job that is taken up has done.
+//! What a resumed job has already done.
 
 use crate::model::{ItemCounts, Segment, WorkerId};
 
-/// A mini-batch that ended, as far as it matters here.
+/// A finished mini-batch, with the fields that are needed here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) id: u64,
@@ -10,7 +10,7 @@ pub(super) struct Item {
     pub(super) worker: Option<WorkerId>,
     /// Its rows, if there are any.
     pub(super) rows: Option<Segment>,
-    /// Lines, and items.
+    /// The number of lines it returned, and its items.
     pub(super) lines: u64,
     pub(super) items: ItemCounts,
     pub(super) is_short: bool,

@@ -1,4 +1,4 @@
-//! Making an output file of what was appended.
+//! Makes an output file from the appended rows.
 
 use super::disk::open_part;
 use super::error::CommitError;
@@ -6,21 +6,21 @@ use super::target::Finish;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-/// A file that is made of another one.
+/// A file that is made from another one.
 pub(super) struct Making<'a> {
-    /// What rows were appended to.
+    /// The file that rows were appended to.
     pub(super) appended: &'a Path,
-    /// Where it is made.
+    /// The path at which the file is made.
     pub(super) new: &'a Path,
-    /// What it will be called.
+    /// Its final path, for error messages.
     pub(super) path: &'a Path,
-    /// Where the rows are, whatever becomes of it.
+    /// Where the rows remain if this fails.
     pub(super) kept: &'a Path,
-    /// Rows that there must be.
+    /// The number of rows that the file must have.
     pub(super) rows: u64,
 }
 
-/// Makes the file. It is on the disk then; after an error it is not there.
+/// Makes and syncs the file. After an error, it does not exist.
 pub(super) fn write(
     finish: &Finish,
     making: &Making<'_>,
@@ -30,10 +30,10 @@ pub(super) fn write(
     let failed = |action, error| CommitError::disk(action, new, error);
     let target = OpenOptions::new().read(true).write(true).create_new(true).open(new);
     let target = target.map_err(|e| failed("make", e))?;
-    // For reading alone, and from its beginning.
+    // Open it read-only, with the position at its beginning.
     let source = open_part(appended).map_err(|e| CommitError::disk("open", appended, e.into()))?;
     if let Err(why) = (finish.make)(&source, &target, rows, told) {
-        // Should it stay, the next start removes it.
+        // If it stays, the next start removes it.
         let _ = fs::remove_file(new);
         let path = path.to_owned();
         return Err(CommitError::Unmade { path, kept: kept.to_owned(), source: why });

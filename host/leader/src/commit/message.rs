@@ -1,4 +1,4 @@
-//! What the committer is asked for, and what it answers.
+//! Requests to the committer, and its replies.
 
 use super::error::CommitError;
 use crate::model::{Failure, Header, ItemCounts, MiniBatchId, Segment, WorkerId};
@@ -10,21 +10,21 @@ pub(crate) enum CommitRequest {
     Success(Success),
     /// A mini-batch failed for good.
     Failure(FinalFailure),
-    /// A worker is gone: after what was submitted before, its part file may be closed.
+    /// A worker is gone. Its part file may be closed after everything submitted before has been handled.
     WorkerGone(WorkerId),
-    /// A worker has ended in order, after `shutdown`: what lies in its output folder, made by
-    /// `init` or `shutdown`, is published when the job completes. Nobody writes there any more.
+    /// A worker has ended normally, after `shutdown`, and writes nothing more. What `init` or `shutdown` left
+    /// in its output folder is published when the job completes.
     WorkerDone(WorkerId),
-    /// Something to note in the journal.
+    /// A note for the journal.
     Note {
-        /// Its name. A later note of the same name takes its place.
+        /// Its name. A later note of the same name replaces it.
         key: String,
-        /// What to note.
+        /// Its text.
         value: String,
     },
 }
 
-/// An attempt that succeeded, as its worker reports it.
+/// A successful attempt, as its worker reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Success {
     /// The worker.
@@ -39,11 +39,11 @@ pub(crate) struct Success {
     pub is_short: bool,
     /// Its rows in the worker's part file.
     pub segment: Segment,
-    /// What the output file begins with, where the job wants that.
+    /// The beginning of the output file, if the job wants a header.
     pub header: Option<Header>,
     /// Whether it left files to publish.
     pub has_files: bool,
-    /// Of the mini-batch's descriptor and files.
+    /// The stamp of the mini-batch's descriptor and files.
     pub stamp: u64,
 }
 
@@ -60,33 +60,35 @@ pub(crate) struct FinalFailure {
     pub items: ItemCounts,
     /// The last failure.
     pub failure: Failure,
-    /// Of the mini-batch's descriptor and files.
+    /// The stamp of the mini-batch's descriptor and files.
     pub stamp: u64,
 }
 
-/// What the committer answers. If the channel closes before `Finished` or `Fatal`, and after
-/// [`Committer::finish`](super::Committer::finish) was called, the committer broke down: treat it as fatal.
+/// A reply of the committer. If the channel closes before `Finished` or `Fatal`, although
+/// [`Committer::finish`](super::Committer::finish) was called, the committer broke down. Treat this as fatal.
 #[derive(Debug)]
 #[cfg_attr(test, derive(PartialEq))]
 pub(crate) enum CommitReply {
-    /// These are committed, successes and final failures.
+    /// These mini-batches are committed, whether they succeeded or failed for good.
     Committed(Vec<MiniBatchId>),
-    /// Rows that are in the output: what their workers have in their part files of these attempts, and
-    /// of all that they reported before, is not wanted any more.
+    /// The rows of these attempts are in the output. Their workers may overwrite them in the part files,
+    /// together with all rows that they reported before.
     Free(Vec<Free>),
-    /// An attempt that its worker called a success is none: its files cannot be published, or its
-    /// rows are not where it says. Nothing of it is committed.
+    /// An attempt was rejected although its worker called it a success: its files cannot be published, or its
+    /// rows are not where the worker says. Nothing of it is committed.
     Rejected {
         /// The mini-batch.
         id: MiniBatchId,
         /// Why.
         failure: Failure,
     },
-    /// After [`Committer::finish`](super::Committer::finish): the output is being made, and so many bytes of it are done.
+    /// Follows [`Committer::finish`](super::Committer::finish): the output is being made, and this many bytes
+    /// are done.
     Finishing(u64),
-    /// After [`Committer::finish`](super::Committer::finish): the output is complete and on the disk. The last reply.
+    /// Follows [`Committer::finish`](super::Committer::finish): the output is complete and synced. The last
+    /// reply.
     Finished,
-    /// The job cannot go on. What was reported as committed is safe. The last reply.
+    /// The job cannot continue. What was reported as committed is safe. The last reply.
     Fatal(CommitError),
 }
 

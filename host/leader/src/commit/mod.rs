@@ -1,21 +1,21 @@
-//! Committing what workers finished: the thread that does it, and taking up what an earlier run left.
-//! The order of its steps is the promise that no row and no file is lost or doubled: see `committer`.
-//! Imports `journal`, `output` and below, never the rest of `engine`.
+//! Commits what workers finished, on a thread of its own, and restores the results of a job that resumes. The
+//! order of its steps guarantees that no row and no file is lost or duplicated: see `committer`. Imports
+//! `journal` and the crates below, and no other module of this crate.
 //!
 //! | File | What |
 //! |---|---|
-//! | `message`, `target` | what is asked and answered; where results go |
-//! | `store` | everything that is written to |
-//! | `group` | one group, step by step; the job's end |
+//! | `message`, `target` | requests and replies; where results go |
+//! | `store` | everything that the committer writes to |
+//! | `group` | committing one group, step by step; the job's end |
 //! | `places` | where workers leave rows and files |
-//! | `parts`, `rows` | part files; the output file, its order, its header line |
-//! | `confirm`, `whole` | whether the output file holds what was committed: new rows; all |
-//! | `finish`, `making`, `header` | the output file that is made at the end; what it begins with |
+//! | `parts`, `rows` | part files; the output file, its order and its header |
+//! | `confirm`, `whole` | checking the output file: new rows; all rows |
+//! | `finish`, `making`, `header` | the output file that is made at the end; its header |
 //! | `split` | an output of one file for each worker |
 //! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
-//! | `recover`, `item`, `settle`, `settling`, `recover_files` | taking a job up |
-//! | `replace`, `disk` | new files for old ones; the disk |
-//! | `error` | what can go wrong, and its words |
+//! | `recover`, `item`, `settle`, `settling`, `recover_files` | resuming a job |
+//! | `replace`, `disk` | replacing files atomically; disk operations |
+//! | `error` | errors and their texts |
 
 mod committer;
 mod confirm;

@@ -15,17 +15,17 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Part files that are open at once, but for those of workers that still write.
+/// When this many part files are open, those of finished workers are closed.
 const OPEN: usize = 128;
 
 /// Open part files.
 #[derive(Debug)]
 pub(super) struct Parts {
     places: Places,
-    /// Whether rows are lines of text, as they are.
+    /// Whether rows are plain lines of text.
     is_plain: bool,
     open: HashMap<WorkerId, Part>,
-    /// Workers that write no more.
+    /// Workers that no longer write.
     gone: HashSet<WorkerId>,
 }
 
@@ -33,11 +33,11 @@ pub(super) struct Parts {
 #[derive(Debug)]
 struct Part {
     file: File,
-    /// Bytes that it had when it was last looked at.
+    /// The file's length when it was last checked.
     length: u64,
-    /// Where rows lie that count, and are wanted still: the first byte, and that behind the last.
+    /// The ranges of committed rows that are still needed: the first byte, and the byte after the last.
     taken: BTreeMap<u64, u64>,
-    /// Bytes that are on the disk for certain.
+    /// How many bytes have certainly been synced.
     synced: u64,
 }
 
@@ -46,7 +46,7 @@ impl Parts {
         Self { places, is_plain, open: HashMap::new(), gone: HashSet::new() }
     }
 
-    /// Looks at the segment's place and, of lines, its last byte; never at what it holds.
+    /// Checks the segment's position and, for lines, its last byte. Does not read its rows.
     pub(super) fn check(&mut self, success: &Success) -> Result<(), Refusal> {
         let Success { worker, segment, .. } = *success;
         let reject = |fault| Refusal::Reject(Rejection::PartDamaged { worker, fault });
@@ -58,7 +58,8 @@ impl Parts {
             Entry::Vacant(place) => {
                 let path = path();
                 let file = self.places.open_part(worker).map_err(|errno| match errno {
-                    // What the machine lacks is not the worker's fault; anything else it can have done.
+                    // These errors show a lack of resources, or a disk failure. The worker may have caused
+                    // any other error.
                     Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
                         fatal("open", &path, errno.into())
                     }
@@ -107,12 +108,12 @@ impl Parts {
         Ok(())
     }
 
-    /// The segment is going to be committed: no other may overlap it.
+    /// Marks the segment as about to be committed: no other segment may overlap it.
     pub(super) fn take(&mut self, worker: WorkerId, segment: &Segment) {
         let Some(part) = self.open.get_mut(&worker).filter(|_| segment.length > 0) else { return };
         let mut from = segment.offset;
         let to = segment.offset.saturating_add(segment.length);
-        // As a rule they lie one behind the other, and are one.
+        // Usually, segments are adjacent. Then they become one range.
         if let Some((first, last)) = part.taken.range(..from).next_back()
             && *last == from
         {
@@ -121,21 +122,21 @@ impl Parts {
         part.taken.insert(from, to);
     }
 
-    /// All rows of the worker that count so far are elsewhere: it may write over them.
+    /// Forgets the worker's rows: they have been copied, and the worker may overwrite them.
     pub(super) fn free(&mut self, worker: WorkerId) {
         if let Some(part) = self.open.get_mut(&worker) {
             part.taken.clear();
         }
     }
 
-    /// Puts the part files of workers on the disk. Those of one worker come together.
+    /// Syncs the part files of workers. The entries of one worker must be adjacent.
     pub(super) fn sync(
         &mut self,
         workers: impl Iterator<Item = WorkerId>,
     ) -> Result<(), CommitError> {
         let mut last = None;
         for worker in workers.filter(|worker| last.replace(*worker) != Some(*worker)) {
-            // Closed meanwhile, if many are open.
+            // The file may have been closed, if many are open.
             self.get(worker)?;
             let Some(part) = self.open.get_mut(&worker) else { continue };
             let path = self.places.part_file(worker);
@@ -163,31 +164,31 @@ impl Parts {
                     Ok(Part { file, length: synced, taken: [(0, synced)].into(), synced })
                 };
                 let part = open().map_err(|e| CommitError::disk("open", &path, e))?;
-                // Closed again as soon as possible: there may be many such workers.
+                // Close it again soon: there may be many such workers.
                 self.gone.insert(worker);
                 Ok(&place.insert(part).file)
             }
         }
     }
 
-    /// Whether the rows are there, whole. False too where that cannot be seen.
+    /// Whether the part file holds the rows undamaged. Also false if the file cannot be read.
     pub(super) fn holds(&mut self, worker: Option<WorkerId>, segment: &Segment) -> bool {
         worker.is_some_and(|w| self.get(w).is_ok_and(|file| verify(file, segment).is_ok()))
     }
 
-    /// A worker writes no more.
+    /// Records that a worker no longer writes.
     pub(super) fn leave(&mut self, worker: WorkerId) {
         self.gone.insert(worker);
     }
 
-    /// Closes the files of those who write no more; they are opened again where rows are held.
+    /// Closes the files of workers that no longer write. They are reopened if rows are held back there.
     pub(super) fn close(&mut self) {
         for worker in self.gone.drain() {
             self.open.remove(&worker);
         }
     }
 
-    /// What a power loss could take.
+    /// What a power failure could lose.
     pub(super) fn unsynced(&self) -> Vec<Unsynced> {
         let unsynced =
             |(worker, part): (&WorkerId, &Part)| (self.places.part_file(*worker), part.synced);

@@ -1,5 +1,5 @@
-//! Where workers leave what is to be committed: rows in part files, files in staged folders. Whatever is read of them is
-//! reached through here.
+//! Where workers leave what is to be committed: rows in part files, and other files in staged folders. The
+//! committer reaches both only through this module.
 
 use super::disk::{open_part, sync_around};
 use super::error::CommitError;
@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where the part files and the staged files of a job's workers lie.
+/// Where the part files and staged files of a job's workers are.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
     /// On this machine, in the job directory.
@@ -48,13 +48,13 @@ impl Places {
         job_dir.worker_output(worker)
     }
 
-    /// Waits until all files of workers are on the disk.
+    /// Syncs all files of workers.
     pub(super) fn sync_files(&self) -> Result<(), CommitError> {
         let Self::Here(job_dir) = self;
         sync_around(&job_dir.work())
     }
 
-    /// The name of a folder in the journal: where it is below the job directory.
+    /// The name of a folder in the journal: its path relative to the job directory.
     pub(super) fn name(&self, folder: &Path) -> String {
         let Self::Here(job_dir) = self;
         folder.strip_prefix(job_dir.root()).unwrap_or(folder).to_string_lossy().into_owned()
@@ -77,15 +77,15 @@ impl Places {
         Ok(all)
     }
 
-    /// The highest number of a worker that has left anything.
+    /// The highest worker number for which there are any files.
     pub(super) fn highest_worker(&self) -> Option<WorkerId> {
         let Self::Here(job_dir) = self;
         let folders = [job_dir.parts(), job_dir.work()];
         folders.iter().filter_map(|folder| highest_worker(folder)).max()
     }
 
-    /// Removes what workers of earlier runs left, but what these workers left to be published. Should some stay, nothing
-    /// refers to it.
+    /// Removes the files of earlier runs' workers, except the output of the workers in `done`, which is yet
+    /// to be published. If some stay, nothing refers to them.
     pub(super) fn clean_up(&self, done: &BTreeSet<WorkerId>) {
         let Self::Here(job_dir) = self;
         for folder in [job_dir.models(), job_dir.links()] {
@@ -118,16 +118,16 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, CommitError> {
     paths.map_err(|e| CommitError::disk("look into", folder, e))
 }
 
-/// The highest number of a worker that something in the folder is named after.
+/// The highest worker number among the names in the folder.
 fn highest_worker(folder: &Path) -> Option<WorkerId> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     entries.filter_map(|entry| worker_of(entry.file_name().to_str()?)).max()
 }
 
-/// Numbers from this on are no worker's that ever was.
+/// No worker has had this number or a higher one.
 const NO_WORKER: u32 = 1 << 31;
 
-/// The worker that a folder or part file is named after.
+/// The worker after which a folder or part file is named.
 pub(crate) fn worker_of(name: &str) -> Option<WorkerId> {
     let name = name.strip_suffix(".part").unwrap_or(name);
     let worker = WorkerId(name.strip_prefix("process")?.parse().ok()?);
@@ -143,7 +143,7 @@ mod tests {
         for (name, worker) in [("process007", Some(7)), ("process1000.part", Some(1000))] {
             assert_eq!(worker_of(name).map(|worker| worker.0), worker);
         }
-        // With the last of these, no number would be left for the next worker.
+        // The last of these would leave no number for the next worker.
         for name in ["process7", "process+07", "process", "x007", "process4294967295.part"] {
             assert_eq!(worker_of(name), None, "{name}");
         }

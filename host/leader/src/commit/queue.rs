@@ -1,5 +1,4 @@
-//! What waits for the committer. Made so that the thread is woken once for each group, not for
-//! each request.
+//! The queue of the committer. Its thread is woken once per group, not once per request.
 
 use super::message::CommitRequest;
 use crate::model::JobStatus;
@@ -7,55 +6,56 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests in a group, at most.
+/// The maximum number of requests in a group.
 const GROUP: usize = 512;
 
-/// Rows are copied ahead of their commit once there is this share of what makes a group full: the fewer are left at the
-/// job's end, the less is waited for.
+/// Rows are copied before their commit once they make up this fraction of a full group. The fewer rows are
+/// left at the job's end, the shorter the wait.
 const AHEAD: u64 = 8;
 
-/// How much earlier than others a group is given out that is full of bytes.
+/// How much earlier than other groups a group may begin if it is full of bytes.
 const EARLIER: Duration = Duration::from_millis(80);
 
-/// The queue between the leader and the committer. Never makes the leader wait, which would then see
-/// no time-out; how much is in it, the machine bounds (`Policy::UNWRITTEN`).
+/// The queue between the leader and the committer. It never blocks the leader, because a blocked leader would
+/// miss time-outs. The state machine bounds the queue's length (`Policy::UNWRITTEN`).
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Bytes of rows that make a group full.
+    /// How many bytes of rows make a group full.
     full: u64,
     state: Mutex<State>,
-    /// Told to the committer.
+    /// Wakes the committer.
     work: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     requests: VecDeque<CommitRequest>,
-    /// Of rows that the requests bring.
+    /// The size of the rows in `requests`.
     bytes: u64,
-    /// Requests that were given out to be copied, and not yet to be committed, and the same of them.
+    /// The requests that have been handed out for copying, but not yet for committing: their number, and the
+    /// size of their rows.
     copied: (usize, u64),
     flush: bool,
     finish: Option<JobStatus>,
-    /// The leader's end is gone.
+    /// The leader has closed the queue.
     closed: bool,
-    /// The committer is gone.
+    /// The committer has ended.
     stopped: bool,
 }
 
-/// What to do next.
+/// The committer's next task.
 #[derive(Debug, PartialEq)]
 pub(super) enum Task {
-    /// Copy the rows of these, which have no files: they are committed with the next group.
+    /// Copy the rows of these requests, which have no files. They are committed with the next group.
     Copy(Vec<CommitRequest>),
-    /// Commit these, and what was copied before.
+    /// Commit these requests, and those copied before.
     Commit(Vec<CommitRequest>),
-    /// Nothing waits, and this is how the job ended.
+    /// End the job with this status. No requests are left.
     Finish(JobStatus),
 }
 
 impl Queue {
-    /// `full`: bytes of rows that make a group full.
+    /// `full`: how many bytes of rows make a group full.
     pub(super) fn new(full: u64) -> Self {
         Self { full, state: Mutex::default(), work: Condvar::new() }
     }
@@ -68,13 +68,13 @@ impl Queue {
         let before = self.awaits(&state);
         state.bytes += bytes(&request);
         state.requests.push_back(request);
-        // In between, the committer sleeps until it is time for the next group.
+        // Otherwise, the committer sleeps until the next group is due.
         if state.requests.len() == 1 || before != self.awaits(&state) {
             self.work.notify_one();
         }
     }
 
-    /// Whether there are so many rows that they may be copied, and whether the group is full.
+    /// Whether there are enough rows to copy, and whether the group is full.
     fn awaits(&self, state: &State) -> (bool, bool) {
         let (requests, bytes) = state.copied;
         let full = state.requests.len() + requests >= GROUP || state.bytes + bytes >= self.full;
@@ -103,9 +103,10 @@ impl Queue {
         (state.bytes, state.copied) = (0, (0, 0));
     }
 
-    /// Waits for the next task; `None` when the leader is gone and nothing waits. A group is given
-    /// out not before `earliest`, or not much before that if it is full of bytes, unless it is full of requests or
-    /// somebody is in a hurry; many rows are given out to be copied before.
+    /// Waits for the next task. `None` when the leader has closed the queue and it is empty. A group is
+    /// handed out at `earliest`, or somewhat before that if it is full of bytes. It is handed out at once if
+    /// it is full of requests, or if a flush, a finish or a close is pending. Many rows are handed out for
+    /// copying before that.
     pub(super) fn next(&self, earliest: Instant) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -146,13 +147,13 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is a single step, so a panic elsewhere leaves nothing half done.
+        // Each change is a single step, so a panic elsewhere leaves a consistent state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Takes up to so many requests out.
+    /// Removes and returns at most this many requests.
     fn take(&mut self, most: usize) -> Vec<CommitRequest> {
         let count = self.requests.len().min(most);
         let taken: Vec<_> = self.requests.drain(..count).collect();
@@ -161,12 +162,12 @@ impl State {
     }
 }
 
-/// Whether the rows of a request may come into the output before anything else of it is done.
+/// Whether the rows of a request may be copied into the output before its commit.
 pub(super) fn may_be_copied(request: &CommitRequest) -> bool {
     matches!(request, CommitRequest::Success(success) if !success.has_files)
 }
 
-/// Of rows that a request brings.
+/// The size of a request's rows.
 fn bytes(request: &CommitRequest) -> u64 {
     match request {
         CommitRequest::Success(success) => success.segment.length,
@@ -240,7 +241,7 @@ mod tests {
         let later = Instant::now() + 2 * EARLIER;
         assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 3));
         assert!(Instant::now() >= later - EARLIER);
-        // What was given out counts no more.
+        // Requests that were handed out no longer count.
         queue.submit(success(99, true));
         let soon = Instant::now() + Duration::from_millis(50);
         assert!(matches!(queue.next(soon), Some(Task::Commit(group)) if group.len() == 1));
@@ -253,7 +254,7 @@ mod tests {
         let later = Instant::now() + 2 * EARLIER;
         [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
         queue.submit(success(60, true));
-        // Up to the first one with files.
+        // Up to the first request with files.
         assert!(matches!(queue.next(later), Some(Task::Copy(group)) if group.len() == 3));
         queue.submit(success(13, false));
         assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 2));

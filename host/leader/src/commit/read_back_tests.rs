@@ -1,4 +1,4 @@
-//! The output is what was committed to it, and what is in it is not wanted in part files any more.
+//! The output is what was committed to it, and rows in the output are no longer needed in part files.
 
 use super::tests::Bench;
 use super::*;
@@ -9,7 +9,7 @@ use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
-/// A row of each of three workers, committed, and where the output is.
+/// A job of three workers with one committed row each, and the path of the output.
 fn three_rows() -> (Bench, PathBuf) {
     let mut bench = Bench::new(Some("rows.txt"));
     let path = bench.job.default_output().join("rows.txt");
@@ -22,7 +22,7 @@ fn three_rows() -> (Bench, PathBuf) {
     (bench, path)
 }
 
-/// Row 2 of what users ask for: nobody is told that rows are there which are not.
+/// Row 2 of what users ask for: a job never reports rows that are not there.
 #[test]
 fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
     let ends = |tamper: &dyn Fn(&std::path::Path)| {
@@ -47,7 +47,7 @@ fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
     };
     insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt holds other bytes from 6 up to 12 than the rows that process001 reported");
     insta::assert_snapshot!(ends(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
-    // The same file, of other content and length.
+    // The same file with different content and length.
     insta::assert_snapshot!(ends(&|path| fs::write(path, "x\n").unwrap()), @"the output file rows.txt has 2 bytes, and 18 were written");
     insta::assert_snapshot!(ends(&|path| fs::remove_file(path).unwrap()), @"the output file rows.txt was removed, renamed or replaced while the job ran");
     let replace = |path: &std::path::Path| {
@@ -57,13 +57,13 @@ fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
     insta::assert_snapshot!(ends(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
 }
 
-/// Of a job that was cut short nobody has seen it in time.
+/// The job was interrupted, so no running leader could notice the change.
 #[test]
 fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
     let (mut bench, path) = three_rows();
     let journal = bench.journal();
     fs::write(&path, "row 0\nrow X\nrow 2\n").unwrap();
-    // One worker's part file is gone, too.
+    // One worker's part file is also gone.
     fs::remove_file(bench.job.part_file(WorkerId(2))).unwrap();
     let (_, restored) = recover(bench.target(), journal, false).unwrap();
     assert_eq!(
@@ -72,7 +72,7 @@ fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
     );
 }
 
-/// Where the bytes come from that are wrong does not matter: the output is read back.
+/// The output is read back, so it does not matter where wrong bytes come from.
 #[test]
 fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace() {
     let mut bench = Bench::new(Some("rows.txt"));
@@ -90,7 +90,7 @@ fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace(
     assert_eq!(bench.journal().counts().succeeded, 1);
 }
 
-/// Where no rows stay in part files, workers may write over what is in the output.
+/// If no rows stay in part files, workers may overwrite rows that are in the output.
 #[test]
 fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
     let mut bench = Bench::new(Some("rows.txt"));
@@ -117,7 +117,7 @@ fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
     assert_eq!((last(0), last(1)), (Some(free(0, 2)), Some(free(1, 1))));
 }
 
-/// They are in the output, and nobody knows of them yet.
+/// The rows are in the output, but are not reported or journaled yet.
 #[test]
 fn rows_that_are_copied_ahead_count_once_they_are_committed() {
     let mut bench = Bench::new(Some("rows.txt"));
@@ -137,7 +137,7 @@ fn rows_that_are_copied_ahead_count_once_they_are_committed() {
     let free: Vec<_> = done.free.iter().map(|free| (free.worker.0, free.id.0)).collect();
     assert_eq!(free, [(0, 2), (1, 1)]);
     assert_eq!(store.journal.counts().rows, 3);
-    // Cut short, and then fatally wrong: what was copied alone is taken away.
+    // After an interruption, and after a fatal error, rows that were only copied are removed.
     store.copy(row(&bench, 3)).unwrap();
     drop(store);
     let journal = Journal::open(&bench.job.journal()).unwrap();
@@ -149,7 +149,7 @@ fn rows_that_are_copied_ahead_count_once_they_are_committed() {
     assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
 }
 
-/// Also if it happens between the copy and the commit.
+/// This also holds if the change comes between the copy and the commit.
 #[test]
 fn rows_that_are_changed_after_they_were_copied_are_not_committed() {
     for at in [1, 7] {
@@ -157,7 +157,7 @@ fn rows_that_are_changed_after_they_were_copied_are_not_committed() {
         let (mut store, _) = recover(bench.target(), bench.journal(), false).unwrap();
         let ahead = bench.success(0, 3, "row 3\n");
         store.copy(vec![CommitRequest::Success(ahead)]).unwrap();
-        // The clock of older kernels goes in steps.
+        // Older kernels have a coarse clock.
         std::thread::sleep(Duration::from_millis(20));
         let file = OpenOptions::new().write(true).open(path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, b"X", 12 + at).unwrap();

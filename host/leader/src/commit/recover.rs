@@ -1,17 +1,16 @@
-//! Making the store what the journal says, when a job is begun or taken up.
+//! Brings the store into the state that the journal describes, when a job begins or resumes.
 //!
-//! The steps, each of which may be cut short and is then done again by the next start:
+//! Each of these steps may be interrupted. The next start then repeats it.
 //!
-//! 1. Renaming and removing that the journal has noted is finished (`replace`).
-//! 2. Files of committed mini-batches that are not published yet are published.
-//! 3. Rows that the journal puts into the output are looked for there and, where they are not whole,
-//!    in the part files. Mini-batches whose rows are in neither are taken out of the journal with
-//!    their files: they run again.
-//! 4. The output is put in order: in place where every row that is only there stays where it is, by
-//!    a new file else.
-//!    Where the output file is made at the job's end, and was, all that it was made of is gone: then
-//!    there is nothing to do.
-//! 5. What workers of earlier runs left behind, and nothing refers to, is removed.
+//! 1. Finish the renames and removals that the journal has recorded (`replace`).
+//! 2. Publish the files of committed mini-batches that are not published yet.
+//! 3. Look in the output for the rows that the journal says are there. If they are damaged there, look in the
+//!    part files. Mini-batches whose rows are in neither are removed from the journal, together with their
+//!    files: they run again.
+//! 4. Repair the output: in place, if all rows that are only there keep their positions, or else by writing a
+//!    new file. If the output file was made at the job's end, its sources are gone, and there is nothing to
+//!    do.
+//! 5. Remove what workers of earlier runs left and nothing refers to.
 
 use super::error::CommitError;
 use super::files::{DONE, Files};
@@ -30,7 +29,7 @@ use crate::journal::{Changes, Committed, End, Journal, Order};
 use crate::model::{JobStatus, MiniBatchId, Restored, WorkerId};
 use std::collections::{BTreeSet, HashSet};
 
-/// Opens the store of a job; for one that has begun, with what the journal holds.
+/// Opens the store of a job. If the job has begun before, also returns what the journal holds.
 pub(super) fn recover(
     target: CommitTarget,
     mut journal: Journal,
@@ -55,7 +54,7 @@ pub(super) fn recover(
     let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
     let target = finish::taken_up(target, ended == Some(JobStatus::Completed))?;
-    // Then what it was made of is gone: the job stays completed, and nothing of it runs again.
+    // If so, the output's sources are gone: the job stays completed, and nothing runs again.
     let is_made = has_output && target.output_file.is_none();
     let items = read(&journal, target.ordered)?;
     let mut files = Files::new(done(&journal)?);
@@ -77,8 +76,8 @@ pub(super) fn recover(
     Ok((Store { target, journal, rows, header, parts, files, group: Group::default() }, restored))
 }
 
-/// Whether a worker has ended in order, as far as it matters: what it left is there or published, or
-/// the job came to its end.
+/// Whether a worker has ended normally, for what that matters: its output is there or published, or the job
+/// has completed.
 fn is_closed(journal: &Journal, files: &Files) -> Result<bool, CommitError> {
     if !files.done.is_empty() {
         return Ok(true);
@@ -90,7 +89,7 @@ fn is_closed(journal: &Journal, files: &Files) -> Result<bool, CommitError> {
     Ok(completed || published()?)
 }
 
-/// Forgets how the job ended: it goes on.
+/// Removes the record of the job's end, because the job continues.
 fn reopen(journal: &mut Journal) -> Result<(), CommitError> {
     if journal.finished()?.is_none() {
         return Ok(());
@@ -127,7 +126,7 @@ fn done(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
     Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
 }
 
-/// What is in the journal, but for mini-batches that run again.
+/// The journal's content, without mini-batches that run again.
 fn restored(items: &[Item], gone: &HashSet<MiniBatchId>) -> Restored {
     let mut restored = Restored::default();
     for item in items {

@@ -1,4 +1,4 @@
-//! Files, when a job is taken up.
+//! Restores the files of a job that resumes.
 
 use super::error::CommitError;
 use super::files::Files;
@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Publishes what is committed and not published yet, in the order of commits.
+/// Publishes files that were committed but not published, in commit order.
 pub(super) fn publish(
     target: &CommitTarget,
     journal: &Journal,
@@ -32,7 +32,7 @@ pub(super) fn publish(
         let staged = target.places.staged(item.worker?, id, item.attempts);
         Some(target.places.name(&staged))
     });
-    // Those with files first, in their order; those that left folders only come after them.
+    // First the folders with files, in their order, then those with folders only.
     let mut wanted: Vec<PathBuf> = Vec::new();
     let mut seen = HashSet::new();
     for name in entries.iter().map(|entry| entry.source.clone()).chain(of_items) {
@@ -46,8 +46,8 @@ pub(super) fn publish(
     Ok(())
 }
 
-/// Under [`OnConflict::Append`], learns how long published files are, cuts off what is not the job's,
-/// and refuses to go on where something is missing.
+/// Under [`OnConflict::Append`]: determines the lengths of published files, cuts off what the journal does
+/// not record, and fails if something is missing.
 pub(super) fn read_lengths(
     target: &CommitTarget,
     journal: &Journal,
@@ -79,8 +79,9 @@ fn open_to_write(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
-/// Prepares that the files of mini-batches that run again go out of the output. They stay until the journal
-/// has that: the next start may find these mini-batches' rows after all.
+/// Prepares the removal of files whose mini-batches run again. The files stay until the journal has recorded
+/// this: if the job is interrupted before that, the next start may find the rows of these mini-batches after
+/// all.
 pub(super) fn take_out(
     target: &CommitTarget,
     journal: &Journal,
@@ -94,7 +95,7 @@ pub(super) fn take_out(
         return Ok(());
     }
     if target.on_conflict != OnConflict::Append {
-        // Each file is that of the last one who wrote it.
+        // A file belongs to the mini-batch that wrote it last.
         let last: HashMap<_, _> =
             entries.iter().map(|entry| (&entry.path, is_gone(entry))).collect();
         let gone = last.into_iter().filter(|(_, gone)| *gone);
@@ -119,7 +120,7 @@ pub(super) fn take_out(
     Ok(())
 }
 
-/// Copies the parts of a file that are kept, one behind the other.
+/// Copies the remaining parts of a file without gaps.
 fn without_gaps<'a>(
     old: &Path,
     new: &Path,
@@ -142,7 +143,7 @@ fn without_gaps<'a>(
     to.sync_all()
 }
 
-/// The workers whose files are published.
+/// The workers whose files have been published.
 pub(super) fn workers(journal: &Journal) -> Result<Vec<WorkerId>, CommitError> {
     let entries = journal.files()?;
     let named = |entry: &FileEntry| entry.source.split('/').find_map(worker_of);

@@ -1,7 +1,7 @@
-//! Putting new files in the place of old ones in the output folder, or nothing, together with a change
-//! of the journal: the new ones are written and on the disk, then one transaction changes the journal
-//! and notes what is to be renamed and removed, then that is done, then the note goes. Whoever finds the
-//! note goes on from there; whoever finds new files without it removes them.
+//! Replaces or removes files in the output folder, atomically with a change of the journal. First the new
+//! files are written and synced. Then one transaction changes the journal and records what is to be renamed
+//! and removed. Then that is carried out, and finally the record is removed. A start that finds the record
+//! continues from there. A start that finds new files without a record removes them.
 
 use super::disk::sync_around;
 use super::error::CommitError;
@@ -11,23 +11,24 @@ use crate::journal::{Changes, Journal};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The journal's note of what is to be renamed and removed.
+/// The key of the journal's note on what is to be renamed and removed.
 const REPLACE: &str = "store.replace";
 
-/// How the new files' names begin. No guest's file is published under such a name.
+/// The prefix of the new files' names. No guest's file is published under such a name.
 pub(super) const NEW: &str = ".sandmill-new-";
 
-/// Files that are about to take the places of others, or only to go.
+/// Files that will be replaced or removed.
 #[derive(Debug, Default)]
 pub(super) struct Replacement {
-    /// Names of new files, if there are any, and of those whose places they take, below the output folder.
+    /// For each file: the name of the new file, or `None` to remove the old one, and the old path. Both are
+    /// relative to the output folder.
     pairs: Vec<Pair>,
 }
 
 type Pair = (Option<String>, String);
 
 impl Replacement {
-    /// Where to write what replaces `old`, a path below the output folder.
+    /// The path at which to write the file that will replace `old`. `old` is relative to the output folder.
     pub(super) fn place(&mut self, output: &Path, old: &str) -> PathBuf {
         let new = format!("{NEW}{}", self.pairs.len());
         let path = output.join(&new);
@@ -35,7 +36,7 @@ impl Replacement {
         path
     }
 
-    /// Has nothing take the place of `old`, a path below the output folder.
+    /// Records that `old` will be removed. `old` is relative to the output folder.
     pub(super) fn remove(&mut self, old: String) {
         self.pairs.push((None, old));
     }
@@ -44,7 +45,7 @@ impl Replacement {
         self.pairs.is_empty()
     }
 
-    /// Commits changes together with the renaming, and carries that out.
+    /// Commits the changes together with the record, and carries the replacement out.
     pub(super) fn commit(
         &self,
         mut changes: Changes,
@@ -62,14 +63,14 @@ impl Replacement {
         carry_out(journal, output)
     }
 
-    /// What the transaction has to note.
+    /// The note for the transaction.
     pub(super) fn note(&self) -> Result<(String, Option<String>), CommitError> {
         let value = serde_json::to_string(&self.pairs).map_err(CommitError::Unnoted)?;
         Ok((REPLACE.to_owned(), Some(value)))
     }
 }
 
-/// Finishes what the journal has noted, and removes what it has not.
+/// Carries out what the journal has recorded. If it has recorded nothing, removes leftover new files.
 pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), CommitError> {
     let Some(note) = journal.noted(REPLACE)? else { return remove_stale(output) };
     let pairs: Vec<Pair> = match serde_json::from_str(&note) {
@@ -87,7 +88,7 @@ pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), Comm
         }
         fail_point::pass("file-replaced");
     }
-    // One call for all folders that files lie in.
+    // One `syncfs` covers all folders that contain the files.
     sync_around(output)?;
     fail_point::pass("files-replaced");
     let notes = vec![(REPLACE.to_owned(), None)];

@@ -1,4 +1,4 @@
-//! The output file: its order, its header, and how much of it the journal knows.
+//! The output file: its order, its header, and how much of it is in the journal.
 
 use super::confirm::{Appended, in_place};
 use super::error::CommitError;
@@ -13,38 +13,38 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The journal's note of what [`mark`] says.
+/// The key of the journal's note with a [`mark`] of the output.
 pub(super) const SYNCED: &str = "store.synced";
 
-/// The journal's note of the header: see `Top::note`.
+/// The key of the journal's note on the header: see `Top::note`.
 pub(super) const HEADER: &str = "store.header";
 
-/// Where rows are: none for a mini-batch without any.
+/// Where the rows of a mini-batch are. `None` if it has none.
 pub(super) type Place = Option<(WorkerId, Segment)>;
 
-/// Where rows go.
+/// The output file that rows are appended to.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) appender: Appender,
-    /// For rows that stand in the order of mini-batches.
+    /// The rows that are held back, if the output is in the order of mini-batches.
     pub(super) held: Option<Held>,
-    /// Bytes of it that the journal knows.
+    /// How many bytes of the file the journal knows.
     known: u64,
-    /// What is behind these.
+    /// The pieces after these bytes.
     appended: Appended,
-    /// When the file was last written to, by the file system's clock.
+    /// The file's modification time after our last write.
     written: Option<SystemTime>,
-    /// Whether the file's time has changed while it was put on the disk: by somebody who wrote to it meanwhile, or
-    /// by the file system.
+    /// Whether the file's time has changed during a sync. Either another program wrote to it, or the file
+    /// system set the time.
     doubtful: bool,
 }
 
-/// What waits for mini-batches with lower ids.
+/// Rows that wait for mini-batches with lower ids.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// The lowest id that has not ended.
     pub(super) next: u64,
-    /// What has ended above it.
+    /// Mini-batches with higher ids that have ended.
     pub(super) waiting: BTreeMap<u64, Place>,
 }
 
@@ -57,40 +57,40 @@ impl Rows {
         rows
     }
 
-    /// Whether nobody else has written to the file since it was last written to. Fails if it is not the file
-    /// of that name any more, or not as long as it should be.
+    /// Whether the file is unchanged since our last write. Fails if its name leads to another file, or its
+    /// length is wrong.
     pub(super) fn is_untouched(&self) -> Result<bool, CommitError> {
         Ok(in_place(&self.appender)?.modified().ok() == self.written)
     }
 
-    /// What was written so far was written by us.
+    /// Records the file's current time as the time of our last write.
     pub(super) fn note_time(&mut self) {
         self.written = self.appender.file().metadata().and_then(|found| found.modified()).ok();
     }
 
-    /// Somebody else has written to the file: what the journal does not know yet is read back again.
+    /// Another program has written to the file: what the journal does not know yet must be read back again.
     pub(super) fn doubt(&mut self) {
         self.note_time();
         self.appended.doubt();
     }
 
-    /// Whether rows are appended as they come: none stay in the part files.
+    /// Whether rows are appended as they arrive, so that none stay in the part files.
     pub(super) fn takes_all(&self) -> bool {
         self.held.is_none()
     }
 
-    /// Whether rows of a mini-batch wait in a part file for those with lower ids.
+    /// Whether the rows of a mini-batch wait in a part file for lower ids.
     pub(super) fn holds_back(&self, id: MiniBatchId) -> bool {
         self.held.as_ref().is_some_and(|held| held.waiting.contains_key(&id.0))
     }
 
-    /// Puts what the output begins with into the empty file.
+    /// Writes the header into the empty file.
     pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), CommitError> {
         self.appended.add_header(bytes);
         Ok(self.appender.put(bytes, 0)?)
     }
 
-    /// Appends what of the entries, sorted by worker, may be appended now.
+    /// Appends those rows of the entries that may be appended now. The entries are sorted by worker.
     pub(super) fn append(
         &mut self,
         entries: &[Entry],
@@ -107,14 +107,14 @@ impl Rows {
         self.append_all(&ready, parts)
     }
 
-    /// Appends rows ahead of their commit, and reads them back.
+    /// Appends rows before their commit, and reads them back.
     pub(super) fn copy(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), CommitError> {
         self.append(entries, parts)?;
         self.note_time();
         self.appended.confirm(&self.appender)
     }
 
-    /// Appends what is held: what it waits for does not come any more.
+    /// Appends the rows that are held back. The lower ids that they wait for will not end.
     pub(super) fn append_held(&mut self, parts: &mut Parts) -> Result<(), CommitError> {
         let Some(held) = &mut self.held else { return Ok(()) };
         let held: Vec<_> = std::mem::take(&mut held.waiting).into_values().flatten().collect();
@@ -136,18 +136,18 @@ impl Rows {
         Ok(())
     }
 
-    /// Whether anything is in the output that the journal does not know.
+    /// Whether the output holds anything that is not in the journal.
     pub(super) fn is_ahead(&self) -> bool {
         self.appender.len() > self.known
     }
 
-    /// Whether anything is in the output that is perhaps not on the disk.
+    /// Whether the output holds anything that may not be synced.
     pub(super) fn has_grown(&self) -> bool {
         self.appender.len() > self.appender.synced()
     }
 
-    /// All that was appended is in the journal; or it will never be, and is taken away again. Should that
-    /// fail, the next start does it.
+    /// Call this after a commit. If the journal `is_known` to have everything that was appended, this records
+    /// that. Otherwise the appended rows are removed again; if that fails, the next start does it.
     pub(super) fn journaled(&mut self, is_known: bool) {
         self.appended.clear();
         if is_known {
@@ -157,12 +157,12 @@ impl Rows {
         }
     }
 
-    /// Whether all of it has to be read back before the job can have ended well.
+    /// Whether the whole file must be read back before the job can complete.
     pub(super) fn is_doubtful(&self) -> bool {
         self.doubtful
     }
 
-    /// Reads back what was appended, puts the output on the disk and returns what to note of that.
+    /// Reads back what was appended, syncs the output, and returns the note for the journal.
     pub(super) fn sync(&mut self) -> Result<(String, Option<String>), CommitError> {
         self.sync_by(Appender::sync)
     }
@@ -175,7 +175,7 @@ impl Rows {
         let read_back = self.written;
         self.appended.confirm(&self.appender)?;
         sync(&mut self.appender)?;
-        // There are file systems that set it now.
+        // Some file systems set the modification time only now.
         self.note_time();
         self.doubtful |= self.written != read_back;
         let vouched = if self.doubtful { 0 } else { self.appender.len() };
@@ -188,7 +188,7 @@ impl Rows {
         self.appender.path()
     }
 
-    /// What a power loss could take.
+    /// What a power failure could lose.
     pub(super) fn unsynced(&self, parts: &Parts) -> Vec<Unsynced> {
         let mut unsynced = parts.unsynced();
         unsynced.push((self.path().to_owned(), self.appender.synced()));
@@ -197,7 +197,7 @@ impl Rows {
 }
 
 impl Held {
-    /// Takes out what need not wait any more.
+    /// Removes and returns the rows that need not wait any longer.
     fn ready(&mut self) -> impl Iterator<Item = (WorkerId, Segment)> {
         let from = self.next;
         while self.waiting.contains_key(&self.next) {
@@ -210,14 +210,14 @@ impl Held {
     }
 }
 
-/// Says of a file that, up to a place, it is what it should be, as long as nobody writes to it.
+/// A mark records that the file is correct up to `length`. It is valid until someone writes to the file.
 pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
     let found = file.metadata()?;
     Ok(format!("{length} {} {}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-/// How much of the file a mark vouches for: nothing where somebody may have written to it since, be it this
-/// program, which was killed before it could note that.
+/// How many bytes of the file a mark vouches for. Zero if the file may have been written to since. The writer
+/// may have been this program, if it was killed before it could record a new mark.
 pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
     let length: Option<u64> = mark.and_then(|mark| mark.split(' ').next()?.parse().ok());
     let vouched = length
@@ -237,14 +237,15 @@ mod tests {
     use std::thread::sleep;
     use std::time::Duration;
 
-    /// Somebody writes to the output after it was read back: the time that is noted then is not ours.
+    /// If another program writes to the output after it was read back, the recorded time is not that of our
+    /// write.
     #[test]
     fn a_change_while_it_is_put_on_the_disk_is_doubted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rows.txt");
         let mut rows = Rows::new(Appender::create(&path).unwrap(), None);
         let appended = |rows: &mut Rows, tampers: bool| {
-            // The clock of older kernels goes in steps.
+            // Older kernels have a coarse clock.
             sleep(Duration::from_millis(20));
             rows.put_header(b"header\n").unwrap();
             sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! The output file, when a job is taken up: what of it is good, and how it is made whole.
+//! Restores the output file of a job that resumes: finds out which rows are intact, and repairs the rest.
 
 use super::confirm::hold;
 use super::disk::{begins_with, sync_folder};
@@ -24,37 +24,37 @@ use std::path::Path;
 struct Stay {
     segment: Segment,
     worker: WorkerId,
-    /// Where the journal had them.
+    /// Their position according to the journal.
     old: u64,
-    /// Where they are from now on.
+    /// Their new position.
     new: u64,
-    /// Whether they are whole where the journal had them; else they are in the part file.
+    /// Whether they are intact at the old position. If not, they are in the part file.
     there: bool,
 }
 
-/// What was found.
+/// The result of the search for rows.
 #[derive(Debug, Default)]
 struct Finding {
     stay: Vec<Stay>,
     held: Held,
     /// Mini-batches that run again.
     gone: HashSet<MiniBatchId>,
-    /// Bytes of the output when it is whole.
+    /// The output's length when it is complete.
     total: u64,
 }
 
-/// What there is after that.
+/// The result of settling.
 #[derive(Debug)]
 pub(super) struct Settled {
     /// The output file, if there is one.
     pub(super) rows: Option<Rows>,
-    /// What it, or each part, begins with.
+    /// The beginning of the output, or of each part.
     pub(super) header: Option<Top>,
     /// Mini-batches that run again.
     pub(super) gone: HashSet<MiniBatchId>,
 }
 
-/// Settles rows and journal.
+/// Makes the rows and the journal consistent.
 pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,
@@ -107,7 +107,7 @@ pub(super) fn settle(
 }
 
 impl Settling<'_> {
-    /// Looks for all rows. Those before `trusted` need not be looked at.
+    /// Looks for all rows. Those before `trusted` need not be checked.
     fn find(
         &self,
         appender: &Appender,
@@ -147,7 +147,7 @@ impl Settling<'_> {
         Ok(finding)
     }
 
-    /// Keeps rows back that wait for a lower id. They are in the part file or nowhere.
+    /// Holds back rows that wait for a lower id. They are in the part file or lost.
     fn hold(&self, item: &Item, finding: &mut Finding, parts: &mut Parts) {
         let whole = item.rows.is_none_or(|segment| parts.holds(item.worker, &segment));
         if whole {
@@ -158,7 +158,7 @@ impl Settling<'_> {
     }
 }
 
-/// Writes the rows that stay to a new file, which is on the disk then.
+/// Writes the rows that stay to a new file, and syncs it.
 fn write_anew(
     path: &Path,
     header: Option<&Top>,
@@ -186,7 +186,7 @@ fn write_anew(
     Ok(new.sync()?)
 }
 
-/// Writes what is missing to where it belongs.
+/// Writes missing rows to their positions.
 fn mend(
     appender: &mut Appender,
     header: Option<&Top>,
@@ -204,7 +204,7 @@ fn mend(
     Ok(())
 }
 
-/// Reads back what was written.
+/// Reads back the rows that were written.
 fn confirm<'a>(
     appender: &Appender,
     written: impl Iterator<Item = &'a Stay>,
@@ -217,7 +217,7 @@ fn confirm<'a>(
     })
 }
 
-/// Cuts off what does not belong to the output, and notes that the rest is on the disk.
+/// Cuts off what does not belong to the output, and records that the rest is synced.
 fn close(
     rows: &mut Rows,
     total: u64,

@@ -1,9 +1,10 @@
-//! An output of one file for each worker. While the job runs, rows stay where the workers wrote them. When it
-//! ends, and no worker is left that could change anything, a folder is made under another name: of each part
-//! file with rows that count a second name for it, or, where something else is in it as well, a copy without
-//! that; what has types is finished. Each is read back and held against the checksums of its rows if the job
-//! has completed, and the folder is renamed as a whole. Cut short anywhere, it is made anew by the next start: until the journal has
-//! the end of a completed job, the part files have all rows.
+//! An output with one file per worker. While the job runs, rows stay where the workers wrote them. At the
+//! job's end, when all workers are gone and cannot change anything, a folder is made under another name. It
+//! gets a hard link to each part file with committed rows or, if the part file also holds something else, a
+//! copy of the committed rows. For a format with types, the final file is made from that. If the job has
+//! completed, each file is read back and compared with the checksums of its rows. Then the folder is renamed
+//! as a whole. If this is interrupted, the next start makes the folder anew: until the journal has the end of
+//! a completed job, the part files hold all rows.
 
 use super::confirm::Appended;
 use super::disk::{begins_with, sync_folder};
@@ -26,13 +27,14 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Before a worker's number in the journal's note of how much of its part file was verified: see [`mark`].
+/// The prefix, before a worker's number, of the journal's note on how much of its part file has been
+/// verified: see [`mark`].
 const VERIFIED: &str = "store.verified.";
 
-/// Rows of so many mini-batches are copied before it is told that something moves.
+/// How many mini-batches' rows are copied between two progress reports.
 const AT_ONCE: usize = 64;
 
-/// The output folder of parts, and how their names end; none if the job makes no parts.
+/// The output folder of parts, and the suffix of their names. `None` if the job makes no parts.
 fn folder(target: &CommitTarget) -> Option<(PathBuf, &str)> {
     let (name, ending) = target.output_file.as_ref().zip(target.parts.as_deref())?;
     Some((target.output.join(name), ending))
@@ -47,12 +49,13 @@ pub(super) fn make(
     let Some((folder, ending)) = folder(&store.target) else { return Ok(()) };
     let completed = status == JobStatus::Completed;
     if !completed && store.target.finish.is_some() {
-        // Lines can be shown of a job that may go on; what has types gets its name when it is whole.
+        // Lines are useful even if the job may still resume. A file with types gets its name only when it is
+        // complete.
         return Ok(());
     }
     let new = store.target.output.join(format!("{NEW}parts"));
     let failed = |e| CommitError::disk("make the folder", &new, e);
-    // Left over from another end, which failed.
+    // Left over from an earlier attempt to end the job.
     remove_tree(&new).and_then(|()| fs::create_dir(&new)).map_err(failed)?;
     let header = match &store.header {
         Some(top) if !top.bytes.is_empty() => top.bytes.clone(),
@@ -61,7 +64,7 @@ pub(super) fn make(
     let parts =
         Split { store, header, completed, folder: &folder, new: &new, ending, told, done: 0 };
     if let Err(why) = parts.all() {
-        // Should it stay, the next start removes it.
+        // If it stays, the next start removes it.
         let _ = remove_tree(&new);
         forget_verified(&mut store.journal)?;
         return Err(why.renamed(&new, &folder));
@@ -74,7 +77,7 @@ pub(super) fn make(
     sync_folder(&store.target.output)
 }
 
-/// Something may have changed since: the next start looks at all rows.
+/// Something may have changed since, so the next start verifies all rows.
 fn forget_verified(journal: &mut Journal) -> Result<(), CommitError> {
     let known = journal.notes(VERIFIED)?;
     let notes = known.into_iter().map(|(worker, _)| (format!("{VERIFIED}{worker}"), None));
@@ -82,19 +85,20 @@ fn forget_verified(journal: &mut Journal) -> Result<(), CommitError> {
     Ok(journal.commit(&changes)?)
 }
 
-/// The folder while it is made.
+/// The folder while it is being made.
 struct Split<'a> {
     store: &'a Store,
-    /// What each file begins with.
+    /// The beginning of each file.
     header: Vec<u8>,
-    /// Whether the job has completed. Else nobody waits until all is read back: that is done before it goes on.
+    /// Whether the job has completed. If not, the rows are not read back now: that happens when the job
+    /// resumes.
     completed: bool,
-    /// What it will be called.
+    /// The folder's final path.
     folder: &'a Path,
     new: &'a Path,
     ending: &'a str,
     told: &'a mut dyn FnMut(u64),
-    /// Bytes of parts that are made.
+    /// The size of the finished parts.
     done: u64,
 }
 
@@ -121,7 +125,7 @@ impl Split<'_> {
         rows.map_or(Ok(()), |(worker, segments)| self.part(worker, &segments))
     }
 
-    /// Makes the file of a worker's rows, which come in the order of their places.
+    /// Makes the file of a worker's rows, which are given in the order of their positions.
     fn part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), CommitError> {
         let name = format!("part-{worker}{}", self.ending);
         let made = self.new.join(&name);
@@ -151,8 +155,8 @@ impl Split<'_> {
         Ok(())
     }
 
-    /// Makes a file of what the output begins with and a worker's rows, and nothing else; it is on the disk
-    /// then, and of a job that has completed was read back. Returns its length.
+    /// Makes and syncs a file of the header and a worker's rows, and nothing else. If the job has completed,
+    /// reads it back. Returns its length.
     fn gather(
         &mut self,
         worker: WorkerId,
@@ -183,7 +187,7 @@ impl Split<'_> {
         let rows: u64 = segments.iter().map(|segment| segment.length).sum();
         let length = header.len() as u64 + rows;
         if file.len() > length {
-            // Of attempts that came to nothing, the last ones of their worker.
+            // These are rows of failed attempts, the worker's last ones.
             file.truncate(length)?;
         }
         file.sync()?;
@@ -194,7 +198,7 @@ impl Split<'_> {
     }
 }
 
-/// Whether the rows stand in the file one behind the other, from its header on.
+/// Whether the rows follow the header in the file without gaps.
 fn is_whole(part: &File, header: &[u8], segments: &[Segment]) -> bool {
     let mut end = header.len() as u64;
     let mut follows = |segment: &Segment| {
@@ -204,18 +208,19 @@ fn is_whole(part: &File, header: &[u8], segments: &[Segment]) -> bool {
     segments.iter().all(&mut follows) && begins_with(part, header)
 }
 
-/// Gives a part file a second name, if then it is a file as any other: a worker may have been taken over.
+/// Hard-links a part file to `path`, if it is an ordinary file without special permissions. A worker that was
+/// taken over may have changed it.
 fn link(part: &Path, path: &Path) -> bool {
     let is_plain = |found: fs::Metadata| {
         let special = found.permissions().mode() & 0o7111;
         found.is_file() && found.nlink() == 1 && special == 0
     };
-    // Where the output lies on another file system, or on one without such names, it is copied.
+    // Fails if the output is on another file system, or on one without hard links. Then the rows are copied.
     part.symlink_metadata().is_ok_and(is_plain) && fs::hard_link(part, path).is_ok()
 }
 
-/// The target for a job that is taken up. Of one whose folder is made nothing is left to care for; of one that
-/// is not done, it is removed: the part files have the rows.
+/// The target for a job that resumes. If the job has completed and its folder is made, there is nothing left
+/// to maintain. Otherwise, a folder that was already made is removed: the part files hold the rows.
 pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
     let Some((folder, _)) = folder(&target) else { return Ok(target) };
     if completed && folder.is_dir() {
@@ -225,8 +230,8 @@ pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTa
     Ok(target)
 }
 
-/// Looks for all rows in the part files, but for those that were verified when the job was taken up before.
-/// Mini-batches whose rows are not whole are taken out of the journal, and returned: they run again.
+/// Looks for all rows in the part files, except those verified at an earlier resume. Mini-batches whose rows
+/// are damaged are removed from the journal and returned: they run again.
 pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,
@@ -235,7 +240,7 @@ pub(super) fn settle(
     let noted = journal.notes(VERIFIED)?;
     let noted: HashMap<String, String> = noted.into_iter().collect();
     let mut gone: HashSet<_> = settling.failed().collect();
-    // How much of each part file is verified, and what was known before.
+    // How much of each part file is verified, now and before.
     let mut verified: BTreeMap<WorkerId, (u64, u64)> = BTreeMap::new();
     for item in settling.items {
         let Some((segment, worker)) = item.rows.zip(item.worker) else { continue };

@@ -1,4 +1,4 @@
-//! Parts, as the leader makes them of what workers left.
+//! Parts, as the leader makes them from the workers' part files.
 
 use super::tests::Bench;
 use super::*;
@@ -19,7 +19,7 @@ fn parts(bench: &Bench) -> CommitTarget {
     }
 }
 
-/// A job in parts, of which two workers have committed rows; the first one began with the header.
+/// A job in parts. Two workers have committed rows, and the first one has written the header.
 fn bench() -> Bench {
     let mut bench = Bench::new(None);
     bench.restart_as(parts(&bench), false).unwrap();
@@ -50,7 +50,7 @@ fn inode(path: PathBuf) -> u64 {
     fs::metadata(path).unwrap().ino()
 }
 
-/// Changes the last row of a part file, and not its length.
+/// Changes the last row of a part file, but not its length.
 fn spoil(bench: &Bench, worker: u32) {
     let path = bench.job.part_file(WorkerId(worker));
     let text = fs::read_to_string(&path).unwrap();
@@ -62,7 +62,7 @@ fn spoil(bench: &Bench, worker: u32) {
 #[test]
 fn a_part_is_its_workers_file_or_a_copy_of_what_counts() {
     let mut bench = bench();
-    // Of an attempt that comes to nothing.
+    // Rows of an attempt that fails.
     bench.success(0, 9, "half");
     assert!(!bench.job.default_output().join("rows").exists());
     bench.finish();
@@ -76,7 +76,7 @@ fn a_part_is_its_workers_file_or_a_copy_of_what_counts() {
     };
     assert!(is_same(0), "it was copied");
     assert!(!is_same(1), "what a worker wrote without a header was changed");
-    // Taken up once more, and again when that was cut short, it stays.
+    // If the job resumes after its end, repeatedly, the part stays.
     remove_tree(&bench.job.parts()).unwrap();
     for _ in 0..3 {
         assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
@@ -85,7 +85,7 @@ fn a_part_is_its_workers_file_or_a_copy_of_what_counts() {
     assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
 }
 
-/// A worker that was taken over may have put anything in the place of its file.
+/// A worker that was taken over may have replaced its file by anything.
 #[test]
 fn a_file_that_may_do_more_than_others_is_copied() {
     use std::os::unix::fs::PermissionsExt;
@@ -114,7 +114,7 @@ fn no_rows_make_an_empty_folder() {
     assert!(names(&bench).is_empty());
 }
 
-/// Rows that are not what was committed fail the job; when it is taken up, they are made again.
+/// Rows that differ from what was committed fail the job. When the job resumes, they are made again.
 #[test]
 fn a_part_that_changed_fails_the_job() {
     for verified_before in [false, true] {
@@ -145,7 +145,7 @@ fn a_part_that_changed_fails_the_job() {
     }
 }
 
-/// What has types is made of each worker's rows, and only when the job has completed.
+/// Files with types are made from each worker's rows, and only when the job has completed.
 #[test]
 fn parts_with_types_are_made_at_the_end() {
     let mut bench = bench();

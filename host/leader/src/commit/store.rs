@@ -14,13 +14,13 @@ use std::path::PathBuf;
 pub(super) struct Store {
     pub(super) target: CommitTarget,
     pub(super) journal: Journal,
-    /// The output file; none if rows are only counted, or stay in a file for each worker.
+    /// The output file. `None` if rows are only counted, or stay in one file per worker.
     pub(super) rows: Option<Rows>,
-    /// What the output begins with, if the journal has that.
+    /// The beginning of the output, if the journal has it.
     pub(super) header: Option<Top>,
     pub(super) parts: Parts,
     pub(super) files: Files,
-    /// What is to be committed next.
+    /// What will be committed next.
     pub(super) group: Group,
 }
 
@@ -28,15 +28,15 @@ pub(super) struct Store {
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) entries: Vec<Entry>,
-    /// How many of them have their rows in the output already.
+    /// How many entries already have their rows in the output.
     pub(super) copied: usize,
     pub(super) files: Vec<FileEntry>,
-    /// The folders that the files lie in.
+    /// The folders that contain the files.
     pub(super) staged: Vec<PathBuf>,
     pub(super) names: Names,
-    /// What the output begins with, if this group has brought it.
+    /// The beginning of the output, if this group has a new one.
     pub(super) header: Option<Top>,
-    /// Workers that ended in order, if they left anything.
+    /// Workers that ended normally, if they left files.
     pub(super) done: Vec<WorkerId>,
     pub(super) notes: Vec<(String, Option<String>)>,
 }

@@ -1,4 +1,4 @@
-//! Jobs that are taken up, order, header and files, as seen by the leader.
+//! Resumed jobs, order, header and files, as the leader sees them.
 
 use super::tests::Bench;
 use super::*;
@@ -7,7 +7,7 @@ use crate::model::{ItemCounts, MiniBatchId, OnConflict, WorkerId};
 use std::fs;
 
 impl Bench {
-    /// Ends the committer, and starts another one over what it left.
+    /// Ends the committer, and starts another one on the same files.
     fn restart(&mut self, retry_failed: bool) -> Restored {
         self.restart_as(self.target(), retry_failed).unwrap()
     }
@@ -32,7 +32,7 @@ impl Bench {
         })
     }
 
-    /// What a worker that ends in order leaves behind.
+    /// Leaves a file as a worker does that ends normally.
     fn leave(&self, worker: u32, name: &str, text: &str) {
         let worker = WorkerId(worker);
         let path = self.job.worker_output(worker).join(name);
@@ -41,7 +41,7 @@ impl Bench {
         self.committer().submit(CommitRequest::WorkerDone(worker));
     }
 
-    /// What `finish` replies last.
+    /// The last reply after `finish`.
     fn end(&mut self) -> CommitReply {
         self.committer().finish(JobStatus::Completed);
         let mut last = None;
@@ -66,7 +66,7 @@ fn failed_mini_batches_run_again_only_if_that_is_wanted() {
     let mut bench = Bench::new(Some("rows.txt"));
     let success = bench.success(4, 0, "a\n");
     bench.submit(&success);
-    // W4: of its two items one could not be read, and was not given to run.
+    // W4: one of its two items could not be read, and was not passed to `run`.
     let success = bench.success(4, 2, "c\n");
     bench.submit(&Success { is_short: false, ..success });
     bench.committer().submit(bench.failure(1));
@@ -105,7 +105,7 @@ fn ordered_rows_wait_for_those_before_them() {
     bench.committer().flush();
     bench.reply();
     assert_eq!(bench.output("rows.txt"), "0\n1\n");
-    // A job that ends with a gap shows what there is, and takes it back when it goes on.
+    // A job that ends with a gap shows the rows that it has. They are removed again when it resumes.
     bench.committer().finish(JobStatus::Failed);
     while bench.replies.blocking_recv().is_some() {}
     assert_eq!(bench.output("rows.txt"), "0\n1\n3\n5\n");
@@ -118,7 +118,8 @@ fn ordered_rows_wait_for_those_before_them() {
     bench.submit(&success);
     bench.finish();
     assert_eq!(bench.output("rows.txt"), "0\n1\n3\n4\n5\n");
-    // Failed ones that run again make room for their rows.
+    // When failed mini-batches run again, the rows after them are removed from the output until theirs are
+    // there.
     let target = ordered(&bench);
     assert_eq!(bench.restart_as(target, true).unwrap().ended(), 5);
     assert_eq!(bench.output("rows.txt"), "0\n1\n");
@@ -206,7 +207,7 @@ fn what_init_and_shutdown_wrote_is_published_when_the_job_completes() {
     bench.submit(&success);
     bench.reply();
     assert!(!bench.job.default_output().join("labels").exists());
-    // An interruption does not lose it; what a worker left that did not end in order goes.
+    // An interruption does not lose the files. What a worker left that did not end normally is removed.
     let stray = bench.job.worker_output(WorkerId(3));
     fs::create_dir_all(&stray).unwrap();
     fs::write(stray.join("stray"), "").unwrap();

@@ -15,37 +15,38 @@ pub(crate) struct CommitTarget {
     pub places: Places,
     /// The output folder. It exists.
     pub output: PathBuf,
-    /// The file for rows in it, which must not exist yet when the journal is new; none if rows are
-    /// only counted.
+    /// The file for rows in the output folder. It must not exist yet if the journal is new. `None` if rows
+    /// are only counted.
     pub output_file: Option<String>,
-    /// Whether rows stand in the order of their mini-batches.
+    /// Whether rows are in the order of their mini-batches.
     pub ordered: bool,
-    /// What becomes of files of one name.
+    /// How files of the same name are handled.
     pub on_conflict: OnConflict,
-    /// Whether the first header that comes is put at the top of the output file.
+    /// Whether the first header is written at the top of the output file.
     pub header_wanted: bool,
-    /// Whether rows are lines of text, as they are.
+    /// Whether rows are plain lines of text.
     pub is_plain: bool,
-    /// For an output of one file for each worker: how their names end. `output_file` is their folder then.
+    /// For an output of one file per worker: the suffix of the files' names. `output_file` is then their
+    /// folder.
     pub parts: Option<String>,
-    /// For an output that is made at the job's end of what was appended to `output_file`, or of each part.
+    /// For an output that is made at the job's end from `output_file`, or from each part.
     pub finish: Option<Finish>,
 }
 
-/// Makes the output of what was appended: reads the one file and writes the other, which is to hold so
-/// many rows. Says now and then how many bytes it has read.
+/// Makes the output from the appended rows: reads the first file and writes the second, which must hold the
+/// given number of rows. Reports at intervals how many bytes it has read.
 pub type Make =
     dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), MakeError> + Send + Sync;
 
-/// Why an output file could not be made; a clause for people.
+/// Why an output file could not be made. The text is a clause, for people.
 pub type MakeError = Box<dyn Error + Send + Sync>;
 
 /// How the output is made at the end of a job.
 #[derive(Clone)]
 pub(crate) struct Finish {
-    /// The name of the file that is made.
+    /// The name of the output file.
     pub name: String,
-    /// Who makes it.
+    /// The function that makes it.
     pub make: Arc<Make>,
 }
 

@@ -43,7 +43,7 @@ impl Bench {
         self.committer.as_ref().unwrap()
     }
 
-    /// What a worker does: appends the rows to its part file and reports.
+    /// Does a worker's work: appends the rows to its part file, and reports.
     pub(super) fn success(&self, worker: u32, id: u64, rows: &str) -> Success {
         let worker = WorkerId(worker);
         let part = OpenOptions::new().create(true).append(true).open(self.job.part_file(worker));
@@ -84,7 +84,7 @@ impl Bench {
         }
     }
 
-    /// All replies until the committer has nothing more to say, ids sorted.
+    /// Ends the committer, and returns all its replies, with sorted ids.
     pub(super) fn finish(&mut self) -> (Vec<u64>, Vec<CommitReply>) {
         self.committer().finish(JobStatus::Completed);
         let mut ids = Vec::new();
@@ -100,7 +100,7 @@ impl Bench {
         (ids, other)
     }
 
-    /// The journal, after the committer has let go of it.
+    /// The journal, after the committer has closed it.
     pub(super) fn journal(&mut self) -> Journal {
         self.committer = None;
         Journal::open(&self.job.journal()).unwrap()
@@ -111,7 +111,7 @@ impl Bench {
     }
 }
 
-/// The output, put together from journal and part files alone.
+/// The output, rebuilt from the journal and the part files alone.
 fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
     let mut bytes = Vec::new();
     let visit = |committed: crate::journal::Committed| {
@@ -148,7 +148,7 @@ fn every_row_is_in_the_output_once_and_where_the_journal_says() {
     let mut lines: Vec<_> = output.lines().collect();
     lines.sort_unstable();
     lines.dedup();
-    // Two different lines, once or twice, of two mini-batches in three.
+    // Two of three mini-batches have two different lines, each once or twice.
     assert_eq!(lines.len(), 2 * (2_000 - 667));
 }
 
@@ -223,7 +223,7 @@ fn files_are_published_when_their_mini_batch_is_committed() {
 #[test]
 fn files_that_clash_are_rejected_and_their_mini_batch_is_not_committed() {
     let mut bench = Bench::new(Some("rows.txt"));
-    // All in one group, as far as the committer gets to it that way: the answers are the same.
+    // The committer may put all of them into one group, or not: the replies are the same.
     let cases = [(0, "same"), (1, "same"), (2, "same/below"), (3, "rows.txt"), (4, "other")];
     for (id, name) in cases {
         let success = bench.with_file(bench.success(0, id, &format!("row {id}\n")), name);
@@ -245,7 +245,7 @@ fn files_that_clash_are_rejected_and_their_mini_batch_is_not_committed() {
 #[test]
 fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
     let mut bench = Bench::new(Some("rows.txt"));
-    // Then rows are wanted in the part files also when they are committed.
+    // In an ordered job, rows are still needed in the part files after their commit.
     let target = CommitTarget { ordered: true, ..bench.target() };
     bench.restart_as(target, false).unwrap();
     let good = bench.success(0, 0, "good\n");
@@ -281,7 +281,7 @@ fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
     assert_eq!(bench.output("rows.txt"), "good\n");
 }
 
-/// Whatever a worker makes of its part file, only its own attempts are lost by that.
+/// Whatever a worker does to its part file, only its own attempts are lost.
 #[test]
 fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
     let mut bench = Bench::new(Some("rows.txt"));
@@ -306,7 +306,7 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
         let id = MiniBatchId(worker.into());
         bench.submit(&Success { worker: WorkerId(worker), id, ..good.clone() });
     }
-    // Seen once with all its rows, then cut.
+    // The committer first sees the file with all its rows. Then it is cut.
     let first = bench.success(6, 6, "one\n");
     let second = bench.success(6, 7, "two\n");
     bench.submit(&first);
@@ -317,7 +317,7 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
     }
     OpenOptions::new().write(true).open(path(6)).unwrap().set_len(4).unwrap();
     bench.submit(&second);
-    // More rows than bytes, and none.
+    // More rows than bytes, and then no rows.
     let more = bench.success(7, 8, "x\n");
     bench.submit(&Success { segment: Segment { rows: 3, ..more.segment }, ..more.clone() });
     let id = MiniBatchId(9);
@@ -339,7 +339,7 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
     assert_eq!(bench.output("rows.txt"), "good\none\n");
 }
 
-/// What lies where an attempt's files should be may be anything.
+/// The path of an attempt's files may hold anything.
 #[test]
 fn a_staged_folder_that_is_none_costs_its_attempt_and_not_the_job() {
     let mut bench = Bench::new(None);
@@ -371,7 +371,7 @@ fn a_mini_batch_committed_twice_is_fatal() {
     bench.submit(&late);
     let CommitReply::Fatal(error) = bench.reply() else { panic!() };
     assert!(error.to_string().contains("a late attempt must not be committed"), "{error}");
-    // Nothing is taken any more, and nobody waits for it.
+    // The committer takes no further requests, and submitting does not block.
     for id in 10..10_000 {
         bench.submit(&Success { id: MiniBatchId(id), ..first.clone() });
     }
@@ -390,7 +390,7 @@ fn a_full_disk_is_fatal_and_says_so_and_with_room_the_output_is_completed() {
     let error = store.commit(vec![CommitRequest::Success(success)]).unwrap_err();
     assert!(error.to_string().contains("No space left on device"), "{error}");
     drop(store);
-    // Nothing of it is committed: it runs again when there is room.
+    // Nothing of it is committed: the mini-batch runs again when there is room.
     let journal = Journal::open(&bench.job.journal()).unwrap();
     assert_eq!(journal.counts().rows, 0);
     let (mut store, restored) = recover(target, journal, false).unwrap();
@@ -426,7 +426,7 @@ fn an_output_file_that_exists_is_named() {
     assert!(error.to_string().contains("output/rows.txt"), "{error}");
 }
 
-/// A disk that hangs is told of, and waited for.
+/// If a disk hangs, the user is notified, and the leader waits.
 #[test]
 fn a_slow_end_is_told_and_waited_for() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

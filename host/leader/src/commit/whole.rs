@@ -1,4 +1,4 @@
-//! Whether all of the output file is what was committed.
+//! Checks that the whole output file holds what was committed.
 
 use super::confirm::{changed, checker, hold};
 use super::disk::begins_with;
@@ -7,7 +7,8 @@ use super::header::Top;
 use super::rows::Rows;
 use crate::journal::{Committed, Journal, Order};
 
-/// Reads back all that the journal puts into the output: what it begins with, then rows. An error as above.
+/// Reads back the header and all rows that the journal puts into the output. Fails if any of them differ, or
+/// cannot be read.
 pub(super) fn confirm_all(
     rows: &Rows,
     journal: &Journal,

@@ -1,19 +1,19 @@
-//! What the journal remembers.
+//! The content of the journal.
 
 use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use jiff::Timestamp;
 
-/// Which job a journal belongs to: what must be the same for a job to be taken up again.
+/// The job that a journal belongs to: what must not change if the job is to resume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobIdentity {
     /// The job's name.
     pub name: String,
-    /// The id of this execution, as in the job's state file.
+    /// The id of the run that created the journal, as in the job's state file.
     pub id: String,
     /// SHA-256 of the entry script, in hex.
     pub entry_script_digest: String,
-    /// Names and values of all settings that decide what mini-batches there are and what they
-    /// yield. [`Journal::job`](super::Journal::job) gives them sorted by name.
+    /// The names and values of all settings that decide which mini-batches there are and what they yield.
+    /// [`Journal::job`](super::Journal::job) returns them sorted by name.
     pub settings: Vec<(String, String)>,
     /// When the job was begun.
     pub created: Timestamp,
@@ -24,7 +24,8 @@ pub struct JobIdentity {
 pub struct Entry {
     /// The mini-batch.
     pub id: MiniBatchId,
-    /// Of its descriptor and files: whether it is the same mini-batch when the job is taken up.
+    /// The stamp of its descriptor and files. If the job resumes, it shows whether the mini-batch is still
+    /// the same.
     pub stamp: u64,
     /// Attempts made, the last one included.
     pub attempts: u32,
@@ -75,32 +76,32 @@ impl End {
 /// A file that is, or is about to be, in the output folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileEntry {
-    /// The mini-batch that wrote it; none for a file of `init` or `shutdown`.
+    /// The mini-batch that wrote it. `None` for a file of `init` or `shutdown`.
     pub mini_batch: Option<MiniBatchId>,
-    /// The folder it comes from, below the job directory.
+    /// The folder it comes from, relative to the job directory.
     pub source: String,
-    /// Where it is in that folder and in the output folder.
+    /// Its path within that folder, and within the output folder.
     pub path: String,
-    /// The first byte in the published file; 0 unless it is put behind what others wrote.
+    /// The offset of its first byte in the published file. 0 unless it is appended to another file.
     pub offset: u64,
     /// Bytes.
     pub length: u64,
 }
 
-/// What is written in one transaction: all of it or nothing.
+/// What is written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Mini-batches to take out, with their files: they run again. This comes first.
+    /// Mini-batches to remove, together with their files: they run again. This is done first.
     pub removed: Vec<MiniBatchId>,
-    /// Whether all that is known of files is replaced by `files`.
+    /// Whether `files` replaces all file entries.
     pub files_anew: bool,
-    /// Whether the job's end, if it is noted, is forgotten.
+    /// Whether a recorded job end is removed.
     pub reopened: bool,
-    /// Ends of mini-batches, in this order of the output file.
+    /// Ends of mini-batches, in commit order.
     pub entries: Vec<Entry>,
     /// Their files.
     pub files: Vec<FileEntry>,
-    /// Notes to make, or to remove where there is no value.
+    /// Notes to write. A note without a value is removed.
     pub notes: Vec<(String, Option<String>)>,
 }
 
@@ -111,14 +112,15 @@ impl Changes {
     }
 }
 
-/// The order in which entries are wanted; the first two are orders of rows in an output file.
+/// The order in which entries are read. The first two are orders of rows in an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As they were committed.
+    /// The order in which they were committed.
     Commit,
-    /// As their mini-batches are numbered.
+    /// The order of their mini-batches' ids.
     Id,
-    /// By worker, and as their rows lie in its part file. Then `output_offset` says nothing.
+    /// By worker, then by the position of their rows in its part file. `output_offset` is meaningless in this
+    /// order.
     Place,
 }
 
@@ -127,13 +129,12 @@ pub enum Order {
 pub struct Committed {
     /// What was committed.
     pub entry: Entry,
-    /// Where its rows begin in the output file, in bytes behind the header line; for a failure,
-    /// where they would. It is the sum of the lengths of all that comes before in the order asked
-    /// for.
+    /// The offset of its rows in the output file, not counting the header line. For a failure, the offset
+    /// that its rows would have. It is the sum of the lengths of all earlier entries in the requested order.
     pub output_offset: u64,
 }
 
-/// Sums over all that is committed.
+/// Totals of everything committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Mini-batches that succeeded.
@@ -142,9 +143,9 @@ pub struct Counts {
     pub failed: u64,
     /// Items of both.
     pub items: ItemCounts,
-    /// Lines in the output file, the header line not counted.
+    /// Lines in the output file, without the header line.
     pub rows: u64,
-    /// Bytes in the output file behind the header line, once everything committed is appended.
+    /// Bytes in the output file, without the header line, once everything committed is appended.
     pub output_length: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a journal, for people.
+//! Errors of the journal, for people.
 
 use crate::model::MiniBatchId;
 use rusqlite::ErrorCode;
@@ -16,7 +16,7 @@ pub enum JournalError {
          in another --job-dir"
     )]
     Missing(PathBuf),
-    /// Another process has it.
+    /// Another process has opened it.
     #[error(
         "the journal {0} is in use: another process works on this job directory; wait for it to \
          end, or use another --job-dir"
@@ -28,10 +28,10 @@ pub enum JournalError {
          again"
     )]
     DiskFull(PathBuf),
-    /// No right to write.
+    /// Writing is not permitted.
     #[error("the journal {0} cannot be written: check who owns the job directory and its rights")]
     ReadOnly(PathBuf),
-    /// Not what this program wrote.
+    /// The file is not what this program wrote.
     #[error(
         "the journal {path} is damaged ({damage}): the job cannot be taken up again; run it anew with \
          --overwrite, or in another --job-dir"
@@ -39,10 +39,10 @@ pub enum JournalError {
     Corrupt {
         /// The journal.
         path: PathBuf,
-        /// What was found. The message holds all of it, so it is no source.
+        /// What was found. It is part of the message, so it is not an error source.
         damage: Damage,
     },
-    /// Written by another version.
+    /// Another version wrote it.
     #[error(
         "the journal {path} has format {found}, and this version of sandmill knows {known} only: \
          use the version that began the job"
@@ -55,7 +55,7 @@ pub enum JournalError {
         /// The format of this build.
         known: i64,
     },
-    /// The mini-batch has ended before: a late attempt. Nothing of its group was committed.
+    /// The mini-batch has ended before, so this is a late attempt. Nothing of its group was committed.
     #[error(
         "mini-batch {id} is in the journal {path} already; a late attempt must not be committed"
     )]
@@ -65,7 +65,7 @@ pub enum JournalError {
         /// The mini-batch.
         id: MiniBatchId,
     },
-    /// A number that the journal cannot hold: no real job reaches it.
+    /// The journal cannot hold a number this large. No real job reaches it.
     #[error(
         "mini-batch {id} cannot be written to the journal {path}: {what} is {value}, and 2^63 - 1 is the most"
     )]
@@ -84,30 +84,30 @@ pub enum JournalError {
     Sqlite {
         /// The journal.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
 }
 
-/// What is wrong with a damaged journal; a clause.
+/// What is wrong with a damaged journal. The text is a clause.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// SQLite finds no database, or not what belongs there.
+    /// SQLite finds no database, or unexpected content.
     #[error(transparent)]
     Database(rusqlite::Error),
-    /// Something that every journal says of its job.
+    /// A job field is missing that every journal has.
     #[error("it does not say the job's {0}")]
     Missing(&'static str),
-    /// When the job was begun.
+    /// The time at which the job began is malformed.
     #[error("{0:?} is no point in time")]
     Time(String),
-    /// How the job ended.
+    /// The status with which the job ended is unknown.
     #[error("{0:?} is no status of a job")]
     Status(String),
 }
 
 impl JournalError {
-    /// Puts SQLite's error into words.
+    /// Translates SQLite's error.
     pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         match source.sqlite_error_code() {

@@ -1,7 +1,7 @@
-//! What is committed, in SQLite (WAL): the promise that no row is lost or doubled. Not a reporter:
-//! a failed commit stops the job. Imports `model` only.
+//! The journal records what is committed, in SQLite (WAL). It guarantees that no row is lost or duplicated.
+//! Unlike a reporter, a failed commit stops the job. Imports `model` only.
 //!
-//! [`Journal`] is the door, `schema` the tables, `entry` what a row of them means.
+//! [`Journal`] is the interface, `schema` defines the tables, and `entry` defines the meaning of their rows.
 
 mod entry;
 mod error;

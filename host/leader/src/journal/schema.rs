@@ -1,15 +1,15 @@
-//! The tables, and how an entry lies in them.
+//! The tables, and how entries are stored in them.
 
 use super::{Committed, Counts, End, Entry, FileEntry, Order};
 use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use rusqlite::{Row, Statement, params};
 
-/// The format of this build, in SQLite's `user_version`. A new database has 0.
+/// The format of this build, stored in SQLite's `user_version`. A new database has 0.
 pub(super) const VERSION: i64 = 3;
 
-/// Makes the tables. `job` holds identity, status, settings and notes by key. `position` is the
-/// order in which mini-batches were committed: where rows lie in the output follows from it, or from
-/// the ids, so that taking an entry out changes no other.
+/// Creates the tables. `job` holds identity, status, settings and notes by key. `position` is the commit
+/// order of mini-batches. The positions of rows in the output follow from it, or from the ids, so that
+/// removing an entry does not change the others.
 pub(super) const CREATE: &str = "
     CREATE TABLE job (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
     CREATE TABLE mini_batch (
@@ -52,12 +52,12 @@ pub(super) const INSERT_FILE: &str = "
     INSERT INTO file (mini_batch, source, path, offset, length) VALUES (?1, ?2, ?3, ?4, ?5)
 ";
 
-/// In the order in which they were published.
+/// File entries in the order in which they were published.
 pub(super) const SELECT_FILES: &str = "
     SELECT mini_batch, source, path, offset, length FROM file ORDER BY number
 ";
 
-/// All that [`Counts`] holds, and the next position.
+/// Computes all fields of [`Counts`], and the next position.
 pub(super) const COUNT: &str = "
     SELECT COUNT(part_offset), COUNT(failure_kind), COALESCE(SUM(items_total), 0),
         COALESCE(SUM(items_succeeded), 0), COALESCE(SUM(items_failed), 0),
@@ -112,13 +112,13 @@ pub(super) fn insert(
         kind,
         message,
         position.cast_signed(),
-        // A digest: any number, and read back as what it was.
+        // A digest: any number is valid, and casts back to the same value.
         entry.stamp.cast_signed(),
         is_short,
     ])
 }
 
-/// Writes what is known of one file.
+/// Writes one file entry.
 pub(super) fn insert_file(
     statement: &mut Statement<'_>,
     file: &FileEntry,
@@ -144,7 +144,7 @@ pub(super) fn too_large(entry: &Entry, output_offset: u64) -> Option<(&'static s
         numbers.push(("its place in the part file", segment.offset));
         numbers.push(("the length of its rows", segment.length));
         numbers.push(("the number of its rows", segment.rows));
-        // Past the end of a file that large nothing can follow.
+        // Beyond such a file size, nothing can follow.
         numbers.push(("its place in the output", output_offset.saturating_add(segment.length)));
     }
     numbers.into_iter().find(|(_, value)| i64::try_from(*value).is_err())
@@ -163,12 +163,12 @@ pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Commit
     } else {
         let kind: String = row.get(12)?;
         let kind = serde_json::from_value::<FailureKind>(serde_json::Value::String(kind));
-        // A kind of a later version keeps its message.
+        // An unknown kind, from a later version, is read as a host fault. Its message is kept.
         let kind = kind.unwrap_or(FailureKind::HostFault);
         End::Failed { kind, message: row.get(13)? }
     };
     let worker: Option<u32> = row.get(2)?;
-    // The next worker needs a number, too.
+    // The next worker must still get a number.
     if let Some(u32::MAX) = worker {
         return Err(rusqlite::Error::IntegralValueOutOfRange(2, u32::MAX.into()));
     }

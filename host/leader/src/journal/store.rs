@@ -1,4 +1,4 @@
-//! The journal itself.
+//! Reads and writes the journal.
 
 use super::{
     Changes, Committed, Counts, Damage, FileEntry, JobIdentity, JournalError, Order, schema,
@@ -11,31 +11,31 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The journal of one job directory, open for its one owner.
+/// The journal of one job directory.
 ///
-/// While it is open, no other process can open it. What [`Journal::commit`] returned from is on
-/// the disk.
+/// While it is open, no other process can open it. When [`Journal::commit`] returns, its changes are durable.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     connection: Connection,
     counts: Counts,
-    /// Of the next entry, in the order of commits.
+    /// The position of the next entry in commit order.
     position: u64,
     is_new: bool,
 }
 
-/// Before the names of settings and notes among the keys.
+/// The key prefixes of settings and notes.
 const SETTING: &str = "setting.";
 const NOTE: &str = "note.";
 
 impl Journal {
-    /// Makes the journal of a new job. Fails if there is one.
+    /// Creates the journal of a new job. Fails if there already is one.
     pub fn create(path: &Path, job: &JobIdentity) -> Result<Self, JournalError> {
         if path.symlink_metadata().is_ok() {
             return Err(JournalError::Exists(path.to_owned()));
         }
-        // SQLite gives the files beside it the same rights. What is wrong if it cannot be made, SQLite tells.
+        // SQLite gives its additional files the same permissions. If this fails, SQLite reports the reason
+        // below.
         let _ = File::options().write(true).create_new(true).mode(0o600).open(path);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut connection = open(path, flags)?;
@@ -47,7 +47,7 @@ impl Journal {
         Ok(Self { path, connection, counts, position: 0, is_new: true })
     }
 
-    /// Opens the journal of a job that has begun, and rolls back what was not committed.
+    /// Opens the journal of a job that has begun, and rolls back uncommitted changes.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         if !path.is_file() {
             return Err(JournalError::Missing(path.to_owned()));
@@ -70,12 +70,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Whether it was made by [`Journal::create`], and is not of an earlier run.
+    /// Whether [`Journal::create`] made it in this run.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Learns the sums from the tables.
+    /// Computes the totals from the tables.
     fn count(&mut self) -> Result<(), JournalError> {
         let counted = self.connection.query_row(schema::COUNT, [], schema::read_counts);
         (self.counts, self.position) = counted.map_err(|e| self.failed(e))?;
@@ -86,7 +86,7 @@ impl Journal {
         self.connection.pragma_query_value(None, "user_version", |row| row.get(0))
     }
 
-    /// Which job this is.
+    /// The job that the journal belongs to.
     pub fn job(&self) -> Result<JobIdentity, JournalError> {
         let get = |key: &'static str| -> Result<String, JournalError> {
             self.value(key)?.ok_or_else(|| self.corrupt(Damage::Missing(key)))
@@ -103,7 +103,7 @@ impl Journal {
         })
     }
 
-    /// Writes all of the changes or none. They are on the disk when this returns.
+    /// Writes all of the changes, or none. They are durable when this returns.
     ///
     /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before.
     pub fn commit(&mut self, changes: &Changes) -> Result<(), JournalError> {
@@ -141,12 +141,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Sums over all that is committed.
+    /// Totals of everything committed.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Hands over all entries in an order of the output file.
+    /// Calls `visit` with every entry, in this order.
     pub fn for_each(
         &self,
         order: Order,
@@ -165,7 +165,7 @@ impl Journal {
         Ok(())
     }
 
-    /// All that is known of published files, in the order in which they were committed.
+    /// All file entries, in commit order.
     pub fn files(&self) -> Result<Vec<FileEntry>, JournalError> {
         let failed = |e| self.failed(e);
         let mut statement = self.connection.prepare(schema::SELECT_FILES).map_err(failed)?;
@@ -173,7 +173,7 @@ impl Journal {
         files.collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// The stamps of all mini-batches that ended, by id.
+    /// The stamps of all mini-batches that have ended, by id.
     pub fn stamps(&self) -> Result<Vec<(MiniBatchId, u64)>, JournalError> {
         let failed = |e| self.failed(e);
         let sql = "SELECT id, stamp FROM mini_batch ORDER BY id";
@@ -197,38 +197,38 @@ impl Journal {
         ids.collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Makes a note, in the place of an earlier one of that key.
+    /// Writes a note. It replaces an earlier one with the same key.
     pub fn note(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
         let notes = vec![(key.to_owned(), Some(value.to_owned()))];
         self.commit(&Changes { notes, ..Changes::default() })
     }
 
-    /// What was noted.
+    /// The note with this key.
     pub fn noted(&self, key: &str) -> Result<Option<String>, JournalError> {
         self.value(&format!("{NOTE}{key}"))
     }
 
-    /// All notes whose keys begin like this, without that beginning, sorted.
+    /// All notes whose keys have this prefix, sorted by key. The prefix is removed.
     pub fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>, JournalError> {
         self.values(&format!("{NOTE}{prefix}"))
     }
 
-    /// How the job ended, if it did.
+    /// How the job ended, if it has ended.
     pub fn finished(&self) -> Result<Option<JobStatus>, JournalError> {
         let Some(status) = self.value("status")? else { return Ok(None) };
         let parsed = serde_json::from_value(serde_json::Value::String(status.clone()));
         parsed.map(Some).map_err(|_| self.corrupt(Damage::Status(status)))
     }
 
-    /// Writes down how the job ended, with a last note. To be called when the output is complete
-    /// and on the disk.
+    /// Records how the job ended, together with the last notes. Call this when the output is complete and
+    /// synced.
     pub fn finish(
         &mut self,
         status: JobStatus,
         notes: Vec<(String, Option<String>)>,
     ) -> Result<(), JournalError> {
-        // The checkpoint syncs the log before it moves the log's pages, so that syncing here too
-        // would only be done twice.
+        // The checkpoint below syncs the WAL before it copies its pages into the database. Syncing it here
+        // too would be redundant.
         let synchronous = |this: &Self, mode| {
             let set = this.connection.pragma_update(None, "synchronous", mode);
             set.map_err(|e| this.failed(e))
@@ -238,7 +238,7 @@ impl Journal {
         let written = self.connection.execute(sql, params![status.to_string()]);
         written.map_err(|e| self.failed(e))?;
         self.commit(&Changes { notes, ..Changes::default() })?;
-        // Leaves one file behind, whole in itself.
+        // Afterwards, the journal is a single, self-contained file.
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         let moved = self.connection.query_row(checkpoint, [], |_| Ok(()));
         moved.map_err(|e| self.failed(e))?;
@@ -262,7 +262,7 @@ impl Journal {
         read().map_err(|e| self.failed(e))
     }
 
-    /// Puts SQLite's error into words.
+    /// Translates SQLite's error.
     fn failed(&self, error: rusqlite::Error) -> JournalError {
         match error {
             rusqlite::Error::IntegralValueOutOfRange(..)
@@ -276,35 +276,37 @@ impl Journal {
     }
 }
 
-/// Keeps others from the settings of the job, which may be secrets: earlier versions made the journal readable.
+/// Closes the journal to other users, because the job's settings may be secrets. Earlier versions made it
+/// readable.
 pub(super) fn keep_private(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();
         file.push(suffix);
-        // What is not there needs no care, and the directory around it is closed, too.
+        // A missing file needs no change. If setting the mode fails, the closed directory still protects the
+        // file.
         if Path::new(&file).symlink_metadata().is_ok_and(|found| found.is_file()) {
             let _ = fs::set_permissions(file, Permissions::from_mode(0o600));
         }
     }
 }
 
-/// Opens the database, not yet in the state that [`use_wal`] leaves it in.
+/// Opens the database. It is not ready before [`use_wal`].
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, JournalError> {
     let open = || -> rusqlite::Result<Connection> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
-        // Who holds the lock holds it for hours: waiting is of no use.
+        // The holder keeps the lock for the whole job, so waiting is useless.
         connection.busy_timeout(Duration::ZERO)?;
-        // Before the first access: then WAL needs no shared memory.
+        // Set this before the first access: then WAL needs no shared memory.
         connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
         Ok(connection)
     };
     open().map_err(|e| JournalError::of(path, e))
 }
 
-/// Makes the tables of an empty database. Nothing is synced here: the change to WAL that follows
-/// syncs the whole file, and the first commit the folder. A machine that stops before that leaves
-/// a journal that is no good, of a job that has nothing to lose.
+/// Creates the tables of an empty database. Nothing is synced here: the switch to WAL that follows syncs the
+/// whole file, and the first commit syncs the folder. If the machine crashes before that, the journal is
+/// unusable, but the job has nothing to lose yet.
 fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
@@ -327,7 +329,7 @@ fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Resul
     transaction.commit()
 }
 
-/// Takes out what goes.
+/// Deletes what the changes remove.
 fn forget(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<()> {
     if changes.reopened {
         transaction.execute("DELETE FROM job WHERE key = 'status'", [])?;
@@ -338,7 +340,7 @@ fn forget(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<
     if changes.removed.is_empty() {
         return Ok(());
     }
-    // A table of its own makes this one pass over the files, which have no index.
+    // With a separate table, this is one pass over the files, which have no index.
     transaction.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS gone (id INTEGER PRIMARY KEY); DELETE FROM gone",
     )?;
@@ -375,8 +377,8 @@ fn add(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// From here on, every commit is on the disk when it returns. Takes the lock, which is held until
-/// the journal is dropped.
+/// From here on, every commit is durable when it returns. Takes the lock, which is held until the journal is
+/// dropped.
 fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
@@ -385,6 +387,6 @@ fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn is_duplicate(error: &rusqlite::Error) -> bool {
-    // The tables' other constraints follow from the types.
+    // The tables' other constraints cannot be violated, because the Rust types rule that out.
     error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }

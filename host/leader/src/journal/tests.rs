@@ -152,7 +152,7 @@ fn a_large_journal_opens_at_once() {
     let begun = std::time::Instant::now();
     let journal = Journal::open(&at.path).unwrap();
     assert_eq!(journal.stamps().unwrap().len(), 100_000);
-    // It takes a few hundredths; a slow machine may be slow.
+    // This takes a few hundredths of a second. A slow machine may take longer.
     assert!(begun.elapsed().as_secs() < 2);
     assert_eq!(journal.counts().output_length, 1_000_000);
 }
@@ -170,7 +170,7 @@ fn a_late_attempt_is_refused_and_its_group_with_it() {
     }
     let twice = commit(&mut journal, &[succeeded(3, 10), succeeded(3, 10)]).unwrap_err();
     insta::assert_snapshot!(text(&twice, &at), @"mini-batch 3 is in the journal JOURNAL already; a late attempt must not be committed");
-    // The next group goes on where the last good one ended.
+    // The next group continues where the last good one ended.
     commit(&mut journal, &[succeeded(2, 10)]).unwrap();
     assert_eq!(entries(&journal)[1].output_offset, 10);
 }
@@ -180,7 +180,7 @@ fn a_process_that_ends_without_closing_loses_nothing_that_was_committed() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, 10)]).unwrap();
-    // As a crash leaves it: database and WAL, copied while the journal is open.
+    // The state after a crash: database and WAL, copied while the journal is open.
     let copy = place();
     for suffix in ["", "-wal"] {
         let name = |path: &PathBuf| format!("{}{suffix}", path.display());
@@ -226,7 +226,7 @@ fn what_is_no_journal_is_refused() {
         .unwrap();
     let error = Journal::open(&at.path).unwrap_err();
     insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be taken up again; run it anew with --overwrite, or in another --job-dir");
-    // The command line shows each cause that the message does not hold.
+    // The command line also prints the sources of an error, which must not repeat its message.
     assert!(std::error::Error::source(&error).is_none(), "{error:?}");
 
     let at = place();
@@ -252,7 +252,7 @@ fn numbers_beyond_the_database_are_refused() {
     assert!(commit(&mut journal, &[failed(u64::MAX)]).is_err());
 }
 
-/// Whoever goes on from it gives the next worker the next number.
+/// A resumed job gives the next worker the next number.
 #[test]
 fn a_worker_with_the_last_number_of_all_is_none() {
     let at = place();
@@ -271,7 +271,7 @@ fn a_full_disk_says_so() {
     insta::assert_snapshot!(text(&error, &at), @"no space left on the disk that holds the journal JOURNAL: free some space, then run the job again");
 }
 
-/// Arguments may be secrets, and are among the settings.
+/// Settings contain arguments, which may be secrets.
 #[test]
 fn a_journal_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
@@ -289,7 +289,7 @@ fn a_journal_is_its_owners_alone() {
     for file in &files {
         std::fs::set_permissions(file, PermissionsExt::from_mode(0o644)).unwrap();
     }
-    // As a leader that is killed leaves it.
+    // A killed leader leaves the files like this.
     std::mem::forget(journal);
     assert_eq!(modes(), [0o644; 2]);
     super::store::keep_private(&place.path);

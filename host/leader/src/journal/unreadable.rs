@@ -1,31 +1,31 @@
-//! Files that could not be read when a job was planned: their places in the plan are kept, for when somebody
-//! mends them.
+//! Files that could not be read when a job was planned. Their places in the plan are kept, in case the user
+//! repairs them.
 
 use super::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, Work};
 
-/// How the keys of these notes begin.
+/// The prefix of these notes' keys.
 const UNREADABLE: &str = "unreadable ";
 
 /// A file that could not be read, with its mini-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The mini-batch that failed for it.
+    /// The mini-batch that failed because of the file.
     pub id: MiniBatchId,
     /// The index of its source.
     pub source: u32,
-    /// The file, as a path below that.
+    /// The file, as a path relative to that source.
     pub file: String,
 }
 
-/// Key and value of the note on a mini-batch of a file that cannot be read; none for others.
+/// The key and value of the note about an unreadable file's mini-batch. `None` for other mini-batches.
 pub fn unreadable_note(batch: &MiniBatch) -> Option<(String, String)> {
     let Work::Unreadable(bad) = &batch.work else { return None };
     Some((format!("{UNREADABLE}{}", batch.id), format!("{} {}", batch.source, bad.file)))
 }
 
 impl Journal {
-    /// The files that an earlier plan could not read.
+    /// The files that an earlier run could not read.
     ///
     /// # Errors
     /// If the journal cannot be read.

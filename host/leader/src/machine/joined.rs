@@ -1,5 +1,5 @@
-//! A job's machine joined to its only node, by direct calls: what either says is taken in by the other before anything
-//! else happens.
+//! Connects a job's state machine to its only node, by direct calls. Each side handles the other's messages
+//! before anything else happens.
 
 use super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use crate::model::NodeId;
@@ -9,31 +9,33 @@ use std::time::Duration;
 /// The only node.
 const HERE: NodeId = NodeId(0);
 
-/// A node, as far as a job's machine deals with it.
+/// A node, as far as the job's state machine needs it.
 pub trait Obeys {
-    /// Does what the leader wants. Returns what it must know of that, in order.
+    /// Carries out the leader's order. Returns messages for the leader, in order.
     fn obey(&mut self, order: Order) -> Vec<Told>;
 
-    /// Time has passed, and a worker may be late. Returns what the leader must know, in order.
+    /// Checks whether a worker is late. Returns messages for the leader, in order.
     fn tick(&mut self) -> Vec<Told>;
 
-    /// What the node's workers are at now.
+    /// The current state of the node's workers.
     fn standing(&self) -> Standing;
 
-    /// When [`tick`](Self::tick) is due at the latest, by the time since the job began; `None` if nothing is awaited.
+    /// When [`tick`](Self::tick) is due at the latest, as the time since the job began. `None` if nothing is
+    /// pending.
     fn next_deadline(&self) -> Option<Duration>;
 }
 
-/// What is to be done by others, in order.
+/// What the caller must handle.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Decided by the job's machine.
+    /// An action that the state machine decided.
     Do(JobAction),
-    /// Told by the node, and no affair of the job's machine as it is.
+    /// A message of the node that does not go to the state machine.
     Told(Told),
 }
 
-/// Both. What is taken in comes with the time since the job began, which never goes back, and with what takes outcomes.
+/// A job's state machine and its node. `now` is the time since the job began, and never decreases. `out`
+/// receives the outcomes, in order.
 #[derive(Debug)]
 pub struct Joined<N> {
     job: JobMachine,
@@ -42,31 +44,31 @@ pub struct Joined<N> {
 }
 
 impl<N: Obeys> Joined<N> {
-    /// Both before their first message. That its node takes part leads to nothing yet.
+    /// Both sides before their first message. Registers the node, which has no effect yet.
     pub fn new(mut job: JobMachine, node: N) -> Self {
         job.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
         Self { job, node }
     }
 
-    /// The job's machine.
+    /// The job's state machine.
     pub fn job(&self) -> &JobMachine {
         &self.job
     }
 
-    /// Takes in what happened to the job, then decides.
+    /// Passes a message to the state machine, then lets it decide.
     pub fn tell(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(Outcome)) {
         self.take_in(message, now, out);
         self.decide(now, out);
     }
 
-    /// Takes in what the node tells, then decides, if the job's machine has learned something.
+    /// Handles the node's messages. If the state machine has learned something from them, lets it decide.
     pub fn hear(&mut self, told: Vec<Told>, now: Duration, out: &mut dyn FnMut(Outcome)) {
         if self.take_in_told(told, now, out) {
             self.decide(now, out);
         }
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(Outcome)) {
         self.take_in(JobMessage::Tick, now, out);
         let told = self.node.tick();
@@ -74,7 +76,8 @@ impl<N: Obeys> Joined<N> {
         self.decide(now, out);
     }
 
-    /// When [`tick`](Self::tick) is due at the latest, if nothing else happens. Always known while the job is not over.
+    /// When [`tick`](Self::tick) is due at the latest, if nothing else happens. Always set until the job is
+    /// over.
     pub fn next_deadline(&self) -> Option<Duration> {
         if self.job.is_finished() {
             return None;
@@ -83,7 +86,7 @@ impl<N: Obeys> Joined<N> {
         self.job.next_deadline().into_iter().chain(of_node).min()
     }
 
-    /// Decides until nothing more follows.
+    /// Makes decisions until nothing more follows.
     fn decide(&mut self, now: Duration, out: &mut dyn FnMut(Outcome)) {
         loop {
             let outputs = self.job.decide();
@@ -100,8 +103,8 @@ impl<N: Obeys> Joined<N> {
         self.follow(outputs, now, out);
     }
 
-    /// Has it done, and takes in what the node tells of that, each before the next. Returns whether the job's machine
-    /// has learned more than how the node stands.
+    /// Carries out the outputs, and handles the node's answer to each before the next. Returns whether the
+    /// state machine has learned more than the node's state.
     fn follow(
         &mut self,
         outputs: Vec<JobOutput>,
@@ -123,7 +126,7 @@ impl<N: Obeys> Joined<N> {
         has_learned
     }
 
-    /// Returns whether the job's machine has learned something.
+    /// Returns whether the state machine has learned something.
     fn take_in_told(
         &mut self,
         told: Vec<Told>,
@@ -137,7 +140,7 @@ impl<N: Obeys> Joined<N> {
                 Told::Notice(text) => Some(JobMessage::Notice(text)),
                 Told::Arrived => Some(JobMessage::Arrived),
                 Told::NoSpace(text) => Some(JobMessage::NoSpace(text)),
-                // As it stands now: what was told before may have led to an order.
+                // The state as of now: an earlier message may have led to an order.
                 Told::Changed => Some(self.standing()),
                 told => {
                     out(Outcome::Told(told));

@@ -1,10 +1,12 @@
-//! The leader's decisions, as a pure state machine: messages and the time go in, actions come out. No I/O, clock or
-//! thread in here, so that all of it can be simulated.
+//! The leader's decisions, as a pure state machine: messages and the time go in, actions come out. There is
+//! no I/O, no clock and no thread in it, so that all of it can be simulated.
 //!
-//! [`JobMachine`] decides for the job: retries, thresholds, the rules for failures of `init`, commits, cancellation, the
-//! end. The node's machine, in the crate `node`, decides for the workers of one machine: which gets an attempt, time-outs,
-//! kills, GPU leases. They speak by [`Order`](crate::protocol::Order) and [`News`](crate::protocol::News). [`Joined`] joins
-//! a job's machine to its only node, by direct calls; in tests `Machine` is both machines, joined so.
+//! [`JobMachine`] decides for the job: retries, thresholds, the rules for failures of `init`, commits,
+//! cancellation and the end. The node's state machine, in the crate `node`, decides for the workers of one
+//! computer: which worker gets an attempt, time-outs, kills and GPU leases. They communicate by
+//! [`Order`](crate::protocol::Order) and [`News`](crate::protocol::News). [`Joined`] connects a job's state
+//! machine to its only node, by direct calls. In tests, `Machine` is both state machines, connected in this
+//! way.
 
 pub mod job;
 mod joined;

@@ -1,4 +1,5 @@
-//! A job on one machine, for tests: its machine joined to that of its node, as the driver joins it to one that runs.
+//! A job on one computer, for tests: its state machine connected to that of its node, as the driver connects
+//! it to a running node.
 
 use super::job::JobMachine;
 use super::joined::{Joined, Obeys, Outcome};
@@ -12,10 +13,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// All that was to be done, in order.
+/// All actions so far, in order.
 type Actions = Rc<RefCell<Vec<Action>>>;
 
-/// A node of which only its machine is real.
+/// A node that consists of its state machine only.
 #[derive(Debug)]
 struct PureNode {
     machine: NodeMachine,
@@ -62,7 +63,7 @@ impl Obeys for PureNode {
     }
 }
 
-/// The state of a job on one machine.
+/// The state of a job on one computer.
 #[derive(Debug)]
 pub(super) struct Machine {
     joined: Joined<PureNode>,
@@ -70,9 +71,9 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A job before its first message. `began` is the time that `now` counts from.
+    /// A job before its first message. `began` is the time at which `now` is zero.
     ///
-    /// `restored` is what an earlier run of the job left done: it counts, and is not done again.
+    /// `restored` is what an earlier run of the job completed: it counts, and is not done again.
     pub(super) fn new(
         policy: Policy,
         sources: Vec<Source>,
@@ -86,7 +87,7 @@ impl Machine {
         Self { joined: Joined::new(job, node), actions }
     }
 
-    /// Takes in what happened; returns what to do, in order. `now` never goes back.
+    /// Handles a message. Returns the actions, in order. `now` never decreases.
     pub(super) fn handle(&mut self, message: Message, now: Duration) -> Vec<Action> {
         if self.joined.job().is_finished() {
             return Vec::new();
@@ -108,13 +109,13 @@ impl Machine {
         self.actions.take()
     }
 
-    /// The job's own machine.
+    /// The job's own state machine.
     pub(super) fn job(&self) -> &JobMachine {
         self.joined.job()
     }
 
-    /// When [`Message::Tick`] is due at the latest, if nothing else happens. Always known
-    /// while the job is not over.
+    /// When [`Message::Tick`] is due at the latest, if nothing else happens. Always set until the job is
+    /// over.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         self.joined.next_deadline()
     }
@@ -129,12 +130,13 @@ impl Machine {
         self.job().wants_commits()
     }
 
-    /// Whether the leader may look away: no worker runs out of work meanwhile, and none is likely to wait for its word.
+    /// Whether the leader may pause: no worker runs out of work in the meantime, and none is likely to wait
+    /// for its decision.
     pub(super) fn may_pause(&self) -> bool {
         self.job().is_smooth() && self.joined.node.machine.is_supplied()
     }
 
-    /// The workers whose guest is at something that has a time-out, with how long it has been.
+    /// The workers whose guest is doing something that has a time-out, and for how long.
     pub(super) fn inside_guests(
         &self,
         now: Duration,

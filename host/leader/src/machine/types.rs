@@ -1,4 +1,4 @@
-//! What goes into the machine of a job on one machine, and what comes out.
+//! The messages and actions of a job on one computer.
 
 use super::job::{JobAction, JobMessage, Settled};
 use crate::event::EventKind;
@@ -11,54 +11,53 @@ use sandmill_node::machine::{NodeAction, NodeMessage};
 /// What happened.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    /// More mini-batches.
+    /// More mini-batches were planned.
     Planned(Vec<MiniBatch>),
-    /// No more will come.
+    /// The plan is complete.
     PlanFinished,
-    /// The inputs cannot be cut.
+    /// The inputs cannot be cut into mini-batches.
     PlanFailed(String),
-    /// Something to tell the user.
+    /// A notice for the user.
     Notice(String),
-    /// A worker process runs.
+    /// A worker process is running.
     Spawned(WorkerId, u32),
     /// A worker process could not be started.
     SpawnFailed(WorkerId, String),
-    /// A worker process was not started, as other jobs use all that the machine gives: its number is
-    /// used again. In one round of actions, all that follow it get the same answer.
+    /// A worker process was not started, because other jobs use everything that the machine gives to jobs.
+    /// Its number is used again. All later starts in the same round of actions get the same answer.
     NoRoom(WorkerId),
-    /// A worker has an instance whose `init` succeeded.
+    /// A worker has an instance whose `init` has succeeded.
     Ready(WorkerId, CallStats),
-    /// A worker's instance broke, and it makes a new one.
+    /// A worker's instance broke, and the worker is making a new one.
     Restarting(WorkerId),
-    /// A worker could not get one. It will exit.
+    /// A worker could not make an instance. It will exit.
     InitFailed(WorkerId, Failure),
-    /// `run` begins.
+    /// `run` has begun.
     Started(WorkerId, MiniBatchId),
     /// An attempt ended.
     Finished(WorkerId, Box<AttemptReport>),
-    /// A worker uses more memory than it may: it is to be killed, and its attempt has failed by
-    /// that.
+    /// A worker uses more memory than it may. It will be killed, and its attempt has failed.
     Overrun(WorkerId, Failure),
     /// A worker process is gone.
     Exited(WorkerId, WorkerExit),
-    /// The GPU of a worker that is gone, which was not free then, is free.
+    /// The GPU of a worker that is gone has become free. It was still in use when the worker exited.
     GpuFree(WorkerId),
-    /// These are in the journal and in the output.
+    /// These mini-batches are in the journal and in the output.
     Committed(Vec<MiniBatchId>),
-    /// This one cannot be committed, through its own fault.
+    /// This mini-batch cannot be committed, through its own fault.
     Rejected(MiniBatchId, Failure),
-    /// Nothing can be committed any more.
+    /// Nothing can be committed from now on.
     CommitFailed(String),
-    /// The disk has no room for what mini-batches need. What is being committed still is.
+    /// The disk has no room for what mini-batches need. Pending commits still complete.
     NoSpace(String),
-    /// Somebody wants the job to end.
+    /// The user wants the job to end.
     Cancel {
         /// Why, for people.
         reason: String,
-        /// Without waiting for running mini-batches.
+        /// Whether running mini-batches are killed at once.
         at_once: bool,
     },
-    /// What a worker is at with a model, in words that follow "was"; told right before [`Self::Tick`].
+    /// What a worker is doing with a model, as a text that follows "was". Sent right before [`Self::Tick`].
     Inferring(WorkerId, String),
     /// Time has passed.
     Tick,
@@ -69,19 +68,20 @@ pub(super) enum Message {
 pub(super) enum Action {
     /// Start a worker process, with the index of the GPU that is leased to it.
     Spawn(WorkerId, Option<u32>),
-    /// Hand over an attempt, to follow those that the worker has.
+    /// Hand over an attempt, after those that the worker already has.
     Assign(WorkerId, Assignment),
-    /// Hand over an attempt that comes before those that the worker has. It waits after a failed one.
+    /// Hand over an attempt before those that the worker already has. The worker is waiting after a failed
+    /// one.
     AssignFirst(WorkerId, Assignment),
-    /// Let a worker that waits after a failed attempt go on with what it has.
+    /// Let a worker that is waiting after a failed attempt continue with what it has.
     GoOn(WorkerId),
-    /// Ask for an orderly end.
+    /// Ask a worker to end normally.
     Shutdown(WorkerId),
     /// Kill.
     Kill(WorkerId),
     /// Journal the end of a mini-batch, then put its rows and files into the output.
     Commit(Settled),
-    /// Tell the world.
+    /// Emit an event.
     Emit(EventKind),
     /// The job is over. Always the last action.
     Finish(Box<JobResult>),
@@ -110,7 +110,7 @@ impl From<JobAction> for Action {
     }
 }
 
-/// Whom a message concerns.
+/// The recipient of a message.
 #[derive(Debug)]
 pub(super) enum Addressed {
     Job(JobMessage),

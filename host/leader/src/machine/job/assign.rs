@@ -1,4 +1,4 @@
-//! Which node gets the next mini-batch.
+//! Decides which node gets the next mini-batch.
 
 use super::JobMachine;
 use super::node::{Granted, Node};
@@ -10,10 +10,10 @@ use crate::protocol::{Ahead, Assignment, Grant, Order};
 use std::collections::BTreeMap;
 
 impl JobMachine {
-    /// Grants mini-batches: one to every worker that has none, retries first; then, while plenty
-    /// wait, further ones, so that a worker need not wait for the leader between two. Near the end no worker
-    /// gets a further one: it would wait behind a slow mini-batch while others idle. Nor does any
-    /// while a retry waits, which the next worker without a mini-batch gets.
+    /// Grants mini-batches. Every worker without one gets one, retries first. Then, while plenty are waiting,
+    /// workers get further ones, so that they need not wait for the leader between two. Near the end, workers
+    /// get no further ones: these would wait behind a slow mini-batch while other workers idle. Workers also
+    /// get no further ones while a retry is waiting, because the next free worker gets the retry.
     pub(super) fn assign(&mut self) {
         let unwritten = self.committing.len() >= Policy::UNWRITTEN;
         let holds_back = unwritten || self.commits_would_end_it();
@@ -47,7 +47,8 @@ impl JobMachine {
             if let Some(node) = self.nodes.get_mut(&id) {
                 node.standing.loads_one();
             }
-            // Which worker takes a retry is the node's choice: it says whether one still waits for a word.
+            // The node chooses the worker for a retry. Its answer says whether another worker still waits for
+            // a decision.
             if retry.is_some() {
                 break;
             }
@@ -57,8 +58,9 @@ impl JobMachine {
         }
     }
 
-    /// A node with a worker that has no mini-batch, on which this one has not just failed if there is another; else one
-    /// with a worker that waits for a word.
+    /// A node with a free worker, for a retry. Avoids the worker on which the mini-batch has just failed, if
+    /// there is another one. If no worker is free, returns a node with a worker that waits for a decision
+    /// after a failed attempt.
     fn node_for_retry(&self, failed_on: Option<Performer>) -> Option<NodeId> {
         let is_other = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
         let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
@@ -72,13 +74,13 @@ impl JobMachine {
             .or_else(|| self.node_with(|node| node.standing.awaits_word == Some(true)))
     }
 
-    /// The first node of which this holds, and that has said how it stands.
+    /// The first node for which `holds` is true, among those that have reported their current state.
     fn node_with(&self, holds: impl Fn(&Node) -> bool) -> Option<NodeId> {
         let found = self.nodes.iter().find(|(_, node)| node.has_answered() && holds(node));
         found.map(|(id, _)| *id)
     }
 
-    /// Gives one more to each of those who have least.
+    /// Gives one further mini-batch to each of the workers that have the fewest.
     fn grant_ahead(&mut self) {
         let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let ahead = open.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
@@ -102,7 +104,7 @@ impl JobMachine {
         assignment
     }
 
-    /// A worker that waits after a failed attempt got no retry.
+    /// Tells workers that wait after a failed attempt to continue, because they got no retry.
     fn let_go_on(&mut self) {
         let waits = |node: &Node| node.has_answered() && node.standing.awaits_word.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));
@@ -111,7 +113,7 @@ impl JobMachine {
         }
     }
 
-    /// Whether no worker is likely to wait for the leader's word if it looks away.
+    /// Whether the leader can pause: it is unlikely that a worker waits for its decision.
     pub fn is_smooth(&self) -> bool {
         self.now >= self.rough_until && !self.queue.has_retries()
     }

@@ -1,4 +1,4 @@
-//! Attempts: their end, the next try, the commit, and what counts as failed.
+//! Attempts: how they end, retries, commits, and what counts as failed.
 
 use super::performer::{Performer, Spent};
 use super::queue::Pending;
@@ -14,7 +14,7 @@ use crate::protocol::Assignment;
 use std::time::Duration;
 
 impl JobMachine {
-    /// What a worker is told of an attempt.
+    /// What a worker receives for an attempt.
     pub(super) fn assignment(&self, pending: &Pending) -> Assignment {
         let mini_batch = pending.mini_batch.clone();
         let attempt = pending.attempt;
@@ -22,7 +22,7 @@ impl JobMachine {
         Assignment { mini_batch, attempt, is_last }
     }
 
-    /// An attempt that no worker can report on: its worker is gone.
+    /// Handles an attempt whose worker is gone and cannot report on it.
     pub(super) fn attempt_lost(
         &mut self,
         by: Performer,
@@ -48,7 +48,8 @@ impl JobMachine {
         self.settle(by, pending, started, Box::new(report));
     }
 
-    /// A success goes to the journal; a failure is tried again, or goes there too.
+    /// Handles the end of an attempt. A success goes to the journal. A failure is retried, or goes to the
+    /// journal too.
     pub(super) fn settle(
         &mut self,
         by: Performer,
@@ -60,7 +61,8 @@ impl JobMachine {
         if let Err(failure) = &report.outcome
             && failure.kind == FailureKind::NoSpace
         {
-            // Left undone: once there is room, it is no failure.
+            // The mini-batch stays undone. It does not count as failed, because it can run once there is
+            // room.
             return self.fail(EndedBy::Commit, failure.message.clone());
         }
         let again = match &mut report.outcome {
@@ -73,7 +75,7 @@ impl JobMachine {
             self.emit_attempt(by.worker, &pending, started, report.clone(), will_retry);
         }
         if let Some(failure) = again {
-            // After the job's end is decided, a failed attempt is simply left undone.
+            // Once the job's end is decided, a failed attempt simply stays undone.
             if self.ending.is_none() {
                 self.queue.push_back(pending.retry(by, &failure, self.turns()));
             }
@@ -95,8 +97,8 @@ impl JobMachine {
         }
     }
 
-    /// Whether a further attempt may end otherwise. Where this leaves one out although there would be tries, it says so in the
-    /// failure's message.
+    /// Whether a further attempt may have another outcome. If a retry is skipped although tries are left, the
+    /// failure's message says so.
     fn may_try_again(&self, pending: &Pending, failure: &mut Failure) -> bool {
         let can_mend = failure.kind.can_mend()
             && pending.attempt < self.policy.max_try
@@ -111,7 +113,7 @@ impl JobMachine {
         can_mend
     }
 
-    /// The answer of the committer to an attempt that ended well.
+    /// Updates the totals when the committer has answered for a successful attempt.
     fn is_answered(&mut self, report: &AttemptReport) {
         self.unwritten_failures -= report.items.failed;
         self.unwritten_short -= u64::from(report.is_short);
@@ -133,7 +135,7 @@ impl JobMachine {
         self.emit_attempt(done.by.worker, &done.pending, done.started, done.report, false);
     }
 
-    /// The mini-batch's own files cannot be published: its attempt has failed after all.
+    /// Handles a rejection by the committer: the attempt has failed after all.
     pub(super) fn on_rejected(&mut self, id: MiniBatchId, failure: Failure) {
         let Some(mut done) = self.committing.remove(&id) else { return };
         if done.report.outcome.is_ok() {
@@ -157,7 +159,7 @@ impl JobMachine {
         mut report: Box<AttemptReport>,
         will_retry: bool,
     ) {
-        // The journal has the report as it came, and each attempt is told once.
+        // The journal has the original report. Each attempt is reported once.
         self.tell_in_short(&mut report);
         if let Err(failure) = &report.outcome {
             report.failed_items = match will_retry {
@@ -176,7 +178,8 @@ impl JobMachine {
         });
     }
 
-    /// The files of a mini-batch that failed as a whole, as many as a report names; of rows, where they begin.
+    /// The files of a mini-batch that failed as a whole, as many as a report may name. For rows, also the
+    /// position at which they begin.
     fn items_of(&self, batch: &MiniBatch, kind: FailureKind) -> Vec<FailedItem> {
         let name = |(at, Place { source, file, line, row }): (u32, Place<'_>)| {
             let source = self.sources.get(source as usize);
@@ -187,7 +190,7 @@ impl JobMachine {
         (0..).zip(batch.places()).take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
     }
 
-    /// A model that is meant for a GPU may run on the CPU if the job allows it, and never in silence.
+    /// If the job allows it, a model that is meant for a GPU may run on the CPU. The user is always notified.
     fn warn_of_fallback(&mut self, worker: WorkerId, fell_back: bool) {
         if fell_back && !self.inference.fell_back {
             self.notice(format!(
@@ -197,7 +200,7 @@ impl JobMachine {
         }
     }
 
-    /// E8: more rows than items is accepted, and told once.
+    /// E8: more rows than items are accepted, with one notice.
     fn warn_of_surplus(&mut self, id: MiniBatchId, surplus: u64) {
         if surplus > 0 && !self.warned_of_surplus {
             self.warned_of_surplus = true;
@@ -210,7 +213,7 @@ impl JobMachine {
         }
     }
 
-    /// JSON has no numbers for what is none: told once, when all are counted.
+    /// JSON cannot represent NaN and infinite numbers. One notice reports how many there were.
     pub(super) fn tell_of_null_numbers(&mut self) {
         let (values, are) = match self.null_numbers {
             0 => return,
@@ -250,7 +253,8 @@ impl JobMachine {
     }
 }
 
-/// A file that could not be read while planning cannot be read by a worker, nor what did not come.
+/// Whether no worker can process the mini-batch: its file could not be read while planning, or its objects
+/// could not be fetched.
 fn is_beyond_help(batch: &MiniBatch) -> bool {
     matches!(batch.work, Work::Unreadable(_)) || batch.is_unfetched()
 }

@@ -1,5 +1,5 @@
-//! Time-outs: every stage of a job has one, so that no job waits for ever. Each message names the
-//! stage, the setting and its value.
+//! Time-outs. Every stage of a job has one, so that no job waits forever. Each message names the stage, the
+//! setting and its value.
 //!
 //! | stage | watched by |
 //! |---|---|
@@ -18,8 +18,8 @@ use crate::protocol::{End, NodePolicy, Standing};
 use std::time::Duration;
 
 impl JobMachine {
-    /// When [`Tick`](super::JobMessage::Tick) is due at the latest, if nothing else happens. With the deadlines of its
-    /// nodes, always known while the job is not over.
+    /// When [`Tick`](super::JobMessage::Tick) is due at the latest, if nothing else happens. Until the job is
+    /// over, this or a deadline of a node is always set.
     pub fn next_deadline(&self) -> Option<Duration> {
         if self.finished {
             return None;
@@ -37,7 +37,7 @@ impl JobMachine {
             .min()
     }
 
-    /// I3: every worker is inside `init`; when the last of them has been for too long.
+    /// I3: if every worker is inside `init`, the time at which the last of them has been there for too long.
     fn stuck_at(&self) -> Option<Duration> {
         if self.ending.is_some() || self.is_one_past_init() {
             return None;
@@ -51,27 +51,28 @@ impl JobMachine {
         waits.then(|| self.arrived.saturating_add(self.policy.first_task_timeout))
     }
 
-    /// A job that winds down has other deadlines, but for the writing of results.
+    /// While a job winds down, this deadline applies to the writing of results only.
     fn progress_deadline(&self) -> Option<Duration> {
         let watched = self.ending.is_none() || !self.committing.is_empty();
         watched.then(|| self.moved.saturating_add(self.policy.progress_timeout))
     }
 
-    /// That nothing has moved is looked at with the next decision: a node's time-out at the same moment moves something.
+    /// Checks all deadlines except that for progress, which is checked with the next decision: a node's
+    /// time-out at the same moment counts as progress.
     pub(super) fn check_deadlines(&mut self) {
         let now = self.now;
         let past = |at: Option<Duration>| at.is_some_and(|at| now >= at);
         if past(self.job_deadline()) {
             self.end_in_time();
         }
-        // None of these returns: a killed process may be late at the same moment.
+        // Do not return early: the kill deadline may be due at the same moment.
         if past(self.stuck_at()) {
             self.end_stuck();
         } else if past(self.first_task_deadline()) {
             self.end_without_task();
         }
         let kill_at = self.ending.as_mut().map(|ending| &mut ending.kill_at);
-        // Once: nodes have time-outs of their own for what does not end then.
+        // Only once: after this, nodes have their own time-outs for workers that do not end.
         if kill_at.is_some_and(|at| at.take_if(|at| now >= *at).is_some()) {
             self.order_end(End::AtOnce);
         }
@@ -136,7 +137,7 @@ impl JobMachine {
             );
         }
         if unwritten > 0 {
-            // Nothing else would end a job whose disk has stopped to answer.
+            // Otherwise, a job whose disk does not respond would never end.
             self.committing.clear();
             self.notice(format!(
                 "{unwritten} finished mini-batches could not be written within {limit} s \
@@ -145,7 +146,7 @@ impl JobMachine {
         }
     }
 
-    /// What everybody is at, for people.
+    /// What all workers are doing, for people.
     fn stage(&self) -> String {
         let sum = |count: fn(&Standing) -> u32| {
             self.nodes.values().map(|node| count(&node.standing)).sum::<u32>()

@@ -9,7 +9,7 @@ use crate::model::{EndedBy, JobResult, JobStatus, OutputAction};
 use crate::protocol::{End, Order};
 
 impl JobMachine {
-    /// The job has failed: running mini-batches are killed, what is committed stays.
+    /// Fails the job. Running mini-batches are killed, and what is committed stays.
     pub(super) fn fail(&mut self, by: EndedBy, reason: String) {
         self.end(JobStatus::Failed, by, reason);
         self.order_end(End::AtOnce);
@@ -17,8 +17,8 @@ impl JobMachine {
 
     pub(super) fn on_commit_failed(&mut self, text: String) {
         self.committing.clear();
-        // A job that seemed to end well has not, if that could not be written down. What ended it
-        // before stays the reason.
+        // A job that was about to complete has failed if that cannot be recorded. An earlier reason for its
+        // end stays.
         self.ending.take_if(|ending| ending.status == JobStatus::Completed);
         self.fail(EndedBy::Commit, text);
     }
@@ -28,20 +28,20 @@ impl JobMachine {
         self.order_end(if at_once { End::AtOnce } else { End::Orderly });
     }
 
-    /// Decides the end, once: a job only winds down from here.
+    /// Decides the job's end, once. From here on, the job only winds down.
     fn end(&mut self, status: JobStatus, by: EndedBy, reason: String) {
         if self.ending.is_some() {
             return;
         }
         self.queue.clear();
-        // From here the writing of results has its full time (see `progress_deadline`).
+        // From here on, writing the results has its full time (see `progress_deadline`).
         self.progressed();
         self.emit(EventKind::WindingDown { reason: reason.clone() });
         let kill_at = Some(self.now + Policy::CANCEL_GRACE);
         self.ending = Some(Ending { status, by: Some(by), reason, kill_at });
     }
 
-    /// Ends the job once nothing is left to do or to wait for.
+    /// Ends the job once there is nothing left to do or to wait for.
     pub(super) fn check_end(&mut self) {
         let busy =
             !self.queue.is_empty() || !self.committing.is_empty() || !self.granted.is_empty();
@@ -56,8 +56,9 @@ impl JobMachine {
         }
     }
 
-    /// Asks workers to end while the last results are written. Not if there are files among these, which may be
-    /// refused: then they are made again. Should other results be, a new worker is started for them.
+    /// Asks idle workers to end while the last results are being written. If any of these results have files,
+    /// it does not, because they may be rejected and would run again. If other results are rejected, a new
+    /// worker is started for them.
     fn retire(&mut self) {
         let may_be_refused = || self.committing.values().any(|ended| ended.report.has_files);
         if !self.awaits_commits_only() || may_be_refused() {
@@ -69,8 +70,8 @@ impl JobMachine {
         }
     }
 
-    /// Whether all mini-batches have ended, and no worker is left that could end in order: the files
-    /// that `init` and `shutdown` may make would be lost. Then one is started for them.
+    /// Whether all mini-batches have ended, but no worker is left that could end normally. Then the files
+    /// that `init` and `shutdown` may make would be lost, so a new worker is started for them.
     pub(super) fn lacks_closer(&self) -> bool {
         let done = self.plan_finished
             && self.ending.is_none()
@@ -80,7 +81,7 @@ impl JobMachine {
         done && !self.closed && !self.writes_nothing() && !self.is_one_past_init()
     }
 
-    /// Every mini-batch has ended within the thresholds.
+    /// Ends a job whose mini-batches have all ended within the thresholds.
     fn all_done(&mut self) {
         let (status, by, reason) = if self.writes_nothing() {
             let reason = match (self.succeeded + self.failed, &self.found_nothing) {
@@ -98,15 +99,14 @@ impl JobMachine {
         } else {
             (JobStatus::Completed, None, String::new())
         };
-        // Later than each worker's own deadline for `shutdown`, so that the slow one is named.
+        // Later than each worker's own deadline for `shutdown`, so that the error names the slow worker.
         let patience = self.policy.run_timeout + Policy::CANCEL_GRACE;
         let kill_at = Some(self.now.saturating_add(patience));
         self.ending = Some(Ending { status, by, reason, kill_at });
         self.order_end(End::Done);
     }
 
-    /// W10: rows are wanted, and no item succeeded, be it that there was none. Void mini-batches have no
-    /// items.
+    /// W10: rows are wanted, but no item succeeded, or there were no items. Void mini-batches have no items.
     fn writes_nothing(&self) -> bool {
         self.policy.output_action == OutputAction::AppendRow
             && self.items.succeeded == 0
@@ -118,7 +118,7 @@ impl JobMachine {
         self.finished = true;
         self.tell_of_null_numbers();
         self.tell_unknown_keys();
-        // The one that matters for the reason.
+        // Report the failure that explains the job's end.
         let attempt = self.first_failure.take();
         let init = self.init_failure.take();
         let first_failure = match ending.by {

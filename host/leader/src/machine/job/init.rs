@@ -1,5 +1,5 @@
-//! Failures of `init` over all nodes (prs-semantics I1, I2). What counts as one is said at the node's part (in the
-//! crate `node`).
+//! The rules for failures of `init` over all nodes (prs-semantics I1, I2). The node's part (in the crate
+//! `node`) defines what counts as such a failure.
 
 use super::JobMachine;
 use super::node::Node;
@@ -28,7 +28,7 @@ impl JobMachine {
         self.told_init_stop = false;
     }
 
-    /// I1: so many failures that no new workers are started there.
+    /// I1: whether `init` has failed so often on a node that no new workers are started there.
     pub(super) fn is_hopeless(&self, node: &Node) -> bool {
         node.standing.init_failures >= NodePolicy::init_failures_allowed(self.policy.workers)
     }
@@ -37,7 +37,7 @@ impl JobMachine {
         self.nodes.values().all(|node| self.is_hopeless(node))
     }
 
-    /// In a row, on all nodes.
+    /// Consecutive failures of `init` on all nodes.
     fn init_failures(&self) -> u32 {
         self.nodes.values().map(|node| node.standing.init_failures).sum()
     }
@@ -46,7 +46,7 @@ impl JobMachine {
         self.nodes.values().any(|node| node.standing.has_good)
     }
 
-    /// I1 and I2. The job goes on as long as there is a worker whose `init` succeeded.
+    /// I1 and I2. The job continues as long as there is a worker whose `init` succeeded.
     pub(super) fn check_init_rules(&mut self) {
         let failures = self.init_failures();
         if failures == 0 || self.ending.is_some() {
@@ -80,7 +80,7 @@ impl JobMachine {
         self.init_failures() > most.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
 
-    /// When I2 begins to hold although no further `init` fails.
+    /// When I2 takes effect without a further failure of `init`.
     pub(super) fn init_rules_deadline(&self) -> Option<Duration> {
         let due = self.ending.is_none()
             && self.now <= Policy::INIT_FAILURE_AGE

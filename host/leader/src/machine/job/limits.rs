@@ -1,16 +1,16 @@
-//! What the leader spends on one job: mini-batches, words about failures, time (`limits`, below a job
-//! file's top level). The journal and the output are never cut by them: a job that goes beyond fails,
-//! and what it has committed stays.
+//! Limits on what the leader spends on one job: mini-batches, texts about failures, and time (`limits` in a
+//! job file). They never cut the journal or the output. A job that exceeds the limit of mini-batches or of
+//! time fails, and keeps what it has committed.
 
 use super::JobMachine;
 use crate::model::{AttemptReport, EndedBy, count};
 use std::time::Duration;
 
-/// Bytes of a failure's message where it is told in short.
+/// The length in bytes of a shortened message.
 const SHORT: usize = 200;
 
 impl JobMachine {
-    /// Looked at whenever more of the plan has come.
+    /// Called whenever more of the plan has arrived.
     pub(super) fn check_count(&mut self) {
         let most = self.policy.limits.mini_batches;
         if self.planned > most && self.ending.is_none() {
@@ -26,7 +26,7 @@ impl JobMachine {
         }
     }
 
-    /// When the job has lasted for as long as it may; none while it waits for its turn.
+    /// The time at which the job reaches `limits.job_time`. `None` while it waits for its turn.
     pub(super) fn job_deadline(&self) -> Option<Duration> {
         let watched = self.ending.is_none() && self.waits_since.is_none();
         let longest = self.policy.limits.job_time.filter(|_| watched)?;
@@ -44,8 +44,7 @@ impl JobMachine {
         );
     }
 
-    /// Leaves the first failures as they are, and shortens the words of those that follow. How many
-    /// there are is counted all the same.
+    /// Leaves the first failures unchanged, and shortens the texts of later ones. All are counted.
     pub(super) fn tell_in_short(&mut self, report: &mut AttemptReport) {
         let fails = u64::from(report.outcome.is_err()) + report.failed_items.len() as u64;
         let before = self.failures_told;

@@ -1,9 +1,9 @@
-//! The leader's decisions for a whole job, as a pure state machine: retries, thresholds, the rules for failures of
-//! `init` over all nodes, what is granted to which node, commits, cancellation and the end. What single workers do, and
-//! when one of them is late, is their node's affair (see the crate `node`).
+//! The leader's decisions for a whole job, as a pure state machine: retries, thresholds, the rules for
+//! failures of `init` over all nodes, grants to nodes, commits, cancellation and the end. A node decides for
+//! its own workers, and detects when one of them is late (see the crate `node`).
 //!
-//! [`JobMachine::take_in`] takes what happened, and [`JobMachine::decide`] what follows from all of it. Both return what
-//! to do and what to order of nodes.
+//! [`JobMachine::take_in`] takes an event, and [`JobMachine::decide`] makes decisions based on all events so
+//! far. Both return actions for the leader and orders for nodes.
 
 mod assign;
 mod attempts;

@@ -1,4 +1,4 @@
-//! What nodes report.
+//! Handles what nodes report.
 
 use super::JobMachine;
 use super::node::Granted;
@@ -9,7 +9,7 @@ use crate::protocol::{Company, News, NodePolicy, Standing};
 use std::time::Duration;
 
 impl JobMachine {
-    /// Nothing of it counts if the node was lost before.
+    /// Handles a node's report. Ignores it if the node was lost before.
     pub(super) fn on_news(&mut self, id: NodeId, news: News) {
         if !self.nodes.contains_key(&id) {
             return;
@@ -33,7 +33,7 @@ impl JobMachine {
             }
             News::Finished { worker, age, has_run, report } => {
                 let Some(granted) = self.take_back(id, report.id) else { return };
-                // It ended before `run` did begin.
+                // The attempt ended before `run` began.
                 if !has_run {
                     self.begins(granted.pending.attempt);
                 }
@@ -70,7 +70,7 @@ impl JobMachine {
         }
     }
 
-    /// An attempt that a node has no longer.
+    /// Removes and returns an attempt that a node no longer has.
     fn take_back(&mut self, node: NodeId, id: MiniBatchId) -> Option<Granted> {
         self.granted.get(&id).filter(|granted| granted.node == node)?;
         self.granted.remove(&id)
@@ -94,7 +94,8 @@ impl JobMachine {
         self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
     }
 
-    /// The others go on; perhaps the machine has room again later.
+    /// A worker process could not be started. The other workers continue, and the machine may have room again
+    /// later.
     fn on_spawn_failed(&mut self, id: NodeId, worker: WorkerId, reason: &str, is_alone: bool) {
         let text = format!("the worker process {worker} cannot be started: {reason}");
         if is_alone && self.is_empty_but(id) {
@@ -107,12 +108,12 @@ impl JobMachine {
         }
     }
 
-    /// Whether no other node has a worker.
+    /// Whether no other node has workers.
     fn is_empty_but(&self, id: NodeId) -> bool {
         self.nodes.iter().all(|(other, node)| *other == id || node.is_empty())
     }
 
-    /// Other jobs have the machine. It is tried again soon; meanwhile the job goes on with the workers
+    /// Other jobs use the machine. The node tries again soon. Meanwhile, the job continues with the workers
     /// that it has, or waits.
     fn on_no_room(&mut self, id: NodeId, company: Company) {
         let works =
@@ -128,9 +129,9 @@ impl JobMachine {
             }
             return;
         }
-        // Waiting for others is no lack of progress, however long it takes.
+        // Waiting for other jobs does not count as a lack of progress, however long it takes.
         self.progressed();
-        // A worker that is killed has its place until it is gone.
+        // A worker that is being killed keeps its place until it is gone.
         let is_alone = company == Company::Alone && self.is_empty_but(id);
         if is_alone && self.waits_since.is_none() {
             self.waits_since = Some(self.now);

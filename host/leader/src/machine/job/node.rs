@@ -1,20 +1,21 @@
-//! What the job's machine remembers of a node.
+//! What the state machine knows about a node.
 
 use super::queue::Pending;
 use crate::model::{NodeId, WorkerId};
 use crate::protocol::Standing;
 use std::time::Duration;
 
-/// A node that takes part.
+/// A node that takes part in the job.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// As it said last, but for what it was granted since on workers without an attempt.
+    /// The node's last reported state. Mini-batches granted since are already subtracted from its idle
+    /// workers.
     pub(super) standing: Standing,
-    /// Since when the last of its workers that are inside `init` has been there.
+    /// When the last of its workers that are inside `init` entered it.
     pub(super) last_start: Option<Duration>,
-    /// Orders to it that granted attempts.
+    /// How many orders that grant attempts it was sent.
     pub(super) grants: u64,
-    /// Whether it was told that a worker of another node is past its `init`.
+    /// Whether it was notified that a worker of another node is past `init`.
     pub(super) told_past_init: bool,
 }
 
@@ -24,22 +25,22 @@ impl Node {
         self.standing.workers() == 0
     }
 
-    /// Whether it knows that the job ends, and all its workers have.
+    /// Whether it knows that the job is ending, and all its workers have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.standing.is_ending && self.is_empty()
     }
 
-    /// Whether it has said how it stands since it was granted something.
+    /// Whether it has reported its state since its last grant.
     pub(super) fn has_answered(&self) -> bool {
         self.standing.grants == self.grants
     }
 }
 
-/// An attempt that a node has.
+/// An attempt that was granted to a node.
 #[derive(Debug)]
 pub(super) struct Granted {
     pub(super) node: NodeId,
-    /// Who is inside `run` with it.
+    /// The worker that is inside `run` with it.
     pub(super) runs_on: Option<WorkerId>,
     pub(super) pending: Pending,
 }

@@ -1,4 +1,4 @@
-//! The nodes of a job: what they have, and what is wanted of them.
+//! The nodes of a job: what they have, and how many workers they should run.
 
 use super::JobMachine;
 use super::performer::{Performer, Spent};
@@ -16,14 +16,14 @@ impl JobMachine {
         }
     }
 
-    /// That a node is lost is no fault of what it was at, which is granted anew and has not used up a try; but for a
-    /// mini-batch that is lost with one node after the other.
+    /// Handles the loss of a node. Its mini-batches are not at fault: they are granted anew, and the attempt
+    /// does not count as a try. But a mini-batch that was lost with several nodes in turn has failed.
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         let Some(lost) = self.nodes.remove(&node) else { return };
-        // What was being closed there has to be closed elsewhere.
+        // A worker that was shutting down there must be replaced by one elsewhere.
         self.closed &= lost.standing.closing == 0;
         let mut granted: Vec<MiniBatchId> = self.granted_to(node);
-        // As they come back from a worker: the last first, so that the first stands at the front.
+        // As when a worker returns them: the last first, so that the first ends up at the front.
         granted.sort_unstable();
         for id in granted.into_iter().rev() {
             let Some(mut granted) = self.granted.remove(&id) else { continue };
@@ -45,7 +45,8 @@ impl JobMachine {
         granted.map(|(id, _)| *id).collect()
     }
 
-    /// What was not begun, or ended through no fault of its own, waits for a node again, before all others of its kind.
+    /// Puts a mini-batch back that was not begun, or ended through no fault of its own. It goes before all
+    /// others of its kind.
     pub(super) fn put_back(&mut self, pending: Pending) {
         if self.ending.is_none() {
             self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
@@ -53,7 +54,7 @@ impl JobMachine {
         }
     }
 
-    /// How many workers the job wants on all nodes together, while there is enough to do.
+    /// How many workers the job wants on all nodes together, if there is enough work.
     pub(super) fn workers(&self) -> u32 {
         self.policy.workers.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
@@ -62,8 +63,8 @@ impl JobMachine {
         self.nodes.values().any(|node| node.standing.past_init() > 0)
     }
 
-    /// Wants as many workers as there is work for, on the first nodes first; one, where all work is done and no worker
-    /// is left to be closed.
+    /// Requests as many workers as there is work for, on the first nodes first. If all work is done and no
+    /// worker is left that could end normally, requests one.
     pub(super) fn want_workers(&mut self) {
         if self.ending.is_some() {
             return;
@@ -73,7 +74,7 @@ impl JobMachine {
         let live: u32 = self.nodes.values().map(|node| node.standing.live()).sum();
         let mut missing = work.max(u32::from(self.lacks_closer())).saturating_sub(live);
         let mut wants = Vec::new();
-        // First those that have room, for all that is known.
+        // First the nodes that, as far as is known, have room.
         let (pausing, open): (Vec<_>, Vec<_>) =
             self.nodes.iter().partition(|(_, node)| node.standing.is_pausing);
         for (id, node) in open.into_iter().chain(pausing) {
@@ -89,7 +90,8 @@ impl JobMachine {
         }
     }
 
-    /// A worker that stays inside `init` is late only where another one is not: nodes know of their own.
+    /// Notifies nodes whether a worker of another node is past `init`. A worker that stays inside `init` is
+    /// late only if another one is past it, and nodes know only their own workers.
     fn tell_past_init(&mut self) {
         let past = self.nodes.values().filter(|node| node.standing.past_init() > 0).count();
         let mut changed = Vec::new();

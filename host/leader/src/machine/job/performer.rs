@@ -1,22 +1,22 @@
-//! Who made an attempt, and what it took.
+//! The worker that made an attempt, and what the attempt cost.
 
 use crate::model::{NodeId, WorkerId};
 use std::time::Duration;
 
-/// Who made an attempt.
+/// The worker that made an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Performer {
     pub(super) node: NodeId,
     pub(super) worker: WorkerId,
 }
 
-/// What an attempt took that ended with its worker.
+/// The cost of an attempt that ended with its worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
-    /// Since it began.
+    /// The time since it began.
     pub(super) age: Duration,
-    /// Inside `run`, if it came to that.
+    /// The time inside `run`, if it got there.
     pub(super) run: Option<Duration>,
-    /// Processor time, in seconds.
+    /// CPU time, in seconds.
     pub(super) process_seconds: f64,
 }

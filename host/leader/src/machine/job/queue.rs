@@ -1,10 +1,11 @@
-//! The mini-batches that wait for a worker: first attempts in the order of the plan, and retries,
-//! which come first.
+//! The mini-batches that wait for a worker: first attempts in the order of the plan, and retries, which come
+//! first.
 //!
-//! A retry is handed out as soon as a worker is free, so that a hopeless mini-batch ends a job that
-//! cannot bear it at once, not at the end of the input. Two rules keep that from harming the others:
-//! after [`Policy::RETRIES_IN_A_ROW`] retries a first attempt has its turn, and a retry of what could
-//! not be read waits a moment, because a store or a disk may need one. Neither holds for a retry that
+//! A retry is handed out as soon as a worker is free. So a hopeless mini-batch ends a job that does not
+//! tolerate it at once, and not at the end of the input. Two rules protect the other mini-batches. After
+//! [`Policy::RETRIES_IN_A_ROW`] retries, a first attempt has its turn. And the retry of a mini-batch that
+//! could not be read waits a moment, because a store or a disk may need time to recover. Neither rule applies
+//! to a retry that is [overdue](Turns::is_overdue), so that all retries begin in time.
 //! is [overdue](Turns::is_overdue), so that all begin in time.
 
 use super::performer::Performer;
@@ -19,17 +20,17 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) mini_batch: MiniBatch,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub(super) attempt: u32,
-    /// Whose attempt failed last.
+    /// The worker whose attempt failed last.
     pub(super) failed_on: Option<Performer>,
-    /// How many attempts had begun when it failed.
+    /// How many attempts of the job had begun when it failed.
     begun: u64,
     /// When the next attempt may begin.
     due: Duration,
-    /// How many nodes were lost while they had it.
+    /// How many nodes were lost while running it.
     pub(super) losses: u32,
-    /// How the attempt before trapped, if it did.
+    /// A digest of the previous attempt's trap, if it trapped.
     trap: Option<u64>,
 }
 
@@ -46,7 +47,7 @@ impl Pending {
         }
     }
 
-    /// The next attempt, after this one failed.
+    /// The next attempt, after the failure of this one.
     pub(super) fn retry(self, by: Performer, failure: &Failure, turns: Turns) -> Self {
         let pause = match failure.kind {
             FailureKind::LoadFailed | FailureKind::HostFault => Policy::retry_pause(self.attempt),
@@ -62,7 +63,7 @@ impl Pending {
         }
     }
 
-    /// Whether this attempt trapped just as the one before it: with the same message, stack and output.
+    /// Whether this attempt trapped exactly like the previous one: with the same message, stack and output.
     pub(super) fn trapped_alike(&self, failure: &Failure) -> bool {
         self.trap.is_some() && self.trap == trap(failure)
     }
@@ -72,25 +73,25 @@ impl Pending {
     }
 }
 
-/// A digest of a trap, such as a panic; `None` for other failures, which may go away with time.
+/// A digest of a trap, such as a panic. `None` for other failures, which may be temporary.
 fn trap(failure: &Failure) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     (&failure.message, &failure.detail).hash(&mut hasher);
     (failure.kind == FailureKind::Trap).then(|| hasher.finish())
 }
 
-/// What decides whose turn it is.
+/// The state that decides which mini-batch is next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns {
     pub(super) now: Duration,
-    /// Attempts that have begun.
+    /// How many attempts have begun.
     pub(super) begun: u64,
-    /// Workers wanted.
+    /// How many workers are wanted.
     pub(super) workers: u32,
 }
 
 impl Turns {
-    /// Whether so many attempts have begun since this one failed that its retry must not wait longer.
+    /// Whether so many attempts have begun since the failure that the retry must not wait any longer.
     fn is_overdue(self, retry: &Pending) -> bool {
         self.begun.saturating_sub(retry.begun) >= u64::from(self.workers.div_ceil(2))
     }
@@ -104,24 +105,24 @@ impl Turns {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     first: VecDeque<Pending>,
-    /// Those whose attempt failed first come first.
+    /// Retries in the order in which their attempts failed.
     retries: VecDeque<Pending>,
-    /// Retries that were handed out since a first attempt began.
+    /// How many retries were handed out since a first attempt began.
     in_a_row: u32,
     bytes: usize,
 }
 
 impl Queue {
-    /// More of the plan is not read while descriptors of about this size wait.
+    /// The leader stops reading the plan while descriptors of about this size are waiting.
     const ENOUGH_BYTES: usize = 4 << 20;
 
-    /// Puts one at its place behind the others of its kind.
+    /// Adds a mini-batch after the others of its kind.
     pub(super) fn push_back(&mut self, pending: Pending) {
         self.bytes += pending.mini_batch.size();
         self.line(pending.is_retry()).push_back(pending);
     }
 
-    /// Puts one back that was not begun.
+    /// Puts a mini-batch back at the front.
     pub(super) fn push_front(&mut self, pending: Pending) {
         self.bytes += pending.mini_batch.size();
         self.line(pending.is_retry()).push_front(pending);
@@ -131,14 +132,14 @@ impl Queue {
         if is_retry { &mut self.retries } else { &mut self.first }
     }
 
-    /// The retry whose turn it is; none if it is that of a first attempt, or of nothing.
+    /// The retry whose turn it is. `None` if a first attempt is next, or nothing is.
     pub(super) fn due_retry(&self, turns: Turns) -> Option<&Pending> {
         let retry = self.retries.iter().find(|retry| turns.is_due(retry))?;
         let yields = self.in_a_row >= Policy::RETRIES_IN_A_ROW && !self.first.is_empty();
         (!yields || turns.is_overdue(retry)).then_some(retry)
     }
 
-    /// Takes out what [`due_retry`](Self::due_retry) shows.
+    /// Removes the retry that [`due_retry`](Self::due_retry) returns.
     pub(super) fn pop_retry(&mut self, turns: Turns) -> Option<Pending> {
         let at = self.retries.iter().position(|retry| turns.is_due(retry))?;
         let retry = self.retries.remove(at)?;
@@ -153,14 +154,14 @@ impl Queue {
         Some(pending)
     }
 
-    /// An attempt has begun.
+    /// Records that an attempt has begun.
     pub(super) fn begins(&mut self, attempt: u32) {
         if attempt == 1 {
             self.in_a_row = 0;
         }
     }
 
-    /// When the next retry becomes due by the clock.
+    /// When the next retry becomes due by time.
     pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
         self.retries.iter().map(|retry| retry.due).filter(|due| *due > now).min()
     }
@@ -169,7 +170,7 @@ impl Queue {
         *self = Self::default();
     }
 
-    /// First attempts that wait.
+    /// The number of first attempts that are waiting.
     pub(super) fn first_attempts(&self) -> usize {
         self.first.len()
     }
@@ -186,7 +187,7 @@ impl Queue {
         self.first.is_empty() && self.retries.is_empty()
     }
 
-    /// Whether enough waits to keep so many workers busy.
+    /// Whether enough mini-batches are waiting to keep this many workers busy.
     pub(super) fn is_full(&self, workers: u32) -> bool {
         self.len() >= 64 + NodePolicy::AHEAD * workers as usize || self.bytes >= Self::ENOUGH_BYTES
     }

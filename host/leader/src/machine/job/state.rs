@@ -1,4 +1,4 @@
-//! The machine of a job: its state, and the doors to it.
+//! The state machine of a job: its state and its interface.
 
 use super::node::{Granted, Node};
 use super::queue::{Pending, Queue, Turns};
@@ -22,76 +22,76 @@ pub struct JobMachine {
     pub(super) began: Timestamp,
     pub(super) now: Duration,
     pub(super) outputs: Vec<JobOutput>,
-    /// Nodes that take part.
+    /// The nodes that take part.
     pub(super) nodes: BTreeMap<NodeId, Node>,
-    /// Attempts that nodes have.
+    /// Attempts that were granted to nodes.
     pub(super) granted: HashMap<MiniBatchId, Granted>,
     /// Mini-batches that wait for a node.
     pub(super) queue: Queue,
-    /// Attempts that have begun, be it to load their mini-batch only.
+    /// How many attempts have begun, including those that got no further than loading their mini-batch.
     pub(super) begun: u64,
-    /// Until when the leader does not look away, because an attempt has failed.
+    /// The leader does not pause before this time, because an attempt has failed.
     pub(super) rough_until: Duration,
-    /// Attempts, ended well or for good, that wait for the journal.
+    /// Attempts that ended, successfully or for good, and wait for the journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
-    /// Of those that ended well: items that failed, and mini-batches that came back short.
+    /// The failed items, and the number of short mini-batches, among the successful attempts in `committing`.
     pub(super) unwritten_failures: u64,
     pub(super) unwritten_short: u64,
-    /// Late results so far.
+    /// How many results came too late.
     pub(super) late: u64,
-    /// Mini-batches that an earlier run of the job had done, and how many they are.
+    /// Mini-batches that an earlier run of the job completed, and their number.
     pub(super) done_before: MiniBatchSet,
     pub(super) restored: u64,
-    /// Whether a worker was asked to end in order, or has ended so in an earlier run.
+    /// Whether a worker was asked to end normally, in this run, or has done so in an earlier one.
     pub(super) closed: bool,
     pub(super) planned: u64,
     pub(super) planned_items: u64,
     pub(super) plan_finished: bool,
-    /// The last that was told of the inputs while they had given no mini-batch.
+    /// The last notice about the inputs while they had not produced a mini-batch.
     pub(super) found_nothing: Option<String>,
-    /// How much of the inputs is planned, in thousandths, where that is known.
+    /// How much of the inputs is planned, in thousandths, if known.
     plan_share: Option<u16>,
     pub(super) succeeded: u64,
     pub(super) failed: u64,
-    /// Of those that succeeded: with fewer rows than items (prs-semantics W4).
+    /// How many of the succeeded mini-batches returned fewer rows than items (prs-semantics W4).
     pub(super) short: u64,
     pub(in super::super) items: ItemCounts,
     pub(super) rows: u64,
-    /// Of all attempts of this run.
+    /// Totals of all attempts of this run.
     pub(super) inference: InferenceStats,
-    /// When something last moved (A2).
+    /// When the job last made progress (A2).
     pub(super) moved: Duration,
-    /// When objects of a store came last.
+    /// When an object of a store last arrived.
     pub(super) arrived: Duration,
-    /// The first failure of `init` since the last one that succeeded (I1, I2).
+    /// The first failure of `init` since the last success (I1, I2).
     pub(super) init_failure: Option<FirstFailure>,
-    /// Whether it was told that no new workers are started.
+    /// Whether the user was notified that no new workers are started.
     pub(super) told_init_stop: bool,
     pub(super) told_spawn_trouble: bool,
-    /// Since when the job waits for other jobs to let it begin.
+    /// Since when the job has been waiting for other jobs before it can begin.
     pub(super) waits_since: Option<Duration>,
-    /// Whether it was told that there are fewer workers than wanted for other jobs' sake.
+    /// Whether the user was notified that other jobs leave room for fewer workers than wanted.
     pub(super) told_no_room: bool,
     pub(super) warned_of_surplus: bool,
-    /// Failures that were told so far.
+    /// How many failures were reported.
     pub(super) failures_told: u64,
-    /// How long the job has waited for its turn before a worker ran.
+    /// How long the job has waited for its turn without a running worker.
     pub(super) waited: Duration,
-    /// Values of committed rows that are null, as JSON has no numbers for them.
+    /// How many values of committed rows are null because JSON cannot represent them.
     pub(super) null_numbers: u64,
-    /// Of inputs of JSON lines, by their names.
+    /// Unknown keys of inputs of JSON lines, by the inputs' names.
     pub(super) unknown_keys: BTreeMap<String, UnknownKeys>,
     pub(super) first_failure: Option<FirstFailure>,
     pub(super) ending: Option<Ending>,
-    /// Whether the clock was looked at since the last decision.
+    /// Whether a tick has arrived since the last decision.
     pub(super) ticked: bool,
     pub(super) finished: bool,
 }
 
 impl JobMachine {
-    /// A job before its first message. `began` is the time that `now` counts from.
+    /// A job before its first message. `began` is the time at which `now` is zero.
     ///
-    /// `restored` is what an earlier run of the job left done: it counts, and is not done again.
+    /// `restored` is what an earlier run of the job completed: it counts, and is not done again.
     pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
         Self {
             policy,
@@ -141,7 +141,7 @@ impl JobMachine {
         }
     }
 
-    /// Takes in what happened. Returns what to do and to order, in order. `now` never goes back.
+    /// Handles a message. Returns actions and orders, in order. `now` never decreases.
     pub fn take_in(&mut self, message: JobMessage, now: Duration) -> Vec<JobOutput> {
         self.now = now;
         if !self.finished {
@@ -150,8 +150,8 @@ impl JobMachine {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Decides what follows from all that was taken in. Returns what to do and to order, in order. What nodes
-    /// say to [orders](JobOutput::wants_answer) is to be taken in, and decided on again.
+    /// Makes decisions based on all messages so far. Returns actions and orders, in order. The caller must
+    /// pass the nodes' answers to [orders](JobOutput::wants_answer) to `take_in`, and then call this again.
     pub fn decide(&mut self) -> Vec<JobOutput> {
         if self.finished {
             return Vec::new();
@@ -193,23 +193,23 @@ impl JobMachine {
         }
     }
 
-    /// Whether more of the plan is welcome. Holds memory flat however large the input.
+    /// Whether the leader should read more of the plan. This bounds the memory, however large the input.
     pub fn wants_plan(&self) -> bool {
         !self.queue.is_full(self.workers())
     }
 
-    /// Whether an earlier run of the job had this one done.
+    /// Whether an earlier run of the job completed this mini-batch.
     pub fn was_done_before(&self, id: MiniBatchId) -> bool {
         self.done_before.contains(id)
     }
 
-    /// Whether the committer should write at once what it has gathered: nothing else is awaited, or it
-    /// decides whether the job goes on.
+    /// Whether the committer should flush: either nothing else is awaited, or the commit decides whether the
+    /// job continues.
     pub fn wants_commits(&self) -> bool {
         self.awaits_commits_only() || self.commits_would_end_it()
     }
 
-    /// Whether nothing but commits is awaited.
+    /// Whether the job waits for nothing but commits.
     pub(in super::super) fn awaits_commits_only(&self) -> bool {
         !self.committing.is_empty()
             && (self.plan_finished || self.ending.is_some())
@@ -234,14 +234,14 @@ impl JobMachine {
     }
 
     fn on_notice(&mut self, message: String) {
-        // What is told before there is a mini-batch may say why there is none.
+        // A notice before the first mini-batch may explain why there is none.
         if self.planned == 0 && !self.plan_finished {
             self.found_nothing = Some(message.clone());
         }
         self.notice(message);
     }
 
-    /// As long as objects come, nobody waits in vain for the first mini-batch.
+    /// While objects keep arriving, the time-out for the first mini-batch starts over.
     fn on_arrived(&mut self) {
         self.progressed();
         self.arrived = self.now;
@@ -264,8 +264,8 @@ impl JobMachine {
         });
     }
 
-    /// Something moved (A2): a part of the plan or of its objects came, a worker became ready, an attempt began
-    /// or ended, a mini-batch was written.
+    /// Records progress (A2): a part of the plan or an object arrived, a worker became ready, an attempt
+    /// began or ended, or a mini-batch was written.
     pub(super) fn progressed(&mut self) {
         self.moved = self.now;
     }

@@ -1,11 +1,11 @@
-//! How much may fail before the job does (prs-semantics C9 to C12).
+//! How many failures a job tolerates before it fails (prs-semantics C9 to C12).
 
 use super::JobMachine;
 use crate::model::{EndedBy, ErrorThreshold, count, counted};
 
 impl JobMachine {
-    /// Any one that is exceeded ends the job (C12). Looked at after every message, so that the last
-    /// look is the one at the end.
+    /// Fails the job if any threshold is exceeded (C12). Called with every decision, so that the last check
+    /// is at the end.
     pub(super) fn check_thresholds(&mut self) {
         if self.ending.is_some() {
             return;
@@ -21,8 +21,8 @@ impl JobMachine {
         }
     }
 
-    /// Whether too many items will have failed once all that ended is written, so that nothing new is to
-    /// begin until then. It may still be refused, and tried again.
+    /// Whether too many items will have failed once all pending results are written. Then nothing new begins
+    /// until they are. A result may still be rejected, and retried.
     pub(super) fn commits_would_end_it(&self) -> bool {
         if self.unwritten_failures == 0 || self.ending.is_some() {
             return false;
@@ -34,8 +34,8 @@ impl JobMachine {
                 .is_some()
     }
 
-    /// Mini-batches that failed for good, and those that yielded fewer rows than items (W4). One
-    /// that will be tried again may still pass: no job is ended for it.
+    /// Mini-batches that failed for good, and those that returned fewer rows than items (W4). A mini-batch
+    /// that will be retried does not count, because it may still succeed.
     fn failed_mini_batches(&self) -> u64 {
         self.failed + self.short
     }
@@ -64,8 +64,8 @@ impl JobMachine {
         Some((EndedBy::AllowedFailedCount, reason))
     }
 
-    /// C11: a share of what is not known yet says nothing, so only once the plan is finished; but where
-    /// none is allowed, the first decides.
+    /// C11: checked once the plan is finished, because before that the total is unknown. But if no failure is
+    /// allowed, the first one decides.
     fn percent_exceeded(&self) -> Option<(EndedBy, String)> {
         let limit = self.policy.allowed_failed_percent;
         let failed = self.failed_mini_batches();

@@ -1,4 +1,4 @@
-//! What goes into a job's machine, what comes out, and what it remembers of attempts.
+//! The messages and outputs of a job's state machine, and its records of attempts.
 
 use super::performer::Performer;
 use super::queue::Pending;
@@ -12,38 +12,38 @@ use std::time::Duration;
 /// What happened to a job.
 #[derive(Clone, Debug)]
 pub enum JobMessage {
-    /// More mini-batches.
+    /// More mini-batches were planned.
     Planned(Vec<MiniBatch>),
-    /// How much of the inputs is planned with the mini-batches that follow, in thousandths.
+    /// How much of the inputs is planned, in thousandths, with the mini-batches that follow this message.
     PlanShare(u16),
-    /// No more will come.
+    /// The plan is complete.
     PlanFinished,
-    /// The inputs cannot be cut.
+    /// The inputs cannot be cut into mini-batches.
     PlanFailed(String),
-    /// Something of what mini-batches will need has come to this machine.
+    /// An object that mini-batches will need, or a part of it, has arrived on this machine.
     Arrived,
-    /// What the columns of an input are taken to be.
+    /// How the columns of an input are interpreted.
     Columns(String),
-    /// Something to tell the user.
+    /// A notice for the user.
     Notice(String),
-    /// These are in the journal and in the output.
+    /// These mini-batches are in the journal and in the output.
     Committed(Vec<MiniBatchId>),
-    /// This one cannot be committed, through its own fault.
+    /// This mini-batch cannot be committed, through its own fault.
     Rejected(MiniBatchId, Failure),
-    /// Nothing can be committed any more.
+    /// Nothing can be committed from now on.
     CommitFailed(String),
-    /// The disk has no room for what mini-batches need. What is being committed still is.
+    /// The disk has no room for what mini-batches need. Pending commits still complete.
     NoSpace(String),
-    /// Somebody wants the job to end.
+    /// The user wants the job to end.
     Cancel {
         /// Why, for people.
         reason: String,
-        /// Without waiting for running mini-batches.
+        /// Whether running mini-batches are killed at once.
         at_once: bool,
     },
-    /// A node takes part from now on. One that was lost and comes back has another number.
+    /// A node takes part from now on. A node that was lost and returns gets a new number.
     NodeJoined(NodeId),
-    /// A node is gone, and nothing that it still says counts. What it had is granted anew.
+    /// A node is lost, and its later messages are ignored. Its mini-batches are granted anew.
     NodeLost(NodeId),
     /// A node reports.
     Node(NodeId, News),
@@ -51,28 +51,28 @@ pub enum JobMessage {
     Tick,
 }
 
-/// What to do for a job.
+/// What the leader must do for a job.
 #[derive(Clone, Debug)]
 pub enum JobAction {
     /// Journal the end of a mini-batch, then put its rows and files into the output.
     Commit(Settled),
-    /// Tell the world.
+    /// Emit an event.
     Emit(EventKind),
     /// The job is over. Always the last action.
     Finish(Box<JobResult>),
 }
 
-/// What comes out of a job's machine, in order.
+/// An output of a job's state machine.
 #[derive(Clone, Debug)]
 pub enum JobOutput {
-    /// To be done by the leader.
+    /// An action for the leader.
     Do(JobAction),
-    /// To be done by a node.
+    /// An order for a node.
     Order(NodeId, Order),
 }
 
 impl JobOutput {
-    /// Whether more may be decided once the node has said how it stands after it.
+    /// Whether there may be more to decide once the node has reported its state after this.
     pub fn wants_answer(&self) -> bool {
         match self {
             Self::Order(_, order) => order.is_grant() || matches!(order, Order::End(_)),
@@ -81,12 +81,12 @@ impl JobOutput {
     }
 }
 
-/// A mini-batch that ended, for the journal.
+/// The end of a mini-batch, for the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// Whose attempt was the last.
+    /// The worker of the last attempt.
     pub worker: WorkerId,
-    /// What came of that attempt.
+    /// The report of that attempt.
     pub report: Box<AttemptReport>,
 }
 
@@ -99,12 +99,12 @@ pub(super) struct Committing {
     pub(super) started: Duration,
 }
 
-/// Why no new mini-batches are handed out, and since when.
+/// Why no new mini-batches are handed out, and when the remaining workers are killed.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) status: JobStatus,
     pub(super) by: Option<EndedBy>,
     pub(super) reason: String,
-    /// When workers that still run are killed; `None` once that is ordered.
+    /// When workers that are still running are killed. `None` once that was ordered.
     pub(super) kill_at: Option<Duration>,
 }

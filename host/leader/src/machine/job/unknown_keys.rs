@@ -1,10 +1,10 @@
-//! Keys of JSON lines that no column takes: told at once, and counted.
+//! Keys of JSON lines that match no column. The first ones are reported at once, and all are counted.
 
 use super::JobMachine;
 use crate::model::{MiniBatch, UnknownKeys, count};
 
 impl JobMachine {
-    /// Takes in what a committed attempt says of them; the first of an input is told.
+    /// Adds the unknown keys of a committed attempt. The first ones of each input are reported.
     pub(super) fn count_unknown_keys(&mut self, batch: &MiniBatch, found: Option<&UnknownKeys>) {
         let Some(found) = found else { return };
         let Some(source) = self.sources.get(batch.source as usize) else { return };
@@ -22,7 +22,7 @@ impl JobMachine {
         self.unknown_keys.insert(input, found.clone());
     }
 
-    /// Tells how many records there were, at the job's end.
+    /// Reports at the job's end how many records had unknown keys.
     pub(super) fn tell_unknown_keys(&mut self) {
         for (input, found) in std::mem::take(&mut self.unknown_keys) {
             let records = match found.records {

@@ -1,16 +1,16 @@
-//! What must hold after every step.
+//! Invariants that are checked after every step.
 
 use super::world::World;
 use crate::model::{EndedBy, JobResult, JobStatus};
 use std::collections::BTreeSet;
 
 impl World {
-    /// `ticked`: the machine has just been told of the time.
+    /// `ticked`: the state machine has just handled a tick.
     pub(super) fn check(&self, ticked: bool) {
         if let Some(result) = &self.result {
             return self.check_end(result);
         }
-        // Row 6: no stage without a watchdog, and none that is late and not looked after.
+        // Row 6: every stage has a deadline, and an expired deadline is acted on.
         let deadline = self.machine.next_deadline().expect("something is always awaited");
         assert!(!ticked || deadline > self.now, "a deadline stays in the past");
         if self.winding_down || self.workers.values().any(|worker| worker.asked_to_end) {
@@ -46,7 +46,7 @@ impl World {
         }
         let most = self.policy.workers as usize;
         assert!(live <= most, "{live} workers live");
-        // Row 16: live workers = wanted, or a reason was told.
+        // Row 16: the number of live workers is what is wanted, or a reason was reported.
         let reason = self.starts_left(true) <= 0 || self.now < self.paused_until;
         let missing = most.min(self.open).saturating_sub(places);
         assert!(
@@ -61,7 +61,7 @@ impl World {
         assert!(!idles, "a worker idles while {waiting} mini-batches wait");
     }
 
-    /// Whether a threshold is exceeded once all is written that ended.
+    /// Whether a threshold will be exceeded once all results are written.
     fn commits_decide(&self) -> bool {
         let ended = || self.committer.iter().chain(&self.untold).map(|settled| &settled.report);
         let good = || ended().filter(|report| report.outcome.is_ok());
@@ -72,7 +72,7 @@ impl World {
             || self.policy.allowed_failed_count.exceeded_by(failed)
     }
 
-    /// By our own count, of what the machine was told.
+    /// Decides by the test's own count of the messages to the state machine.
     fn is_exceeded(&self, by: EndedBy) -> bool {
         let failed = self.counted.failed + self.counted.short;
         match by {
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// A job is not ended for a threshold that is not exceeded.
+    /// Checks that the job is not ended for a threshold that is not exceeded.
     pub(super) fn begin_to_wind_down(&mut self, reason: &str) {
         assert!(!self.winding_down, "the end is decided twice");
         self.winding_down = true;

@@ -1,6 +1,6 @@
-//! A job on several nodes whose messages take their time: nodes are lost at any moment, with all that is on its way
-//! from and to them, and others join. What must hold: each mini-batch ends once, no lost node is awaited, no worker gets
-//! what another one has, and the job ends as soon as nothing goes wrong any more.
+//! A job on several nodes, with delayed messages. At any moment, nodes are lost together with all messages
+//! from and to them, and others join. What must hold: each mini-batch ends once, the job does not wait for
+//! lost nodes, no worker gets what another one has, and the job ends once nothing goes wrong.
 
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, Settled};
 use super::super::{Policy, simulation::dice::Dice};
@@ -17,7 +17,7 @@ use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Nodes that there are at the same time, at most.
+/// The maximum number of nodes at the same time.
 const NODES: usize = 3;
 
 #[derive(Debug, Default)]
@@ -33,9 +33,9 @@ struct FakeWorker {
 #[derive(Debug)]
 struct Node {
     machine: NodeMachine,
-    /// On their way to it.
+    /// Orders on their way to the node.
     orders: VecDeque<Order>,
-    /// On their way to the leader.
+    /// News on their way to the leader.
     news: VecDeque<News>,
     workers: BTreeMap<WorkerId, FakeWorker>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Cluster {
     plan_told: bool,
     committing: VecDeque<Settled>,
     ended: BTreeSet<MiniBatchId>,
-    /// Whether trouble has decided the end.
+    /// Whether a failure has decided the job's end.
     has_failed: bool,
     result: Option<JobResult>,
 }
@@ -110,7 +110,7 @@ impl Cluster {
         }
     }
 
-    /// Nothing goes wrong any more: the job must end, with each mini-batch ended once.
+    /// From here on nothing goes wrong: the job must end, and each mini-batch must have ended once.
     pub(super) fn settle(&mut self) {
         self.dice.calm = true;
         for _ in 0..2000 {
@@ -139,7 +139,7 @@ impl Cluster {
 
     fn check_end(&self, result: &JobResult) {
         match result.ended_by {
-            // All may have failed.
+            // All mini-batches may have failed.
             None | Some(EndedBy::NothingSucceeded) => {
                 assert_eq!(self.ended.len() as u64, self.mini_batches, "each has ended");
                 let ended = result.succeeded_mini_batches + result.failed_mini_batches;
@@ -147,7 +147,7 @@ impl Cluster {
             }
             by => assert!(self.has_failed, "ended by {by:?}: {result:#?}"),
         }
-        // One that does not die when it is killed is given up in the end.
+        // A killed worker that does not die is given up in the end.
         let workers = self.nodes.values().flat_map(|node| node.workers.values());
         let live = workers.filter(|worker| !worker.is_killed).count();
         assert_eq!(live, 0, "the job ended before its workers: {self:#?}");
@@ -165,7 +165,7 @@ impl Cluster {
     fn join(&mut self) {
         let id = NodeId(self.next_node);
         self.next_node += 1;
-        // Each has numbers of its own.
+        // Each node has its own range of worker numbers.
         let machine = NodeMachine::new(self.policy.of_node(), id.0 * 10_000);
         let node = Node {
             machine,
@@ -177,7 +177,7 @@ impl Cluster {
         self.tell(JobMessage::NodeJoined(id));
     }
 
-    /// With all that it was at, and all that is on its way.
+    /// Loses a node, with its work and all messages on their way.
     fn lose(&mut self, id: NodeId) {
         self.nodes.remove(&id);
         self.tell(JobMessage::NodeLost(id));
@@ -237,7 +237,7 @@ impl Cluster {
             match output {
                 JobOutput::Do(JobAction::Commit(settled)) => self.committing.push_back(settled),
                 JobOutput::Do(JobAction::Emit(EventKind::WindingDown { reason })) => {
-                    // Failures that happened before may be on their way still.
+                    // Earlier failures may still be on their way.
                     let is_late = reason.starts_with("init failed");
                     assert!(!self.dice.calm || is_late, "nothing went wrong: {reason}");
                     self.has_failed = true;
@@ -280,7 +280,7 @@ impl Cluster {
         }
     }
 
-    /// No attempt is on two live workers, and none that has ended is on one.
+    /// Checks that no attempt is on two live workers, and no finished mini-batch is on any.
     fn check_held(&self) {
         let mut held = BTreeSet::new();
         let workers = self.nodes.values().flat_map(|node| node.workers.values());
@@ -342,7 +342,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Does what concerns a worker that runs.
+    /// Applies an action to a running worker.
     fn act(&mut self, action: NodeAction) {
         let (NodeAction::Spawn(id, _)
         | NodeAction::Assign(id, _)

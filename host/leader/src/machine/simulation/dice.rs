@@ -1,10 +1,10 @@
-//! Chance, from a seed.
+//! Random decisions from a seed.
 
-/// A small random generator (splitmix64).
+/// A small random number generator (splitmix64).
 #[derive(Debug)]
 pub(super) struct Dice {
     state: u64,
-    /// From now on nothing unlikely happens.
+    /// From now on, nothing unlikely happens.
     pub(super) calm: bool,
 }
 

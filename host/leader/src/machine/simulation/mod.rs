@@ -1,12 +1,12 @@
-//! Random schedules against a small model of the world: workers that succeed, fail, hang, die, lie
-//! and speak too late; a committer that takes its time, refuses and breaks down; a machine without
-//! room or memory; a user who cancels; a leader that is killed, and a job that is taken up again
-//! from what was written. After every step the invariants of the leader are checked.
+//! Random schedules against a small model of the world. Workers succeed, fail, hang, die, lie and report too
+//! late. The committer is slow, rejects and breaks down. The machine runs out of room or memory, a user
+//! cancels, the leader is killed, and the job resumes from what was written. After every step, the leader's
+//! invariants are checked.
 //!
-//! `world` is what the machine's actions meet, `steps` what happens by chance, `checks` what must
-//! hold. A schedule is a seed and a length: so many random steps, then everything goes well and the
-//! job must end. proptest shrinks the length. `SANDMILL_SCHEDULES=1000000` runs so many;
-//! `SANDMILL_SCHEDULE=SEED:LENGTH` runs one again.
+//! `world` handles the state machine's actions, `steps` contains the random events, and `checks` the
+//! invariants. A schedule consists of a seed and a length. After that many random steps, everything goes
+//! well, and the job must end. proptest shrinks the length. `SANDMILL_SCHEDULES=1000000` sets the number of
+//! schedules, and `SANDMILL_SCHEDULE=SEED:LENGTH` repeats a single one.
 
 mod checks;
 mod cluster;
@@ -20,10 +20,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use world::World;
 
-/// How many schedules run unless the environment says otherwise.
+/// How many schedules run, unless the environment variable says otherwise.
 const SCHEDULES: u32 = 100_000;
 
-/// Random steps of the longest schedules.
+/// The maximum number of random steps in a schedule.
 const LONGEST: u16 = 120;
 
 fn run(seed: u64, length: u16) {
@@ -39,7 +39,7 @@ fn every_schedule_keeps_the_invariants() {
     run_schedules(run);
 }
 
-/// The same over several nodes that come and go.
+/// The same with several nodes that come and go.
 #[test]
 fn every_schedule_of_nodes_ends_each_mini_batch_once() {
     run_schedules(run_cluster);
@@ -72,7 +72,7 @@ fn run_schedules(run: fn(u64, u16)) {
 
 fn run_many(run: fn(u64, u16), cases: u32) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    // Most schedules are short: that finds as much in less time.
+    // Most schedules are short: these find as much in less time.
     let length = prop_oneof![4 => 0..LONGEST / 4, 1 => 0..LONGEST];
     let schedules = (any::<u64>().no_shrink(), length);
     let ran = TestRunner::new(config).run(&schedules, |(seed, length)| {
@@ -85,7 +85,7 @@ fn run_many(run: fn(u64, u16), cases: u32) {
     ran.expect("proptest itself");
 }
 
-/// Without trouble every mini-batch succeeds at its first attempt.
+/// Without failures, every mini-batch succeeds at its first attempt.
 #[test]
 fn a_calm_world_completes() {
     for seed in 0..200 {

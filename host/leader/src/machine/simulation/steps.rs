@@ -1,4 +1,4 @@
-//! What happens by chance.
+//! Random events.
 
 use super::super::Message;
 use super::world::{ITEMS, World};
@@ -33,8 +33,8 @@ impl World {
         }
     }
 
-    /// From here on everything goes well: the job must end, and, taken up again with patience, must
-    /// complete with every mini-batch done exactly once.
+    /// From here on, everything goes well. The job must end. If it resumes with tolerant thresholds, it must
+    /// complete, with every mini-batch done exactly once.
     pub(super) fn settle(&mut self) {
         self.dice.calm = true;
         self.run_to_end();
@@ -45,7 +45,7 @@ impl World {
             self.take_up(true);
             self.run_to_end();
             let ended_by = self.result.as_ref().and_then(|result| result.ended_by);
-            // Everything may have come back short before.
+            // All mini-batches may have been short before.
             assert!(matches!(ended_by, None | Some(EndedBy::NothingSucceeded)), "{ended_by:?}");
             assert_eq!(self.journal.len(), self.plan.len(), "every mini-batch has ended");
         }
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Time passes: to the next deadline, or a part of the way there.
+    /// Lets time pass, to the next deadline or a part of the way there.
     fn step_clock(&mut self) {
         if self.dice.one_in(2) {
             return self.tick();
@@ -118,7 +118,7 @@ impl World {
         self.tell(Message::Tick);
     }
 
-    /// What happens rarely.
+    /// Events that are rare.
     fn step_trouble(&mut self) {
         match self.dice.below(16) {
             0 => {
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// The leader is killed; what the committer was at is written or not.
+    /// Kills the leader. What the committer was writing may or may not be in the journal.
     fn crash(&mut self) {
         for _ in 0..self.dice.below(3) {
             if !self.committer_dead {
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// A worker that its guest has taken over says what cannot be.
+    /// A worker that its guest has taken over sends an impossible message.
     fn lie(&mut self) {
         let Some(id) = self.any_worker() else { return };
         let held = self.workers[&id].inbox.front().cloned();
@@ -239,7 +239,7 @@ impl World {
         self.tell(Message::Ready(id, CallStats::default()));
     }
 
-    /// The mini-batch cannot be read, so that `run` does not begin.
+    /// The mini-batch cannot be read, so `run` does not begin.
     fn step_unreadable(&mut self, id: WorkerId, assignment: &Assignment) {
         let kind =
             if self.dice.one_in(2) { FailureKind::LoadFailed } else { FailureKind::BadInput };
@@ -294,7 +294,7 @@ pub(super) fn report(
         items: ItemCounts::from_returned(total, returned),
         is_short: returned < total && outcome.is_ok(),
         outcome,
-        // From those that are given far ahead to those that are not.
+        // From mini-batches that are so short that many are granted ahead, to those that are not.
         elapsed_seconds: [0.0, 0.0005, 3.0, f64::NAN][assignment.mini_batch.id.0 as usize % 4],
         ..AttemptReport::sample()
     })

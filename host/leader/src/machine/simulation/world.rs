@@ -1,4 +1,5 @@
-//! What the machine's actions meet: processes, a committer, a plan, a journal that stays.
+//! The environment of the state machine: processes, a committer, a plan, and a journal that outlives the
+//! leader.
 
 use super::super::{Action, Machine, Message, Policy, Settled};
 use super::dice::Dice;
@@ -13,7 +14,7 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Items of a mini-batch that is not void.
+/// How many items a mini-batch has, unless it is void.
 pub(super) const ITEMS: u64 = 3;
 
 #[derive(Debug, Default)]
@@ -25,16 +26,16 @@ pub(super) struct FakeWorker {
     pub(super) killed: bool,
     killed_at: Duration,
     pub(super) failed_init: bool,
-    /// It waits for the leader's word after a failed attempt.
+    /// Whether it waits for the leader's decision after a failed attempt.
     pub(super) awaits_word: bool,
-    /// It has said out of turn that its instance broke, so that its being ready again may count for nothing.
+    /// Whether it has falsely claimed that its instance broke. Then its next "ready" may be ignored.
     pub(super) lied: bool,
-    /// The machine does not wait for it any more.
+    /// Whether the state machine no longer waits for it.
     pub(super) given_up: bool,
     pub(super) gpu: Option<u32>,
-    /// All that it was ever given.
+    /// All attempts that it ever received.
     given: BTreeSet<(MiniBatchId, u32)>,
-    /// What it was inside of when it was killed.
+    /// The attempt that it was running when it was killed.
     abandoned: Option<(MiniBatchId, u32)>,
 }
 
@@ -43,13 +44,14 @@ impl FakeWorker {
         !self.killed && !self.failed_init
     }
 
-    /// Inside `init`, for all that the machine knows; it need not believe a lie.
+    /// Whether it is inside `init`, as far as the state machine knows. The state machine need not believe a
+    /// lie.
     fn is_starting(&self, counts_lies: bool) -> bool {
         self.is_live() && !self.ready && (counts_lies || !self.lied)
     }
 }
 
-/// What failed and succeeded.
+/// Totals of what failed and succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) succeeded: u64,
@@ -83,38 +85,39 @@ pub(super) struct World {
     pub(super) plan_told: bool,
     pub(super) workers: BTreeMap<WorkerId, FakeWorker>,
     pub(super) next_worker: u32,
-    /// GPUs that are not free although the workers that had them are gone, and until when they are waited for.
+    /// GPUs that are still in use although their workers are gone, and until when the job waits for them.
     pub(super) busy_gpus: BTreeMap<WorkerId, (u32, Duration)>,
-    /// What the committer has still to do.
+    /// What the committer still has to write.
     pub(super) committer: VecDeque<Settled>,
-    /// What it has written and not told.
+    /// What it has written, but not reported yet.
     pub(super) untold: VecDeque<Settled>,
-    /// No more is written: the disk is full, say.
+    /// Whether nothing more can be written, for example because the disk is full.
     pub(super) committer_dead: bool,
-    /// The journal: outlives the leader.
+    /// The journal. It outlives the leader.
     pub(super) journal: BTreeMap<MiniBatchId, Settled>,
-    /// What the machine must have counted: what it was told, and failures for good at once.
+    /// What the state machine must have counted: commits that were reported to it, and final failures
+    /// immediately.
     pub(super) counted: Counts,
-    /// Mini-batches that wait for a worker or are held by one.
+    /// How many mini-batches wait for a worker, or are held by one.
     pub(super) open: usize,
     attempts: BTreeMap<MiniBatchId, u32>,
-    /// Retries that no worker has, each with how many other attempts have begun since it waits and how
-    /// many may.
+    /// Retries that no worker has. For each: how many other attempts have begun since it started to wait, and
+    /// how many may begin.
     pub(super) retries: BTreeMap<MiniBatchId, (usize, usize)>,
-    /// Those of them that may wait for a while, as nothing could be read.
+    /// Those of the retries that may pause, because something could not be read.
     pub(super) pausing: BTreeMap<MiniBatchId, Duration>,
     /// The message of a mini-batch's last failure, if it was a trap.
     last_trap: BTreeMap<MiniBatchId, Option<String>>,
-    /// Failures of `init` since the last that succeeded.
+    /// How often `init` has failed since its last success.
     init_failures: u32,
     pub(super) winding_down: bool,
     pub(super) cancelled: bool,
     /// Until when there may be fewer workers than wanted.
     pub(super) paused_until: Duration,
-    /// Whether other jobs have the whole machine, for this round.
+    /// Whether other jobs use the whole machine, in this round.
     full: bool,
     pub(super) commits_given_up: bool,
-    /// Late results that were told to be discarded.
+    /// How many late results the state machine has discarded.
     pub(super) late: u64,
     pub(super) result: Option<JobResult>,
     pub(super) runs: u32,
@@ -163,7 +166,7 @@ impl World {
         }
     }
 
-    /// The leader is killed, or its job has ended; the job is taken up from the journal.
+    /// Kills the leader, if the job is still running, and resumes the job from the journal.
     pub(super) fn take_up(&mut self, retry_failed: bool) {
         if retry_failed {
             self.journal.retain(|_, settled| settled.report.outcome.is_ok());
@@ -202,7 +205,8 @@ impl World {
         self.runs += 1;
     }
 
-    /// As the driver does it: an answer is told only after all actions of its round are done.
+    /// Sends a message as the driver does: an answer is delivered only after all actions of its round are
+    /// done.
     pub(super) fn tell(&mut self, message: Message) {
         self.now += Duration::from_millis(1);
         let mut ticked = matches!(message, Message::Tick);
@@ -220,7 +224,7 @@ impl World {
         self.check(ticked);
     }
 
-    /// What the machine is about to know.
+    /// Records what the state machine is about to learn.
     fn note(&mut self, message: &Message) {
         match message {
             Message::Planned(batches) if !self.winding_down => {
@@ -246,7 +250,7 @@ impl World {
         }
     }
 
-    /// Whether a killed worker comes with what it was at, and somebody is there to count it.
+    /// Whether a killed worker delivers the result that it was working on, while the job is still running.
     fn is_late(&mut self, message: &Message) -> bool {
         let Message::Finished(id, report) = message else { return false };
         let worker = self.workers.get_mut(id).expect("a worker that has not exited");
@@ -254,7 +258,7 @@ impl World {
         worker.abandoned.take_if(|at| *at == attempt).is_some() && self.result.is_none()
     }
 
-    /// Row 1: only what a killed worker was given can be late.
+    /// Row 1: only attempts that a killed worker had received can be late.
     fn discard(&mut self, name: &str, attempt: (MiniBatchId, u32)) {
         self.late += 1;
         let mut workers = self.workers.iter_mut();
@@ -306,7 +310,7 @@ impl World {
                 self.retry_waits(report.id);
                 let failure = report.outcome.err();
                 let kind = failure.as_ref().map(|failure| failure.kind);
-                // Two traps that are alike, one after the other, end the tries.
+                // Two identical traps in a row end the retries.
                 let trap = failure.filter(|it| it.kind == FailureKind::Trap).map(|it| it.message);
                 let before = self.last_trap.insert(report.id, trap.clone()).flatten();
                 assert!(trap.is_none() || before != trap, "{}: {trap:?} again", report.id);
@@ -328,7 +332,7 @@ impl World {
         assert!(!self.winding_down, "a worker is started although the job ends");
         assert_eq!(id.0, self.next_worker, "numbers rise, also over runs");
         self.next_worker += 1;
-        // Until its process is gone and its memory is free, a worker has its GPU.
+        // A worker keeps its GPU until its process is gone and its memory is free.
         let taken = self.workers.values().filter_map(|worker| worker.gpu);
         let taken: BTreeSet<u32> =
             taken.chain(self.busy_gpus.values().map(|(gpu, _)| *gpu)).collect();
@@ -336,9 +340,9 @@ impl World {
         assert_eq!(gpu, lowest, "the lowest free GPU of {:?}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
         assert!(self.workers.insert(id, worker).is_none(), "{id} again");
-        // I1: no worker is started that could only fail in vain.
+        // I1: no worker is started if the pending ones can already exhaust the allowed failures.
         assert!(self.starts_left(false) >= 0, "{id} is started in vain");
-        // All that follow in the same round get the same answer.
+        // All later starts in the same round get the same answer.
         self.full |= self.dice.one_in(8);
         if self.full {
             return Message::NoRoom(id);
@@ -349,22 +353,23 @@ impl World {
         Message::Spawned(id, 1)
     }
 
-    /// I1: how many workers may be started, if all that are inside `init` fail.
+    /// I1: how many more workers may be started if all workers inside `init` fail.
     pub(super) fn starts_left(&self, counts_lies: bool) -> i64 {
         let starting = self.workers.values().filter(|worker| worker.is_starting(counts_lies));
         let allowed = i64::from(NodePolicy::init_failures_allowed(self.policy.workers));
         allowed - i64::from(self.init_failures) - starting.count() as i64
     }
 
-    /// The leader's word to a failed attempt: one each.
+    /// The leader's decision after a failed attempt. Each failed attempt gets one.
     fn word(&mut self, id: WorkerId) {
         let worker = self.workers.get_mut(&id).expect("a live worker");
         assert!(worker.is_live() && !worker.asked_to_end);
-        // It may have failed by the machine's own judgement, of a lie.
+        // It may not be waiting: the state machine itself may have declared the attempt failed, because of a
+        // lie.
         worker.awaits_word = false;
     }
 
-    /// An attempt that was given back may begin again. It has begun before if its worker lied of its `init`.
+    /// A returned attempt may begin again. It has already begun if its worker lied about its `init`.
     fn returned(&mut self, id: MiniBatchId) {
         let is_inside = |worker: &FakeWorker| {
             worker.started && worker.inbox.front().is_some_and(|at| at.mini_batch.id == id)
@@ -377,8 +382,8 @@ impl World {
         }
     }
 
-    /// A retry waits for a worker from now on. Before it may begin what workers are about to begin, what
-    /// they were given far ahead, and retries that wait longer.
+    /// A retry waits for a worker from now on. Before it, these may begin: what workers are about to start,
+    /// what they were granted ahead, and retries that have waited longer.
     fn retry_waits(&mut self, id: MiniBatchId) {
         let live = self.workers.values().filter(|worker| worker.is_live());
         let given = live.map(|worker| match worker.started {
@@ -389,7 +394,7 @@ impl World {
         self.retries.insert(id, (0, 2 * self.policy.workers as usize + given));
     }
 
-    /// Row 17: a retry begins before two times the number of workers of other mini-batches do.
+    /// Row 17: a retry begins before twice as many attempts at other mini-batches as there are workers.
     pub(super) fn attempt_begins(&mut self, id: MiniBatchId) {
         for (retry, (others, most)) in &mut self.retries {
             *others += usize::from(*retry != id);
@@ -419,11 +424,11 @@ impl World {
             true => worker.inbox.push_front(assignment),
             false => worker.inbox.push_back(assignment),
         }
-        // A retry comes before as many as a worker may be given.
+        // A worker may have a retry in addition to its maximum.
         assert!(worker.inbox.len() <= 2 + NodePolicy::AHEAD);
     }
 
-    /// The committer writes the first that waits.
+    /// The committer writes the first pending result.
     pub(super) fn write(&mut self) {
         let Some(settled) = self.committer.pop_front() else { return };
         let id = settled.report.id;
@@ -431,7 +436,7 @@ impl World {
         assert!(self.journal.insert(id, settled).is_none(), "{id} is committed twice");
     }
 
-    /// The committer tells what it has written.
+    /// The committer reports what it has written.
     pub(super) fn tell_written(&mut self) {
         let written: Vec<Settled> = self.untold.drain(..).collect();
         if written.is_empty() {
@@ -463,7 +468,7 @@ impl World {
         ));
     }
 
-    /// How many of so many workers wait until the GPU of one that is gone is free.
+    /// How many of this many workers wait for the GPU of a worker that is gone.
     pub(super) fn gpus_awaited(&self, workers: usize) -> usize {
         let taken = self.workers.values().filter(|worker| worker.gpu.is_some()).count();
         let free = self.policy.gpus.len() - taken - self.busy_gpus.len();

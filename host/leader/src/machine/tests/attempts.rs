@@ -12,7 +12,7 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     let actions = machine.handle(report(0, 1, 0, trap()), secs(1));
     assert_eq!(assigned(&actions), [(0, 2)]);
     let actions = machine.handle(report(0, 2, 2, segment()), secs(2));
-    // Nothing is left for the worker: it ends while its rows are written.
+    // No work is left for the worker, so it ends while its rows are being written.
     let both = matches!(actions.as_slice(), [Action::Commit(_), Action::Shutdown(_)]);
     assert!(both, "{actions:#?}");
     assert!(machine.job().awaits_commits_only());
@@ -22,7 +22,7 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     assert_eq!(result(&actions).rows, 2);
 }
 
-/// What a worker did that has ended since cannot be committed: another one does it again.
+/// The results of a worker that has ended are rejected. Another worker does the mini-batch again.
 #[test]
 fn a_mini_batch_that_is_rejected_after_its_worker_ended_is_done_again() {
     let mut machine = running(policy(), 1);
@@ -42,7 +42,7 @@ fn a_mini_batch_that_is_rejected_after_its_worker_ended_is_done_again() {
     assert_eq!(result(&actions).status, JobStatus::Completed);
 }
 
-/// Another try would read the same; the file is named, with the place in it.
+/// A retry would read the same. The failure names the file and the position in it.
 #[test]
 fn what_cannot_be_decoded_is_not_tried_again() {
     let mut machine = new(Policy { max_try: 3, ..policy() });
@@ -64,7 +64,7 @@ fn what_cannot_be_decoded_is_not_tried_again() {
     assert_eq!((items[0].item.as_str(), items[0].row, items.len()), ("/a.parquet", Some(41), 1));
 }
 
-/// Row 1 of what users ask for: a mini-batch is committed once, and what comes too late is counted.
+/// Row 1 of what users ask for: a mini-batch is committed once, and late results are counted.
 #[test]
 fn late_results_are_discarded_and_counted() {
     let mut machine = running(Policy { max_try: 3, ..policy() }, 1);
@@ -75,14 +75,15 @@ fn late_results_are_discarded_and_counted() {
     machine.handle(started(0, 0), secs(0));
     machine.handle(Message::Tick, secs(60));
     machine.handle(exit(None, Some(9)), secs(61));
-    // It is gone: this is nobody's word.
+    // Worker 0 is gone, so its message is ignored.
     assert!(machine.handle(finished(0, 1), secs(61)).is_empty());
     machine.handle(ready(1), secs(62));
     machine.handle(started(1, 0), secs(62));
     machine.handle(Message::Tick, secs(122));
     let actions = machine.handle(ready(2), secs(123));
     assert_eq!(assigned(&actions), [(0, 3)]);
-    // The second attempt comes while the third runs; of another attempt it cannot speak.
+    // The second attempt's result arrives while the third is running. Its worker cannot report on another
+    // attempt.
     assert!(machine.handle(finished(1, 3), secs(124)).is_empty());
     let actions = machine.handle(finished(1, 2), secs(124));
     assert!(matches!(&actions[..], [Action::Emit(EventKind::AttemptDiscarded { .. })]));
@@ -98,7 +99,7 @@ fn late_results_are_discarded_and_counted() {
     assert_eq!((result.late_attempts, result.succeeded_mini_batches, result.rows), (1, 1, 2));
 }
 
-/// M7: mini-batches run while later ones are still being made.
+/// M7: mini-batches run while later ones are still being planned.
 #[test]
 fn work_begins_before_the_plan_is_finished() {
     let mut machine = new(policy());
@@ -129,7 +130,7 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
     );
 }
 
-/// W6: a kill that cannot have been for memory is not told as one.
+/// W6: a kill that cannot have been for lack of memory is not reported as such.
 #[test]
 fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
     let mut machine = running(Policy { workers: 1, ..policy() }, 1);
@@ -148,7 +149,7 @@ fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
     assert!(lost(&actions).unwrap().message.contains("exited with returncode -9 inside run"));
 }
 
-/// W6: what a limit says that ended a worker is what its mini-batch failed for.
+/// W6: if a limit ended the worker, the mini-batch's failure is that of the limit.
 #[test]
 fn a_worker_that_a_limit_ended_is_told_as_such() {
     let mut machine = running(Policy { workers: 1, ..policy() }, 1);
@@ -161,8 +162,7 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
     assert_eq!((told.message.as_str(), told.detail.as_str()), ("too much", "its last words"));
 }
 
-/// Where mini-batches are tiny, the leader would be busy with nothing but being woken by each.
-/// What it held besides goes back unharmed, and whoever comes next has the GPU that is free again.
+/// The worker's other mini-batches are returned intact, and the next worker gets the GPU when it is free.
 #[test]
 fn a_worker_whose_gpu_was_full_is_replaced() {
     let mut machine = running(Policy { gpus: vec![0], ..policy() }, 8);
@@ -177,13 +177,13 @@ fn a_worker_whose_gpu_was_full_is_replaced() {
         }),
         "{actions:#?}"
     );
-    // It ends by itself, which is expected.
+    // It ends by itself, as expected.
     let actions = machine.handle(exit(Some(0), None), secs(3));
     assert!(lost(&actions).is_none() && notices(&actions).is_empty(), "{actions:#?}");
     assert_eq!(spawned(&actions), [(1, Some(0))]);
 }
 
-/// What the standard library aborts for, and what else a process may abort for.
+/// The standard library aborts after a failed allocation. A process may also abort for other reasons.
 #[test]
 fn a_worker_that_got_no_memory_is_told_as_such() {
     let failure = |note: &str| {
@@ -201,6 +201,7 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
     assert_eq!(failure("stack overflow").kind, FailureKind::WorkerDied);
 }
 
+/// If mini-batches are tiny, the leader would be busy with being woken by each one.
 #[test]
 fn workers_with_tiny_mini_batches_are_given_more_ahead() {
     let given = |seconds: f64, count: u64| {
@@ -212,7 +213,7 @@ fn workers_with_tiny_mini_batches_are_given_more_ahead() {
         let actions = machine.handle(Message::Finished(W0, first), secs(1));
         (assigned(&actions).len(), machine.may_pause())
     };
-    // One is held already, and one is given for the one that is done: enough to look away.
+    // The worker holds one already, and gets one for the finished one: enough for the leader to pause.
     assert_eq!(given(1.0, 100), (1, true));
     assert_eq!(given(0.004, 100), (2, true));
     assert_eq!(given(0.0019, 100), (4, true));
@@ -249,7 +250,7 @@ fn the_start_of_an_attempt_is_told_once() {
     assert_eq!(told(&machine.handle(started(0, 0), secs(1))), 0);
 }
 
-/// A worker that its guest has taken over cannot hold up the job by saying for ever that its
+/// A worker that its guest has taken over cannot hold up the job by claiming again and again that its
 /// instance broke.
 #[test]
 fn a_worker_may_restart_once_after_each_attempt() {
@@ -265,7 +266,7 @@ fn a_worker_may_restart_once_after_each_attempt() {
     assert_eq!(machine.next_deadline(), Some(secs(603)));
 }
 
-/// C17: `run_max_try` tries, not one more; what failed for good says so.
+/// C17: exactly `run_max_try` attempts. The last one reports that there will be no retry.
 #[test]
 fn tries_are_spent_exactly() {
     let mut machine = running(Policy { max_try: 3, ..patient() }, 1);
@@ -300,7 +301,7 @@ fn a_worker_that_speaks_out_of_turn_is_killed() {
         assert_eq!(spawned(&actions), [(1, None)], "another one takes its place");
         assert_eq!(machine.handle(stray(), secs(1)).len(), 0, "nothing it still says counts");
     }
-    // Inside `init` it costs no mini-batch.
+    // Inside `init`, this costs no mini-batch.
     let mut machine = new(policy());
     machine.handle(Message::Planned(batches(1)), secs(0));
     let actions: Vec<_> =
@@ -308,7 +309,7 @@ fn a_worker_that_speaks_out_of_turn_is_killed() {
     assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
 }
 
-/// An attempt's report with inference; it may be told of a model that fell back to the CPU.
+/// An attempt's report with inference. With `fell_back`, a model fell back to the CPU.
 fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> Message {
     let Message::Finished(worker, mut report) = report(id, 1, 2, segment()) else {
         panic!("a report");
@@ -327,7 +328,7 @@ fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> Message {
     Message::Finished(worker, report)
 }
 
-/// Inference of all attempts is in the result; falling back to the CPU is told once.
+/// The result totals the inference of all attempts. A fallback to the CPU is reported once.
 #[test]
 fn inference_is_counted_and_a_fallback_is_told() {
     let mut machine = running(policy(), 3);
@@ -346,7 +347,7 @@ fn inference_is_counted_and_a_fallback_is_told() {
     assert_eq!(sum.backends.to_string(), "tract");
 }
 
-/// A worker that its guest has taken over cannot spoil the sums.
+/// A worker that its guest has taken over cannot falsify the totals.
 #[test]
 fn inference_that_cannot_be_costs_the_worker() {
     for message in [inferring(0, 1 << 60, 0.5, false), inferring(0, 1, f64::NAN, false)] {
@@ -361,7 +362,8 @@ fn keys(records: u64, name: &str, line: u64) -> UnknownKeys {
     UnknownKeys { records, names: vec![name.to_owned()], item, line }
 }
 
-/// The first of an input is told at once, their number at the end; of attempts that failed nothing counts.
+/// The first unknown key of each input is reported at once, and the number of records at the end. Failed
+/// attempts do not count.
 #[test]
 fn keys_without_a_column_are_told_and_counted() {
     let bears = Policy { error_threshold: ErrorThreshold::Ignore, ..policy() };
@@ -390,7 +392,7 @@ fn keys_without_a_column_are_told_and_counted() {
     input d: records have keys that none of its columns takes, and that are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
     input d: 5 records had keys that none of its columns takes: 'b', 'd'
     ");
-    // More records than the mini-batch has items are a lie.
+    // A worker that reports more records than the mini-batch has items is lying.
     let mut machine = running(patient(), 1);
     let Message::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
     lie.unknown_keys = Some(keys(3, "b", 1));

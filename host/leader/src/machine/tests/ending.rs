@@ -29,7 +29,7 @@ fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
     let actions = machine.handle(cancel, secs(2));
     assert!(matches!(actions.as_slice(), [Action::Emit(EventKind::WindingDown { .. })]));
     let actions = machine.handle(report(0, 1, 2, segment()), secs(3));
-    // It holds a second one that must not run: killed, not asked to end.
+    // The worker has a second mini-batch that must not run, so it is killed instead of asked to end.
     assert!(matches!(actions.as_slice(), [Action::Kill(W0), Action::Commit(_)]), "{actions:#?}");
     machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(3));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
@@ -37,7 +37,7 @@ fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
     assert_eq!(result(&actions).succeeded_mini_batches, 1);
 }
 
-/// W10: no item succeeded, as there was none. A job that writes no rows has done all there is to do.
+/// W10: no item succeeded, because there were none. A job that writes no rows has nothing left to do.
 #[test]
 fn an_empty_plan_has_nothing_to_write() {
     let ended = |output_action| {
@@ -49,7 +49,7 @@ fn an_empty_plan_has_nothing_to_write() {
     assert_eq!(ended(OutputAction::SummaryOnly), None);
 }
 
-/// W9: every way to end is named for programs too.
+/// W9: every way to end also has a name for programs.
 #[test]
 fn each_end_is_named() {
     let ended_by = |message: Message| {
@@ -74,8 +74,8 @@ fn each_end_is_named() {
     assert!(!result(&actions).never_began(), "nothing is wrong with the inputs");
 }
 
-/// A full disk is no fault of the mini-batch that met it: its attempt is left undone, whatever failures the job
-/// bears, and no worker is started again and again without a place for its rows.
+/// A full disk is not the fault of the mini-batch that hits it. Its attempt stays undone, however many
+/// failures the job tolerates, and workers are not restarted in a loop without space for their rows.
 #[test]
 fn a_full_disk_ends_the_job_and_fails_no_item() {
     let full = || Failure::new(FailureKind::NoSpace, "no room; free some space there");
@@ -97,7 +97,7 @@ fn a_full_disk_ends_the_job_and_fails_no_item() {
     }
 }
 
-/// What is being committed when an object finds no room is committed, and counts.
+/// If there is no room for an object, pending commits still complete, and count.
 #[test]
 fn a_full_disk_loses_nothing_that_is_being_committed() {
     let mut machine = running(policy(), 8);
@@ -113,7 +113,7 @@ fn a_full_disk_loses_nothing_that_is_being_committed() {
     assert_eq!((result.succeeded_mini_batches, result.items.succeeded), (1, 2));
 }
 
-/// As long as others work, a machine without room for one more process is no reason to fail.
+/// As long as other workers run, a lack of room for one more process does not fail the job.
 #[test]
 fn a_worker_that_cannot_be_started_is_tried_again_later() {
     let mut machine = new(Policy { workers: 2, ..policy() });
@@ -131,14 +131,14 @@ fn a_worker_that_cannot_be_started_is_tried_again_later() {
     assert_eq!(spawned(&machine.handle(Message::Tick, secs(10))), [(2, None)]);
 }
 
-/// Memory: what the worker does then decides what it costs.
+/// Memory: the cost depends on what the worker is doing.
 #[test]
 fn a_worker_that_uses_too_much_memory_is_killed() {
     let overrun = |worker| {
         let failure = Failure::new(FailureKind::OutOfMemory, "it held 9 GiB of 4 GiB");
         Message::Overrun(WorkerId(worker), failure)
     };
-    // Inside run: its attempt has failed, the next one goes back unharmed.
+    // Inside `run`: its attempt has failed, and its next mini-batch is returned intact.
     let mut machine = running(policy(), 8);
     machine.handle(started(0, 0), secs(1));
     let actions = machine.handle(overrun(0), secs(2));
@@ -146,14 +146,14 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
     assert!(machine.handle(overrun(0), secs(2)).is_empty(), "once");
 
-    // Inside init: a failure of init.
+    // Inside `init`: this counts as a failure of `init`.
     let actions = machine.handle(overrun(1), secs(3));
     assert_eq!(killed(&actions), [1]);
     let told = |action: &Action| matches!(action, Action::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
     assert!(actions.iter().any(told), "{actions:#?}");
     assert_eq!(spawned(&actions), [(2, None)]);
 
-    // Idle: only killed, and told.
+    // Idle: the worker is killed, with a notice.
     let mut machine = new(Policy { workers: 2, ..policy() });
     machine.handle(Message::Planned(batches(2)), secs(0));
     machine.handle(ready(0), secs(0));
@@ -167,7 +167,7 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     );
 }
 
-/// Row 6: a job whose results can no longer be written ends as well.
+/// Row 6: a job also ends if its results can no longer be written.
 #[test]
 fn a_committer_that_hangs_does_not_hold_up_the_end() {
     let mut machine = running(Policy { progress_timeout: secs(700), ..policy() }, 1);

@@ -44,8 +44,8 @@ fn two_workers() -> Machine {
     machine
 }
 
-/// I1: exactly 3 x process_count_per_node failures, not one fewer; and as many workers, since one that
-/// is started beside the last could only fail too.
+/// I1: the job ends at exactly 3 x process_count_per_node failures, with as many workers. No worker is
+/// started while the last failure may still come, because it too could only fail.
 #[test]
 fn i1_ends_at_three_times_the_count() {
     for workers in 1..=5 {
@@ -61,7 +61,7 @@ fn i1_ends_at_three_times_the_count() {
     }
 }
 
-/// I1: those that were not started because the last might fail are started when it does not.
+/// I1: workers that were held back because the last one might fail are started when it succeeds.
 #[test]
 fn i1_goes_on_when_the_last_succeeds() {
     let mut machine = two_workers();
@@ -71,7 +71,7 @@ fn i1_goes_on_when_the_last_succeeds() {
     assert_eq!(spawned(&machine.handle(ready(5), secs(2))), [(6, None)]);
 }
 
-/// I1: "continuously": one init that succeeds resets the count.
+/// I1: "continuously": one successful `init` resets the count.
 #[test]
 fn i1_counts_from_the_last_good_init() {
     let mut machine = two_workers();
@@ -80,14 +80,14 @@ fn i1_counts_from_the_last_good_init() {
     }
     machine.handle(ready(5), secs(1));
     machine.handle(exit_of(5, None, Some(11)), secs(1));
-    // Numbers 6 and 7 run now, and each that fails is replaced.
+    // Workers 6 and 7 are running now, and each that fails is replaced.
     for worker in 6..12 {
         let actions = fails_init(&mut machine, worker, secs(2));
         assert_eq!(winding_down(&actions).is_empty(), worker < 11, "failure {}", worker - 5);
     }
 }
 
-/// I1, row 16: no new workers, but the one that works goes on; the job fails with it.
+/// I1, row 16: no new workers are started, but the one that works continues. The job fails when it ends.
 #[test]
 fn i1_leaves_alone_what_works() {
     let mut machine = two_workers();
@@ -113,7 +113,7 @@ fn i1_leaves_alone_what_works() {
     assert_eq!(first.failure.message, "no weights", "not the death of the good worker");
 }
 
-/// I2: at 2 x count and an old job nothing ends; above it does.
+/// I2: an old job does not end at 2 x count failures, but at one more.
 #[test]
 fn i2_ends_an_old_job_above_two_times_the_count() {
     for (last, ends) in [(119, false), (120, false), (121, true)] {
@@ -121,15 +121,15 @@ fn i2_ends_an_old_job_above_two_times_the_count() {
         for worker in 0..3 {
             fails_init(&mut machine, worker, secs(1));
         }
-        // The fourth: exactly 2 x 2.
+        // The fourth failure: exactly 2 x 2.
         assert_eq!(winding_down(&fails_init(&mut machine, 3, secs(last))), "");
-        // The fifth is one more.
+        // The fifth failure is one more.
         let reason = winding_down(&fails_init(&mut machine, 4, secs(last)));
         assert_eq!(reason.is_empty(), !ends, "at {last} s");
     }
 }
 
-/// I2: a job with too many failures ends as soon as it is old, without a further one.
+/// I2: a job with too many failures ends as soon as it is old, without another failure.
 #[test]
 fn i2_ends_a_job_when_it_becomes_old() {
     let mut machine = two_workers();
@@ -142,7 +142,7 @@ fn i2_ends_a_job_when_it_becomes_old() {
     assert!(winding_down(&machine.handle(Message::Tick, due)).starts_with("init failed 5 times"));
 }
 
-/// I2: with a worker that works it is not "all workers".
+/// I2: the rule requires that all workers fail, and one works here.
 #[test]
 fn i2_needs_all_workers_to_fail() {
     let mut machine = two_workers();
@@ -152,12 +152,12 @@ fn i2_needs_all_workers_to_fail() {
     }
 }
 
-/// I3: stuck only once the last of them has been inside init for too long.
+/// I3: the job is stuck only once the last worker has been inside `init` for too long.
 #[test]
 fn i3_needs_all_workers_to_be_stuck() {
     let mut machine = two_workers();
     machine.handle(exit_of(1, Some(1), None), secs(5));
-    // Worker 0 since 0 s, worker 2 since 5 s.
+    // Worker 0 has been inside since 0 s, and worker 2 since 5 s.
     assert_eq!(machine.next_deadline(), Some(secs(5 + 210)));
     assert_eq!(winding_down(&machine.handle(Message::Tick, secs(214))), "");
     let actions = machine.handle(Message::Tick, secs(215));
@@ -169,14 +169,14 @@ fn i3_needs_all_workers_to_be_stuck() {
     let actions = machine.handle(exit_of(2, None, Some(9)), secs(216));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::StuckInInit));
     assert!(result(&actions).first_failure.is_some());
-    // One that is past init keeps the job going.
+    // A worker that is past `init` keeps the job going.
     let mut machine = two_workers();
     machine.handle(ready(0), secs(0));
     assert_eq!(winding_down(&machine.handle(Message::Tick, secs(210))), "");
 }
 
-/// I1, I3: a time-out inside init is a failure of init, as is a kill from outside; row 16: its place is
-/// filled again.
+/// I1, I3: a time-out inside `init` is a failure of `init`, and so is a kill from outside. Row 16: the worker
+/// is replaced.
 #[test]
 fn a_time_out_or_kill_in_init_counts() {
     let told = |actions: &[Action]| {
@@ -194,14 +194,14 @@ fn a_time_out_or_kill_in_init_counts() {
     assert_eq!(spawned(&actions), [(2, None)]);
     let actions = machine.handle(exit_of(2, None, Some(9)), secs(211));
     assert_eq!(told(&actions), Some(FailureKind::OutOfMemory));
-    // Two have counted: four more end the attempts.
+    // Two have counted. After four more, no new workers are started.
     for worker in 3..7 {
         let actions = fails_init(&mut machine, worker, secs(212));
         assert_eq!(notices(&actions).len(), usize::from(worker == 6));
     }
 }
 
-/// A new instance after a trap, beside a worker that works.
+/// A new instance after a trap, while another worker works.
 #[test]
 fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
     for dies in [false, true] {
@@ -222,7 +222,7 @@ fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
     }
 }
 
-/// The filter of the process wall ends whoever asks for what no entry script needs.
+/// The syscall filter of the sandbox kills a process that makes a syscall that no entry script needs.
 #[test]
 fn a_forbidden_call_is_told_as_such() {
     let mut machine = two_workers();

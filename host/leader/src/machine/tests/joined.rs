@@ -1,4 +1,4 @@
-//! A job's machine joined to a node whose answers to orders come at once.
+//! A job's state machine connected to a node that answers orders at once.
 
 use super::super::job::{JobAction, JobMachine, JobMessage};
 use super::super::joined::{Joined, Obeys, Outcome};
@@ -49,7 +49,7 @@ fn joined(node: Unable) -> Joined<Unable> {
     Joined::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
 }
 
-/// The answer to an order that an answer led to is newer than what was told with that.
+/// An answer may lead to another order. The answer to that order is newer than the rest of the first answer.
 #[test]
 fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     let mut job = joined(Unable::default());
@@ -64,7 +64,7 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     assert_eq!(job.next_deadline(), None);
 }
 
-/// A job that winds down awaits nothing itself, while a killed worker does not end.
+/// While a killed worker does not end, a job that winds down has no deadline of its own.
 #[test]
 fn the_deadline_of_a_node_counts_while_its_job_ends() {
     let standing = Standing { doomed: 1, ..Standing::default() };
@@ -75,7 +75,7 @@ fn the_deadline_of_a_node_counts_while_its_job_ends() {
     assert_eq!(job.next_deadline(), Some(secs(31)));
 }
 
-/// What the planner says of tables decides nothing.
+/// A message that is not for the state machine leads to no decision.
 #[test]
 fn nothing_is_decided_on_words_that_are_for_others() {
     let mut job = joined(Unable::default());

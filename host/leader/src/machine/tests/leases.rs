@@ -8,19 +8,19 @@ fn four_workers(gpus: u32) -> (Machine, Vec<(u32, Option<u32>)>) {
     (machine, first)
 }
 
-/// G1, G2: the documented example: 2 GPUs, 4 workers; worker 0 stops, worker 4 takes 0.
+/// G1, G2: the documented example: 2 GPUs and 4 workers. Worker 0 stops, and worker 4 takes GPU 0.
 #[test]
 fn g2_the_next_worker_takes_the_index_of_the_one_that_stopped() {
     let (mut machine, first) = four_workers(2);
     assert_eq!(first, [(0, Some(0)), (1, Some(1)), (2, None), (3, None)]);
     let actions = machine.handle(exit(Some(1), None), secs(1));
     assert_eq!(spawned(&actions), [(4, Some(0))]);
-    // One without a GPU is followed by one without.
+    // A worker without a GPU is replaced by one without a GPU.
     let actions = machine.handle(exit_of(3, Some(1), None), secs(2));
     assert_eq!(spawned(&actions), [(5, None)]);
 }
 
-/// G1: a killed worker holds its index until it is gone, and so its place.
+/// G1: a killed worker keeps its GPU, and its place, until it is gone.
 #[test]
 fn g1_a_lease_ends_with_the_process() {
     let (mut machine, _) = four_workers(2);
@@ -38,7 +38,7 @@ fn g1_a_lease_ends_with_the_process() {
     assert_eq!((killed(&actions), spawned(&actions)), (vec![2], vec![(5, None)]));
 }
 
-/// G1: a process that cannot be killed keeps its GPU; that is told.
+/// G1: a process that cannot be killed keeps its GPU, and the user is notified.
 #[test]
 fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
     let mut machine = new(Policy { gpus: vec![0], ..policy() });
@@ -60,7 +60,7 @@ fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
     assert_eq!(spawned(&machine.handle(exit_of(1, Some(1), None), secs(101))), [(2, Some(0))]);
 }
 
-/// A job whose only worker ended at second 1, and whose GPU is not free.
+/// A job whose only worker ended at second 1, and whose GPU is still in use.
 fn one_that_waits(gpus: &[u32]) -> (Machine, Vec<Action>) {
     let mut machine = new(Policy { gpus: gpus.to_vec(), ..policy() });
     machine.handle(Message::Planned(batches(9)), secs(0));
@@ -71,7 +71,7 @@ fn one_that_waits(gpus: &[u32]) -> (Machine, Vec<Action>) {
     (machine, actions)
 }
 
-/// G1: a GPU whose memory stays in use goes to nobody until that is over; it is waited for.
+/// G1: while a GPU's memory is in use, no worker gets the GPU, and the job waits for it.
 #[test]
 fn g1_a_lease_ends_when_the_gpu_is_free() {
     let (mut machine, actions) = one_that_waits(&[0]);
@@ -79,12 +79,12 @@ fn g1_a_lease_ends_when_the_gpu_is_free() {
     let actions = machine.handle(Message::GpuFree(WorkerId(0)), secs(3));
     assert_eq!(notices(&actions), ["GPU 0, which process000 had, is free again"]);
     assert_eq!(spawned(&actions), [(1, Some(0))]);
-    // Where another one is free, nobody waits.
+    // If another GPU is free, the job does not wait.
     let (_, actions) = one_that_waits(&[0, 1]);
     assert_eq!(spawned(&actions), [(1, Some(1))]);
 }
 
-/// G1: after a minute the job goes on without it.
+/// G1: after a minute, the job continues without it.
 #[test]
 fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
     let (mut machine, _) = one_that_waits(&[0]);
@@ -105,7 +105,7 @@ fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
     assert_eq!(spawned(&machine.handle(exit_of(2, Some(1), None), secs(64))), [(3, Some(0))]);
 }
 
-/// G2: without GPUs nobody has one; the index is told with the start.
+/// G2: without GPUs, no worker has one. The index is reported when a worker starts.
 #[test]
 fn g2_the_index_is_told() {
     let (_, first) = four_workers(0);
@@ -120,7 +120,7 @@ fn g2_the_index_is_told() {
     }
 }
 
-/// G1: other jobs may have the first ones.
+/// G1: other jobs may have the GPUs with lower indices.
 #[test]
 fn g1_a_job_has_the_gpus_that_it_took() {
     let mut machine = new(Policy { workers: 3, gpus: vec![5, 2], ..policy() });
@@ -130,7 +130,7 @@ fn g1_a_job_has_the_gpus_that_it_took() {
     assert_eq!(spawned(&actions), [(3, Some(5))]);
 }
 
-/// A process that could not be started holds nothing.
+/// A process that could not be started holds no GPU.
 #[test]
 fn a_failed_start_gives_its_gpu_back() {
     let (mut machine, _) = four_workers(2);

@@ -1,4 +1,4 @@
-//! What the leader spends on one job: mini-batches, words about failures, time.
+//! Limits on what the leader spends on one job: mini-batches, texts about failures, time.
 
 use super::*;
 use crate::model::EndedBy;
@@ -37,7 +37,7 @@ fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
     assert_eq!(result(&actions).ended_by, Some(EndedBy::JobTime));
 }
 
-/// The first are told in full, and all are counted.
+/// The first failures are reported in full, and all are counted.
 #[test]
 fn later_failures_are_told_in_short() {
     let limits = JobLimits { failures: 2, ..JobLimits::default() };
@@ -61,7 +61,7 @@ fn later_failures_are_told_in_short() {
     assert_eq!(machine.job().items.failed, 8);
 }
 
-/// An exit that was meant.
+/// An expected exit.
 fn ended() -> WorkerExit {
     let Message::Exited(_, exit) = exit(None, Some(9)) else { panic!("no exit") };
     exit

@@ -1,4 +1,4 @@
-//! The rules one by one, by hand. Here: what the tests speak with.
+//! Tests of each rule. This file has their common helpers.
 
 mod attempts;
 mod ending;
@@ -43,7 +43,7 @@ pub(super) fn policy() -> Policy {
     }
 }
 
-/// One that bears every failure.
+/// A policy that tolerates every failure.
 fn patient() -> Policy {
     Policy { error_threshold: ErrorThreshold::Ignore, max_try: 1, ..policy() }
 }
@@ -62,7 +62,7 @@ fn new(policy: Policy) -> Machine {
     Machine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, Restored::default())
 }
 
-/// A machine whose plan is told and whose first worker is ready.
+/// A job whose plan is complete and whose first worker is ready.
 fn running(policy: Policy, count: u64) -> Machine {
     let mut machine = new(policy);
     machine.handle(Message::Planned(batches(count)), secs(0));
@@ -119,7 +119,7 @@ fn exit_of(worker: u32, code: Option<i32>, signal: Option<i32>) -> Message {
     Message::Exited(WorkerId(worker), WorkerExit { code, signal, ..WorkerExit::default() })
 }
 
-/// A worker's `init` fails, and it is gone. What is done at the first.
+/// Makes a worker's `init` fail, and the worker exit. Returns the actions after the failure.
 fn fails_init(machine: &mut Machine, worker: u32, at: Duration) -> Vec<Action> {
     let actions = machine.handle(init_failed(worker), at);
     machine.handle(exit_of(worker, Some(3), None), at);
@@ -134,7 +134,7 @@ fn assigned(actions: &[Action]) -> Vec<(u64, u32)> {
     actions.iter().filter_map(pick).collect()
 }
 
-/// The workers that are started, and their GPUs.
+/// The workers that were started, and their GPUs.
 fn spawned(actions: &[Action]) -> Vec<(u32, Option<u32>)> {
     let pick = |action: &Action| match action {
         Action::Spawn(worker, gpu) => Some((worker.0, *gpu)),
@@ -166,7 +166,7 @@ fn result(actions: &[Action]) -> &JobResult {
     }
 }
 
-/// Why the job begins to wind down here; empty if it does not.
+/// Why the job begins to wind down. Empty if it does not.
 fn winding_down(actions: &[Action]) -> String {
     let reason = actions.iter().find_map(|action| match action {
         Action::Emit(EventKind::WindingDown { reason }) => Some(reason.clone()),
@@ -175,7 +175,7 @@ fn winding_down(actions: &[Action]) -> String {
     reason.unwrap_or_default()
 }
 
-/// The failure of the attempt that ended here.
+/// The failure of the attempt that ended.
 fn lost(actions: &[Action]) -> Option<Failure> {
     actions.iter().find_map(|action| match action {
         Action::Emit(EventKind::AttemptFinished { report, .. }) => {

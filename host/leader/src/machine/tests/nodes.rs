@@ -1,4 +1,5 @@
-//! A job on several nodes, without their machines: what is ordered of them, and what follows from their reports.
+//! A job on several nodes, without the nodes' state machines. The tests check the orders to nodes, and what
+//! follows from their reports.
 
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
@@ -8,7 +9,7 @@ use crate::protocol::{End, News, Order, Standing};
 const A: NodeId = NodeId(0);
 const B: NodeId = NodeId(1);
 
-/// A job with nodes A and B, whose plan is told.
+/// A job with nodes A and B, whose plan is complete.
 fn on_two_nodes(policy: Policy, count: u64) -> JobMachine {
     let restored = Restored::default();
     let mut job = JobMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
@@ -29,12 +30,12 @@ fn stands(job: &mut JobMachine, node: NodeId, standing: Standing) -> Vec<JobOutp
     tell(job, JobMessage::Node(node, News::Standing(standing)), 1)
 }
 
-/// One worker that waits for its first attempt, or for the next after so many grants.
+/// A node with one idle worker, after this many grants.
 fn idle(grants: u64) -> Standing {
     Standing { idle: 1, has_good: true, grants, ..Standing::default() }
 }
 
-/// The mini-batches and attempts that are granted, with their nodes.
+/// The granted mini-batches and attempts, with their nodes.
 fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
     let grants = outputs.iter().filter_map(|output| match output {
         JobOutput::Order(node, Order::Grant(grants)) => Some((node, grants)),
@@ -53,7 +54,7 @@ fn starts(job: &mut JobMachine, node: NodeId, id: u64) {
     tell(job, JobMessage::Node(node, news), 1);
 }
 
-/// The failure that is committed here.
+/// The failure that is committed.
 fn failed(outputs: &[JobOutput]) -> Option<String> {
     outputs.iter().find_map(|output| match output {
         JobOutput::Do(JobAction::Commit(settled)) => {
@@ -82,7 +83,7 @@ fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
     starts(&mut job, A, 0);
     assert_eq!(granted(&stands(&mut job, B, idle(0))), []);
     assert_eq!(granted(&tell(&mut job, JobMessage::NodeLost(A), 2)), [(B, 0, 1)]);
-    // What the lost one says all the same counts for nothing.
+    // Later messages of the lost node are ignored.
     let news = finished(report(0, 1, 2, segment()));
     assert!(tell(&mut job, JobMessage::Node(A, news), 3).is_empty());
 }
@@ -102,7 +103,7 @@ fn a_mini_batch_that_nodes_are_lost_with_fails() {
     }
 }
 
-/// A node that never began it is not lost by it.
+/// A mini-batch that never began cannot be the reason for a node's loss.
 #[test]
 fn a_mini_batch_that_was_not_begun_is_not_what_ended_a_node() {
     let mut job = on_two_nodes(patient(), 1);
@@ -113,7 +114,8 @@ fn a_mini_batch_that_was_not_begun_is_not_what_ended_a_node() {
     }
 }
 
-/// Nothing is granted to a node whose answer to the last grant is on its way: its worker may have one already.
+/// A node gets no grant while its answer to the last one is pending: its worker may already have a
+/// mini-batch.
 #[test]
 fn a_standing_from_before_a_grant_gives_no_room() {
     let mut job = on_two_nodes(policy(), 9);
@@ -137,7 +139,8 @@ fn a_retry_goes_to_another_node() {
     assert_eq!(granted(&tell(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
 }
 
-/// I1: nodes on which `init` keeps failing start no more workers; the job ends when all are such.
+/// I1: a node on which `init` keeps failing starts no more workers. The job ends when this holds for all
+/// nodes.
 #[test]
 fn i1_holds_for_each_node() {
     let mut job = on_two_nodes(policy(), 9);
@@ -161,7 +164,7 @@ fn i1_holds_for_each_node() {
     assert_eq!(ended_by(&stands(&mut job, B, ended)), Some(EndedBy::InitFailures));
 }
 
-/// I3: a worker that stays inside `init` is late where another one, on any node, is not inside.
+/// I3: a worker that stays inside `init` is late if another worker, on any node, is past it.
 #[test]
 fn i3_a_node_learns_that_others_are_past_init() {
     let mut job = on_two_nodes(policy(), 9);
@@ -172,7 +175,7 @@ fn i3_a_node_learns_that_others_are_past_init() {
     assert!(outputs.iter().any(told(B, false)));
 }
 
-/// One node alone is wanted to close a job whose workers are gone.
+/// If all workers of a job are gone, one node alone starts a worker for the normal end.
 #[test]
 fn one_node_starts_the_worker_that_closes() {
     let mut job = on_two_nodes(policy(), 1);
@@ -187,7 +190,7 @@ fn one_node_starts_the_worker_that_closes() {
     assert_eq!(wants.count(), 1, "{outputs:#?}");
 }
 
-/// One that has no room just now is passed over.
+/// A node that has no room at the moment is skipped.
 #[test]
 fn a_node_without_room_is_not_waited_for() {
     let mut job = on_two_nodes(policy(), 1);
@@ -201,13 +204,13 @@ fn a_node_without_room_is_not_waited_for() {
         outputs.iter().filter_map(pick).collect()
     };
     assert_eq!(wants(&outputs), [(B, 1)]);
-    // B has one, which is enough.
+    // B has one worker, which is enough.
     let starting = Standing { starting: 1, ..Standing::default() };
     assert_eq!(wants(&stands(&mut job, B, starting)), []);
     assert_eq!(wants(&stands(&mut job, A, Standing::default())), []);
 }
 
-/// The files that `shutdown` makes are made again elsewhere.
+/// The files that `shutdown` makes are made again on another node.
 #[test]
 fn a_node_that_is_lost_while_it_closes_has_closed_nothing() {
     let mut job = on_two_nodes(policy(), 1);

@@ -1,4 +1,4 @@
-//! W15: a job that is taken up again.
+//! W15: a job that resumes.
 
 use super::*;
 use crate::model::{EndedBy, JobStatus};
@@ -10,7 +10,7 @@ fn taken_up(policy: Policy, restored: Restored, planned: u64) -> (Machine, Vec<A
     (machine, actions)
 }
 
-/// Mini-batches 0 to 2 are done, one of them short, one failed.
+/// Mini-batches 0 to 2 are done: one of them is short, and one has failed.
 fn restored() -> Restored {
     let mut restored = Restored {
         succeeded: 2,
@@ -50,7 +50,7 @@ fn a_job_that_was_done_completes_without_a_worker() {
     assert!(spawned(&actions).is_empty());
 }
 
-/// One worker is started for the files of `init` and `shutdown` if none came as far before.
+/// One worker is started for the files of `init` and `shutdown` if no worker ended normally before.
 #[test]
 fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
     let (mut machine, actions) = taken_up(Policy { workers: 4, ..patient() }, restored(), 3);
@@ -59,7 +59,7 @@ fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
     assert!(matches!(actions.last(), Some(Action::Shutdown(WorkerId(7)))), "{actions:#?}");
     let actions = machine.handle(exit_of(7, Some(0), None), secs(2));
     assert_eq!(result(&actions).status, JobStatus::Completed);
-    // Its init is one like any other.
+    // The usual rules apply to its `init`.
     let (mut machine, _) = taken_up(patient(), restored(), 3);
     let mut actions = Vec::new();
     for worker in 7.. {
@@ -73,7 +73,7 @@ fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
     assert_eq!(result(&actions).ended_by, Some(EndedBy::InitFailures));
 }
 
-/// The same where the last worker was killed in this run.
+/// The same if the last worker was killed in this run.
 #[test]
 fn a_worker_that_is_killed_at_the_end_is_replaced_to_end_in_order() {
     let mut machine = running(patient(), 2);
@@ -88,7 +88,7 @@ fn a_worker_that_is_killed_at_the_end_is_replaced_to_end_in_order() {
     assert!(matches!(actions.last(), Some(Action::Shutdown(WorkerId(1)))), "{actions:#?}");
 }
 
-/// W10 over both runs.
+/// W10 across both runs.
 #[test]
 fn a_job_whose_every_item_failed_before_fails_again() {
     let mut restored = restored();
@@ -98,7 +98,7 @@ fn a_job_whose_every_item_failed_before_fails_again() {
     assert!(!result(&actions).never_began(), "its directory must stay");
 }
 
-/// C9 to C11 over both runs, and W4: at the value nothing ends, above it does.
+/// C9 to C11 across both runs, and W4: the job does not end at the limit, but above it.
 #[test]
 fn thresholds_hold_over_both_runs() {
     let at_most = ErrorThreshold::AtMost;
@@ -128,7 +128,7 @@ fn thresholds_hold_over_both_runs() {
     }
 }
 
-/// A job whose inputs have gone since keeps its directory.
+/// A job keeps its directory even if its inputs are gone when it resumes.
 #[test]
 fn a_plan_that_fails_at_the_second_run_does_not_undo_the_first() {
     let mut machine = Machine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored());

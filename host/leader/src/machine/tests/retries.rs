@@ -1,9 +1,9 @@
-//! W3, W9: when the next attempt begins, and how soon a job ends that cannot bear a failure.
+//! W3, W9: when the next attempt begins, and how soon a job ends that does not tolerate a failure.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
 
-/// No two attempts fail alike.
+/// Each attempt fails with a different message.
 fn failed(worker: u32, id: u64, attempt: u32, kind: FailureKind) -> Message {
     failed_with(worker, id, attempt, Failure::new(kind, format!("no {attempt}")))
 }
@@ -18,7 +18,7 @@ fn done(worker: u32, id: u64) -> Message {
     Message::Finished(WorkerId(worker), report)
 }
 
-/// What each worker is given, `!` before what comes first, and who may go on.
+/// What each worker receives, with `!` for an attempt that comes first, and which workers may continue.
 fn given(actions: &[Action]) -> Vec<String> {
     let show = |action: &Action| match action {
         Action::Assign(worker, a) => {
@@ -33,14 +33,15 @@ fn given(actions: &[Action]) -> Vec<String> {
     actions.iter().filter_map(show).collect()
 }
 
-/// A world of workers that take a second for each mini-batch, of which one always fails; the second
-/// worker begins a part of that later. How many calls of `run` begin after the first failure.
+/// Simulates workers that take a second for each mini-batch. One mini-batch always fails. All workers but the
+/// first take `later` longer for their first one. Returns how many calls of `run` begin after the first
+/// failure.
 fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) -> usize {
     let policy = Policy { workers, max_try: 3, ..policy() };
     let mut machine = new(policy);
     machine.handle(Message::Planned(batches(200)), secs(0));
     let mut lines: BTreeMap<u32, VecDeque<(u64, u32)>> = BTreeMap::new();
-    // When each worker ends what it is at.
+    // When each worker will end its current call.
     let mut ends: BTreeMap<u32, Duration> = BTreeMap::new();
     let mut calls = None;
     let mut now = secs(0);
@@ -102,7 +103,7 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
     }
 }
 
-/// W3, W9: with `error_threshold: 0` one hopeless item of 200 ends the job within five calls of `run`,
+/// W3, W9: with `error_threshold: 0`, one hopeless item of 200 ends the job within five calls of `run`, and
 /// not at the end of the input.
 #[test]
 fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
@@ -113,29 +114,31 @@ fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
             assert!(calls <= 5, "{calls} calls, {later:?} later");
         }
     }
-    // Each of the others begins at most one call during each of the two further attempts.
+    // Each of the other workers begins at most one call during each of the two retries.
     let calls = calls_after_the_first_failure(8, Duration::from_millis(300), false);
     assert!(calls <= 2 + 2 * 8, "{calls} calls");
 }
 
-/// W3: the next attempt comes before what the worker was given ahead, which waits for the leader's word.
+/// W3: the retry comes before the mini-batches that the worker was granted ahead, and these wait for the
+/// leader's decision.
 #[test]
 fn a_retry_comes_before_what_a_worker_has_ahead() {
     let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
     machine.handle(started(0, 0), secs(0));
     assert_eq!(given(&machine.handle(failed(0, 0, 1, FailureKind::Trap), secs(1))), ["0: !0.2"]);
     assert_eq!(given(&machine.handle(failed(0, 0, 2, FailureKind::Trap), secs(2))), ["0: !0.3"]);
-    // The last one: the worker does not wait, and the job ends.
+    // After the last attempt, the worker does not wait, and the job ends.
     let actions = machine.handle(failed(0, 0, 3, FailureKind::Trap), secs(3));
     assert!(given(&actions).is_empty() && !winding_down(&actions).is_empty(), "{actions:#?}");
-    // What cannot be decoded is not tried again.
+    // An input that cannot be decoded is not retried.
     let mut machine = running(Policy { max_try: 3, ..patient() }, 9);
     machine.handle(started(0, 0), secs(0));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::BadInput), secs(1));
     assert_eq!(given(&actions), ["0: 2.1"]);
 }
 
-/// The message of the last of these failures, one attempt for each, and whether a further attempt was granted.
+/// Lets one attempt fail with each of these failures. Returns the message of the last one, and whether a
+/// retry was granted.
 fn told_of(failures: &[Failure]) -> (String, bool) {
     let mut machine = running(Policy { max_try: 9, ..patient() }, 1);
     machine.handle(started(0, 0), secs(0));
@@ -157,7 +160,7 @@ fn told_of(failures: &[Failure]) -> (String, bool) {
     (message, will_retry)
 }
 
-/// W3: a panic that comes twice in the same way comes a third time: the tries that are left are not spent on it.
+/// W3: a panic that occurs twice in the same way will occur again, so the remaining tries are skipped.
 #[test]
 fn two_traps_that_are_alike_end_the_tries() {
     let trap =
@@ -166,14 +169,14 @@ fn two_traps_that_are_alike_end_the_tries() {
     let message =
         "panicked at src/lib.rs:1:1: a (not tried again, as attempt 2 failed in the very same way)";
     assert_eq!(told_of(&[trap("b", ""), a(), a()]), (message.to_owned(), false));
-    // Another message, another stack, another failure between: it may be chance.
+    // Another message, another stack, or another failure in between: this may be chance.
     assert!(told_of(&[a()]).1);
     assert!(told_of(&[a(), trap("panicked at src/lib.rs:1:1: b", "run"), a()]).1);
     assert!(told_of(&[a(), trap("panicked at src/lib.rs:1:1: a", "elsewhere")]).1);
     assert!(told_of(&[a(), Failure::new(FailureKind::ScriptError, "busy"), a()]).1);
 }
 
-/// W3, C17: an error that the entry script returned has all its tries, however often it is the same.
+/// W3, C17: an error that the entry script returned gets all its tries, even if it is the same each time.
 #[test]
 fn errors_that_are_alike_have_all_their_tries() {
     use FailureKind::{BadOutput, BadResults, ScriptError, ShortResults};
@@ -183,7 +186,7 @@ fn errors_that_are_alike_have_all_their_tries() {
     }
 }
 
-/// The last try says nothing of tries that are left.
+/// After the last try, the message does not mention skipped tries.
 #[test]
 fn the_last_of_two_traps_is_told_as_it_is() {
     let mut machine = running(Policy { max_try: 2, ..patient() }, 1);
@@ -197,7 +200,7 @@ fn the_last_of_two_traps_is_told_as_it_is() {
     assert_eq!(settled.as_deref(), Some("no"));
 }
 
-/// W3: not on the same worker, if another is free.
+/// W3: a retry goes to another worker if one is free.
 #[test]
 fn a_retry_goes_to_another_worker_that_is_free() {
     for failing in [0, 1] {
@@ -216,7 +219,7 @@ fn a_retry_goes_to_another_worker_that_is_free() {
     }
 }
 
-/// W3: a retry does not wait for the slow `init` of a new instance, if another worker comes first.
+/// W3: a retry does not wait for the slow `init` of a new instance if another worker is free earlier.
 #[test]
 fn a_retry_does_not_wait_for_a_slow_init() {
     let mut machine = new(Policy { workers: 2, ..policy() });
@@ -231,14 +234,14 @@ fn a_retry_does_not_wait_for_a_slow_init() {
     assert!(given(&machine.handle(done(1, 2), secs(6))).is_empty(), "it has one ahead");
     machine.handle(started(1, 3), secs(6));
     assert_eq!(given(&machine.handle(done(1, 3), secs(7)))[0], "1: 0.2");
-    // An error leaves the instance whole.
+    // After an error, the instance is intact.
     let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
     machine.handle(started(0, 0), secs(5));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::ScriptError), secs(6));
     assert_eq!(given(&actions), ["0: !0.2"]);
 }
 
-/// Mini-batches that fail again and again leave turns for the others.
+/// Mini-batches that keep failing leave turns for the others.
 #[test]
 fn retries_leave_turns_for_first_attempts() {
     let mut machine = running(Policy { max_try: 100, ..patient() }, 9);
@@ -262,7 +265,7 @@ fn retries_leave_turns_for_first_attempts() {
     assert_eq!(turns, [0, 0, 1, 0, 0, 2, 0, 0, 3]);
 }
 
-/// What could not be read is tried again after a moment, or when enough others have begun.
+/// A mini-batch that could not be read is retried after a moment, or when enough others have begun.
 #[test]
 fn a_store_that_fails_is_given_a_moment() {
     let mut machine = running(Policy { max_try: 3, ..policy() }, 1);
@@ -275,7 +278,7 @@ fn a_store_that_fails_is_given_a_moment() {
     assert_eq!(given(&actions), ["0: goes on"]);
     assert_eq!(machine.next_deadline(), Some(due + Policy::retry_pause(2)));
     assert!(Policy::retry_pause(2) > Policy::retry_pause(1));
-    // With others to do, it comes after one of them.
+    // If there is other work, the retry comes after one other mini-batch.
     let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
     let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
     assert_eq!(given(&actions), ["0: goes on"]);
@@ -283,14 +286,14 @@ fn a_store_that_fails_is_given_a_moment() {
     assert_eq!(given(&machine.handle(done(0, 1), secs(1)))[0], "0: 0.2");
 }
 
-/// C9: nothing new begins while the journal is about to say that too many items failed.
+/// C9: nothing new begins while pending commits may show that too many items failed.
 #[test]
 fn nothing_begins_while_commits_decide() {
     let mut machine = running(policy(), 9);
     let actions = machine.handle(report(0, 1, 1, segment()), secs(1));
     assert!(given(&actions).is_empty() && machine.wants_commits(), "{actions:#?}");
     assert!(winding_down(&machine.handle(committed(0), secs(1))).contains("error_threshold"));
-    // Should it be refused instead, it is tried again.
+    // If the result is rejected instead, it is retried.
     let mut machine = running(policy(), 9);
     machine.handle(report(0, 1, 1, segment()), secs(1));
     let refused = Failure::new(FailureKind::BadOutput, "a link");
@@ -298,7 +301,7 @@ fn nothing_begins_while_commits_decide() {
     assert!(!machine.wants_commits());
 }
 
-/// C11: where no mini-batch may fail, the first that does decides, whatever is still planned.
+/// C11: if no mini-batch may fail, the first failure decides, however much is still to be planned.
 #[test]
 fn a_share_of_nothing_is_exceeded_by_the_first_failure() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");

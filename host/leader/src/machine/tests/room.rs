@@ -1,4 +1,4 @@
-//! A machine that other jobs use, too.
+//! A machine that other jobs also use.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn no_room(worker: u32) -> Message {
     Message::NoRoom(WorkerId(worker))
 }
 
-/// However long it takes: waiting for others is no lack of progress, and Ctrl-C ends it.
+/// Waiting for other jobs does not count as a lack of progress, however long it takes. Ctrl-C ends it.
 #[test]
 fn a_job_waits_for_its_turn() {
     let policy = Policy { workers: 2, progress_timeout: secs(25), ..policy() };
@@ -40,7 +40,8 @@ fn a_job_waits_for_its_turn() {
     assert_eq!(result(&actions).status, crate::model::JobStatus::Cancelled);
 }
 
-/// A worker that is killed has its place until it is gone: that is no waiting for others.
+/// A killed worker keeps its place until it is gone. Waiting for that is not reported as waiting for other
+/// jobs.
 #[test]
 fn the_place_of_a_worker_that_ends_is_taken_at_once() {
     let mut machine = running(policy(), 8);

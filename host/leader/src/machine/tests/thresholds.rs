@@ -1,4 +1,4 @@
-//! C9 to C12, W4, W10: how much may fail.
+//! C9 to C12, W4, W10: how many failures are tolerated.
 
 use super::*;
 use crate::model::{EndedBy, FailedItem, JobStatus};
@@ -22,7 +22,7 @@ fn the_threshold_counts_items_and_names_itself() {
     assert_eq!(result.succeeded_mini_batches, 2);
 }
 
-/// The kind of the first failure is that of its item: what the reader refused is no fault of the script.
+/// The first failure has the kind of its item: what the reader rejected is not the script's fault.
 #[test]
 fn an_item_that_could_not_be_read_is_bad_input() {
     for kind in [FailureKind::BadInput, FailureKind::ScriptError] {
@@ -59,8 +59,8 @@ fn no_success_at_all_fails_an_append_row_job() {
     }
 }
 
-/// What one worker makes of so many mini-batches: the number of items that come back for each; none
-/// for an attempt that fails for good.
+/// The result of a job with one worker. `returned` has the number of items that each mini-batch returns, or
+/// `None` for one that fails for good.
 fn run(policy: Policy, returned: &[Option<u64>]) -> JobResult {
     let mut machine = running(policy, returned.len() as u64);
     let mut done = None;
@@ -81,7 +81,8 @@ fn run(policy: Policy, returned: &[Option<u64>]) -> JobResult {
     done.expect("an end")
 }
 
-/// C10, W4: failed for good and short ones count together; at the value nothing ends, above it does.
+/// C10, W4: mini-batches that failed for good and short ones count together. The job does not end at the
+/// limit, but above it.
 #[test]
 fn the_count_of_failed_mini_batches_is_held() {
     let policy = Policy { allowed_failed_count: ErrorThreshold::AtMost(2), ..patient() };
@@ -100,7 +101,7 @@ fn the_count_of_failed_mini_batches_is_held() {
     assert_eq!(first.mini_batch, Some(MiniBatchId(0)));
 }
 
-/// C10: one that may still pass is no reason to end.
+/// C10: a mini-batch that may still succeed does not end the job.
 #[test]
 fn a_failure_that_is_tried_again_does_not_count() {
     let policy = Policy {
@@ -111,11 +112,11 @@ fn a_failure_that_is_tried_again_does_not_count() {
     let mut machine = running(policy, 1);
     assert_eq!(winding_down(&machine.handle(report(0, 1, 0, trap()), secs(1))), "");
     let actions = machine.handle(report(0, 2, 0, trap()), secs(2));
-    // C12: both are exceeded; the first is named.
+    // C12: both thresholds are exceeded, and the first is named.
     assert!(winding_down(&actions).contains("error_threshold"));
 }
 
-/// C11: nothing is said of a share before all mini-batches are scheduled; then it holds at once.
+/// C11: the share is not checked before the plan is complete, and then at once.
 #[test]
 fn the_share_is_held_once_the_plan_is_finished() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
@@ -131,7 +132,7 @@ fn the_share_is_held_once_the_plan_is_finished() {
         winding_down(&actions),
         @"2 of 4 mini-batches failed, a larger share than allowed_failed_percent allows (25 %); to go on in spite of failures set allowed_failed_percent to the share you can bear, or to 100"
     );
-    // A quarter is not more than a quarter; W4: short ones count too.
+    // A quarter is not more than a quarter. W4: short ones count too.
     let result = run(policy.clone(), &[None, Some(2), Some(2), Some(2)]);
     assert_eq!(result.ended_by, None);
     let result = run(policy.clone(), &[None, Some(2), Some(2), Some(1)]);
@@ -140,7 +141,7 @@ fn the_share_is_held_once_the_plan_is_finished() {
     assert_eq!(run(none, &[Some(2), Some(2)]).ended_by, None);
 }
 
-/// C12: each threshold ends the job alone, whatever the others bear, and the result names it.
+/// C12: each threshold alone ends the job, whatever the others tolerate, and the result names it.
 #[test]
 fn any_one_threshold_ends_the_job_and_is_named() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
@@ -150,7 +151,7 @@ fn any_one_threshold_ends_the_job_and_is_named() {
         allowed_failed_percent: percent("99"),
         ..patient()
     };
-    // Of four mini-batches one fails for good and one is short: three items of eight.
+    // One of four mini-batches fails for good, and one is short: three items of eight.
     let returned = [None, Some(1), Some(2), Some(2)];
     assert_eq!(run(roomy.clone(), &returned).ended_by, None);
     for (policy, ended_by, name) in [
@@ -176,7 +177,7 @@ fn any_one_threshold_ends_the_job_and_is_named() {
     }
 }
 
-/// E9: an empty return leaves every item failed; borne with -1, and W10 when nothing succeeded.
+/// E9: an empty return fails every item. That is tolerated with -1, and W10 applies if no item succeeded.
 #[test]
 fn empty_returns_are_borne_but_not_all_of_them() {
     let result = run(patient(), &[Some(0), Some(2)]);

@@ -15,7 +15,7 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
     assert!(matches!(actions[0], Action::Kill(W0)));
     assert_eq!(lost_kind(&actions), Some(FailureKind::Timeout));
     assert!(actions.iter().any(|action| matches!(action, Action::Spawn(WorkerId(1), _))));
-    // What the killed worker still says is too late, and told once.
+    // What the killed worker still reports is too late, and is counted once.
     let actions = machine.handle(report(0, 1, 2, segment()), secs(70));
     let late = |worker: &str, attempt| EventKind::AttemptDiscarded {
         worker: worker.into(),
@@ -27,7 +27,7 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
     assert!(machine.handle(report(0, 1, 2, segment()), secs(70)).is_empty());
 }
 
-/// C16, T6: the message names the setting, its value, and what to compare.
+/// C16, T6: the message names the setting, its value, and what to change.
 #[test]
 fn a_time_out_of_run_says_what_to_do() {
     let mut machine = running(patient(), 1);
@@ -41,7 +41,7 @@ fn a_time_out_of_run_says_what_to_do() {
     );
 }
 
-/// A time-out inside an inference says so, for as long as it is one.
+/// A time-out during an inference says so, but only if the inference is still running.
 #[test]
 fn a_time_out_says_which_model_computed() {
     let mut machine = running(patient(), 1);
@@ -61,7 +61,7 @@ fn a_time_out_says_which_model_computed() {
     assert!(!failure.message.contains("computing"), "{failure}");
 }
 
-/// A1, W13: the time to load is not the time of run.
+/// A1, W13: the time for loading is separate from the time of `run`.
 #[test]
 fn a_time_out_of_loading_has_its_own_status_word() {
     let mut machine = running(patient(), 1);
@@ -76,7 +76,7 @@ fn a_time_out_of_loading_has_its_own_status_word() {
     );
 }
 
-/// A shutdown that hangs is ended, told, and costs nothing.
+/// A shutdown that hangs is ended with a notice, and the job still completes.
 #[test]
 fn a_time_out_of_shutdown_kills_and_the_job_completes() {
     let mut machine = running(policy(), 1);
@@ -94,7 +94,7 @@ fn a_time_out_of_shutdown_kills_and_the_job_completes() {
     assert_eq!(result(&machine.handle(exit(None, Some(9)), secs(63))).ended_by, None);
 }
 
-/// A3: from the job's start until the first mini-batch exists.
+/// A3: the time from the job's start until the first mini-batch exists.
 #[test]
 fn a_job_without_a_first_mini_batch_fails_in_time() {
     let mut machine = new(Policy { first_task_timeout: secs(5), ..policy() });
@@ -113,7 +113,7 @@ fn a_job_without_a_first_mini_batch_fails_in_time() {
     assert!(machine.handle(Message::Tick, secs(5)).is_empty());
 }
 
-/// A2, T7: whatever moves puts the end off; a planner that hangs moves nothing.
+/// A2, T7: any progress postpones the end. A planner that hangs makes no progress.
 #[test]
 fn a_job_in_which_nothing_moves_fails() {
     let mut machine =
@@ -141,7 +141,7 @@ fn a_job_in_which_nothing_moves_fails() {
     assert_eq!(result(&actions).ended_by, Some(EndedBy::ProgressTimeout));
 }
 
-/// Row 6: what is late at the same moment is all looked after at once.
+/// Row 6: if several deadlines pass at the same moment, all are handled.
 #[test]
 fn two_deadlines_at_one_moment_are_both_kept() {
     let mut machine = new(Policy { workers: 2, run_timeout: secs(10), ..policy() });
@@ -149,14 +149,14 @@ fn two_deadlines_at_one_moment_are_both_kept() {
     machine.handle(ready(0), secs(20));
     machine.handle(started(0, 0), secs(20));
     assert_eq!(killed(&machine.handle(Message::Tick, secs(30))), [0]);
-    // The leader was held up. Worker 0 should have been gone at 60 s; worker 1 and the one that
-    // followed worker 0 have hung in init for as long as they may.
+    // The leader was held up. Worker 0 should have been gone at 60 s. Worker 1, and the worker that replaced
+    // worker 0, have exceeded the time for `init`.
     let actions = machine.handle(Message::Tick, secs(90));
     assert!(winding_down(&actions).contains("inside init"), "{actions:#?}");
     assert!(machine.next_deadline() > Some(secs(90)));
 }
 
-/// A2: a disk that does not answer ends the job, and is not buried in results before.
+/// A2: a disk that does not respond ends the job, and until then workers get no further mini-batches.
 #[test]
 fn a_disk_that_does_not_answer_gets_no_more_results_and_ends_the_job() {
     let count = Policy::UNWRITTEN as u64 + 10;
@@ -167,7 +167,7 @@ fn a_disk_that_does_not_answer_gets_no_more_results_and_ends_the_job() {
         last = machine.handle(report(id, 1, 2, segment()), secs(1));
     }
     assert_eq!(assigned(&last), []);
-    // One is held already: it was given before the disk was behind.
+    // The worker already holds one, which it was granted before the disk fell behind.
     assert_eq!(assigned(&machine.handle(report(4096, 1, 2, segment()), secs(1))), []);
     let actions = machine.handle(Message::Committed((0..3).map(MiniBatchId).collect()), secs(2));
     assert_eq!(assigned(&actions), [(4097, 1), (4098, 1)]);
