@@ -37,8 +37,8 @@ pub struct JsonDecoder {
     decoder: Option<(Decoder, usize)>,
     /// A decoder for single lines.
     checker: Option<Decoder>,
-    /// A buffer for the last text, in which the values of JSON columns are quoted as texts. `None` if no column is
-    /// JSON.
+    /// A buffer for the last text, in which the values of JSON columns are quoted as texts. `None` if no
+    /// column is JSON.
     quoted: Option<Vec<u8>>,
     /// Detects keys without a column. `None` if they are not counted.
     unknown: Option<Arc<Counting>>,

@@ -12,9 +12,9 @@
 //! The cutter of [`csv`](super::csv) cuts files into slices, because it finds line ends the same way. The
 //! reader in `text` reads the slices.
 //!
-//! A line ends at LF, CRLF or a lone CR: JSON text contains none of them unescaped. Blank lines are not rows.
-//! Keys that the schema does not have are left out, and counted if the schema was inferred. Keys that a line
-//! lacks are null.
+//! A line ends at LF, CRLF or a lone CR: JSON strings cannot contain them unescaped. Blank lines are not
+//! rows. Keys that the schema does not have are left out, and counted if the schema was inferred. Keys that a
+//! line lacks are null.
 
 mod commas;
 mod decode;
