@@ -136,7 +136,8 @@ impl Unpacker {
     }
 }
 
-/// The opened file, and how it is packed. `None` if it is not packed. Fails if its name says that it is, and it has other contents.
+/// The opened file, and how it is packed. `None` if it is not packed. Fails if its name says that it is, and
+/// it has other contents.
 fn look(path: &Path, name: &str) -> Result<Option<(File, Packing)>, DatasetError> {
     let file = open_file(path)?;
     let mut start = Vec::new();
