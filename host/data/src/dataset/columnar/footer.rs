@@ -21,7 +21,7 @@ pub(super) struct Footer<'a> {
 /// A node of the tree of columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Element<'a> {
-    /// How values are stored. `None` for a group.
+    /// The physical type: how values are stored. `None` for a group.
     pub(super) physical: Option<i64>,
     /// The bytes of each value, if all have the same length.
     pub(super) length: Option<i64>,
@@ -30,12 +30,12 @@ pub(super) struct Element<'a> {
     name: Option<&'a [u8]>,
     /// The number of nodes directly below it.
     pub(super) children: Option<i64>,
-    /// The meaning of values, in the form of old writers.
+    /// The converted type: the meaning of values, in the form of old writers.
     pub(super) converted: Option<i64>,
     scale: Option<i64>,
     precision: Option<i64>,
     id: Option<i64>,
-    /// The meaning of values.
+    /// The logical type: the meaning of values.
     pub(super) logical: Option<&'a [u8]>,
 }
 
@@ -103,7 +103,8 @@ impl<'a> Footer<'a> {
         Some(footer)
     }
 
-    /// Writes the footer. Leaves out how the values of columns are ordered, because nothing here uses it.
+    /// Writes the footer. Leaves out the orders of values (`column_orders` and `sorting_columns`), because
+    /// nothing here uses them.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = Put::new(&mut out);

@@ -106,7 +106,7 @@ pub(super) fn record_batch<'m>(
     }
 }
 
-/// Fails if Arrow data cannot have this many rows.
+/// The number of rows. Fails if Arrow data cannot have that many.
 pub(super) fn rows(length: i64) -> Result<u64, DatasetError> {
     match u64::try_from(length) {
         Ok(rows) if rows <= MAX_ROWS => Ok(rows),

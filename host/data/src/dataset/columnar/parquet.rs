@@ -34,7 +34,7 @@ const MAX_HELD: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct ParquetFile {
     at: At,
-    /// The footer. Its columns may be stored in another form than they are passed on in.
+    /// The footer. Its columns may have another form than the one in which they are passed on.
     footer: ArrowReaderMetadata,
     /// The columns in the form in which they are passed on.
     schema: SchemaRef,

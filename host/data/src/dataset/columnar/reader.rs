@@ -15,11 +15,11 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads rows of files whose columns have types into Arrow IPC. Keeps the last file and its metadata open.
+/// Reads rows of files whose columns have types into Arrow IPC. Keeps the last file open, with its metadata.
 #[derive(Debug)]
 pub struct RowReader {
     kind: TableKind,
-    /// The query that databases are asked.
+    /// The query for databases.
     query: Option<String>,
     /// The columns that come from the files.
     data: SchemaRef,

@@ -5,15 +5,15 @@
 use super::footer::{Chunk, Element, Footer};
 use std::ops::Range;
 
-/// How footers say in which form values are stored.
+/// Numbers of physical types in footers.
 const INT96: i64 = 3;
 const FIXED: i64 = 7;
-/// How old writers say what values mean.
+/// Numbers of converted types, by which old writers state the meaning of values.
 const INTERVAL: i64 = 21;
 const KNOWN: Range<i64> = 0..22;
 /// A few old versions wrote this for a column of nulls. It is not part of the format.
 const ALL_NULL: i64 = 24;
-/// The same in the form of today.
+/// The same as a logical type, which is the form of today.
 const UNKNOWN: &[u8] = &[0xbc, 0, 0];
 /// The bytes of a value of `INT96` or of `INTERVAL`.
 const WIDTH: i64 = 12;

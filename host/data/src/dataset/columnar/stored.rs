@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// The bytes of each value.
 const WIDTH: i32 = 12;
-/// The number of days from the day on which the count begins to 1970-01-01.
+/// The Julian day of 1970-01-01: `INT96` counts Julian days.
 const EPOCH: i64 = 2_440_588;
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 const NANOS_PER_MILLI: i64 = 1_000_000;

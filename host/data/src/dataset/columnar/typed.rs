@@ -56,7 +56,7 @@ pub(super) trait TypedFile: Debug + Send {
     ) -> Result<Rows, DatasetError>;
 }
 
-/// Opens a file of this kind. `query` is what a database is asked. Fails if the file cannot be read, or is of
+/// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or is of
 /// another kind.
 pub(super) fn open(
     kind: TableKind,
@@ -134,7 +134,7 @@ impl TypedFile for ArrowFile {
     }
 }
 
-/// A database that is asked one query. The result is not cut.
+/// A database with its query. The result is not cut.
 #[derive(Debug)]
 struct Queried {
     database: Database,

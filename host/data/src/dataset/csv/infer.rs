@@ -22,8 +22,8 @@ const DOUBTED: u32 = 10_000;
 pub struct Inferred {
     /// How to read the tables.
     pub format: TableFormat,
-    /// For each column that became text because of few of its values, the first of these: `a.csv, line 3:
-    /// "oops" is no float64`.
+    /// For each column that became text because of few of its values, the first of these:
+    /// `a.csv, line 3: "oops" is no float64`.
     pub doubts: Vec<Option<String>>,
 }
 

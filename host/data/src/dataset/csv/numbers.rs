@@ -66,7 +66,7 @@ pub(super) fn exact_integer(bytes: &[u8], start: usize, end: usize) -> Option<i6
 #[inline]
 pub(super) fn exact_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
     let first = start + usize::from(*bytes.get(start)? == b'-');
-    // The byte after a field is not a digit, so this does not read beyond the field.
+    // Needs no check against `end`, because the byte after a field is not a digit.
     let is_padded =
         bytes.get(first) == Some(&b'0') && bytes.get(first + 1).is_some_and(u8::is_ascii_digit);
     if is_padded { None } else { short_float(bytes, start, end) }

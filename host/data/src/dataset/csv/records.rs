@@ -55,7 +55,7 @@ pub(in crate::dataset) struct Record<'a> {
     pub(in crate::dataset) start: usize,
     /// The offset after it in the text: after the first byte of its line end.
     pub(in crate::dataset) end: usize,
-    /// The stray quote because of which it is refused.
+    /// The stray quote that makes a table refuse it.
     pub(in crate::dataset) stray: Option<StrayField<'a>>,
     fields: &'a [u8],
     ends: &'a [usize],
