@@ -22,8 +22,8 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or is
-    /// of another kind.
+    /// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or
+    /// is of another kind.
     pub fn open(kind: TableKind, query: Option<&str>, path: &Path) -> Result<Self, DatasetError> {
         let (at, found) = At::open(path)?;
         Self::of(kind, query, path, (at, found))

@@ -90,7 +90,7 @@ impl ParquetFile {
         }
     }
 
-    /// The rows of each row group.
+    /// The number of rows in each row group.
     pub(super) fn group_rows(&self) -> Vec<usize> {
         let groups = self.footer.metadata().row_groups().iter();
         groups.map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect()

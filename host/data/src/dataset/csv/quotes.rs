@@ -3,7 +3,7 @@
 /// Where the scan is in relation to quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Outside of quotes.
+    /// Outside quotes.
     Plain,
     /// Inside a quoted field.
     Quoted,

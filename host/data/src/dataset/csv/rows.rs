@@ -12,7 +12,7 @@ use std::path::Path;
 /// One record.
 #[derive(Debug)]
 pub struct RawRow<'a> {
-    /// Its bytes, without a line end.
+    /// The bytes of the record, without its line end.
     pub text: &'a [u8],
     /// The line on which it begins.
     pub line: u64,

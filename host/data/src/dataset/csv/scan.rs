@@ -39,7 +39,7 @@ pub(super) struct Scan {
     opened: Opened,
     /// The offset of the last quote that may have closed a field with line ends, if these are collected.
     closed: u64,
-    /// [`LONGEST`]; less in tests.
+    /// [`LONGEST`]. Tests set less.
     pub(super) longest: u64,
     /// The number of records that have ended.
     pub(super) records: u64,

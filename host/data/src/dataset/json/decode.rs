@@ -44,7 +44,7 @@ pub struct JsonDecoder {
     unknown: Option<Arc<Counting>>,
 }
 
-/// Records with keys that no column takes.
+/// The records that have keys without a column.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The number of records.

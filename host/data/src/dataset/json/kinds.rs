@@ -1,4 +1,4 @@
-//! What the values of a column have in common.
+//! Determines what the values of a column have in common, and so its type.
 
 use super::field::{is_json, json_field};
 use crate::dataset::exact::Number;
