@@ -1,4 +1,4 @@
-//! Why values and files of an input are not taken.
+//! Errors about values and files of an input.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::error::ArrowError;
@@ -7,18 +7,18 @@ use jiff::civil::DateTime;
 use std::io;
 use std::path::PathBuf;
 
-/// Why stored values are none of a type.
+/// Why stored values do not fit a type.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoredError {
-    /// There is no way from one type to the other.
+    /// There is no conversion from one type to the other.
     #[error("{found} cannot become {to}")]
     Type {
-        /// The type of what is stored.
+        /// The type of the stored values.
         found: DataType,
-        /// The other type.
+        /// The type that they should have.
         to: DataType,
     },
-    /// A time of 96 bits that the type cannot hold.
+    /// A 96-bit time that the type cannot hold.
     #[error(
         "{} (INT96) is no number of {} of 64 bits{}; set schema_inference: full, which takes \
          microseconds where these hold all times, write the column as INT64 microseconds (in Spark with \
@@ -30,7 +30,7 @@ pub(super) enum StoredError {
     Time {
         /// Nanoseconds since 1970.
         nanos: i128,
-        /// What the type counts.
+        /// The unit in which the type counts.
         unit: TimeUnit,
     },
     /// An interval that the type cannot hold.
@@ -39,19 +39,19 @@ pub(super) enum StoredError {
          that the file names for it; leave the column out with columns, or write it anew"
     )]
     Interval {
-        /// Its months.
+        /// The number of months.
         months: u32,
-        /// Its days.
+        /// The number of days.
         days: u32,
-        /// Its milliseconds.
+        /// The number of milliseconds.
         millis: u32,
     },
-    /// What Arrow says.
+    /// The error that Arrow reports.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
 }
 
-/// The time so many nanoseconds after 1970, in words.
+/// The time that is `nanos` nanoseconds after 1970, as text.
 fn time(nanos: i128) -> String {
     let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok();
     let rest = i32::try_from(nanos.rem_euclid(1_000_000_000)).ok();
@@ -73,35 +73,35 @@ fn unit_name(unit: TimeUnit) -> &'static str {
     }
 }
 
-/// Why a column of a file is none of the table's.
+/// Why a column of a file does not fit that of the table.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MisfitError {
     /// The stored values are not what the file says.
     #[error("column '{column}': {source}")]
     Stored {
-        /// Its name.
+        /// The name of the column.
         column: String,
         /// What is wrong.
         source: StoredError,
     },
-    /// A value that the table's type does not hold.
+    /// A value that the table's type cannot hold.
     #[error(
         "column '{column}': a value of {from} is none of {to}, which the table has ({source}); write the \
          files with one type, or leave the column out with columns"
     )]
     Value {
-        /// Its name.
+        /// The name of the column.
         column: String,
         /// The type that the file has.
         from: DataType,
         /// The type that the table has.
         to: DataType,
-        /// What Arrow says.
+        /// The error that Arrow reports.
         source: ArrowError,
     },
 }
 
-/// Why something in the folder of an input cannot be handed over.
+/// Why an entry of an input's folder cannot be passed on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EntryError {
     /// A folder that cannot be listed.
@@ -109,10 +109,10 @@ pub(super) enum EntryError {
     Unlisted {
         /// The folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Neither file, folder nor link.
+    /// An entry that is neither a file, a folder nor a link.
     #[error(
         "{} is a device, fifo or socket; inputs are made of files, so move it away or name the files by \
          a glob that leaves it out",
@@ -122,7 +122,7 @@ pub(super) enum EntryError {
         /// The entry.
         path: PathBuf,
     },
-    /// A name that is no text.
+    /// A name that is not UTF-8.
     #[error("the name {path:?} is not UTF-8; rename the file")]
     NotUtf8 {
         /// The file.
@@ -139,10 +139,10 @@ pub(super) enum EntryError {
     Unfollowed {
         /// The link.
         link: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A link to a folder that the input does not hold.
+    /// A link to a folder outside the input.
     #[error(
         "{} is a link to a folder outside of the input, {}; name that folder as a path of the input to \
          include it",
@@ -155,7 +155,7 @@ pub(super) enum EntryError {
         /// The folder, if it is known.
         to: Option<PathBuf>,
     },
-    /// A link to a file that the input does not hold.
+    /// A link to a file outside the input.
     #[error(
         "the link {} leads out of the folder, to {}; copy that file in, or name its folder as a path of \
          the input",
@@ -168,7 +168,7 @@ pub(super) enum EntryError {
         /// The file.
         to: PathBuf,
     },
-    /// A link that guests, who see nothing but the root, cannot follow.
+    /// A link that guests cannot follow, because they see only the root.
     #[error(
         "{} links to {} by an absolute path, which means nothing to the entry script; make it a relative \
          link",
@@ -178,10 +178,10 @@ pub(super) enum EntryError {
     Absolute {
         /// The link.
         link: PathBuf,
-        /// The path that it holds.
+        /// The path in the link.
         to: PathBuf,
     },
-    /// A link to something that is neither file nor folder.
+    /// A link to something that is neither a file nor a folder.
     #[error("{} is a link to a device, fifo or socket; remove it", link.display())]
     ToSpecial {
         /// The link.

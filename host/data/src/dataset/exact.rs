@@ -1,13 +1,13 @@
-//! Numbers of JSON, with all their digits: arrow-json cuts off the fraction of a number in a column of whole
-//! numbers, and every parser of floats rounds.
+//! Parses the numbers of JSON with all their digits. Arrow-json would cut off the fraction of a number in a
+//! column of whole numbers, and all parsers of floats round.
 
-/// Digits of a whole number that is computed with, at most: they fit an `i128`.
+/// The maximum number of digits of a whole number that we compute with: they fit in an `i128`.
 const MOST_DIGITS: usize = 38;
-/// Digits that every float of the usual range keeps.
+/// Every normal float keeps this many digits.
 const KEPT_DIGITS: usize = 15;
-/// Digits that the fast comparison takes: they fit a `u64`.
+/// The maximum number of digits for the fast comparison: they fit in a `u64`.
 const FAST_DIGITS: usize = 19;
-/// The powers of ten that the fast comparison takes: times the digits of a float, they fit a `u128`.
+/// The powers of ten for the fast comparison. Their product with the digits of a float fits in a `u128`.
 const POWERS: [u128; 23] = {
     let mut powers = [1; 23];
     let mut at = 1;
@@ -17,24 +17,24 @@ const POWERS: [u128; 23] = {
     }
     powers
 };
-/// Digits beyond which no float has any more.
+/// No float has more digits than this.
 const FLOAT_DIGITS: usize = 800;
 
-/// A number as it is written: `-? (0 | [1-9][0-9]*) (\. [0-9]+)? ([eE] [+-]? [0-9]+)?`.
+/// The text of a number: `-? (0 | [1-9][0-9]*) (\. [0-9]+)? ([eE] [+-]? [0-9]+)?`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number<'a> {
     text: &'a str,
     /// The digits before the point, and those after it.
     whole: &'a [u8],
     fraction: &'a [u8],
-    /// What follows the `e`.
+    /// The exponent after the `e`.
     power: i64,
-    /// Whether it has neither point nor power.
+    /// Whether it has neither a point nor an exponent.
     pub(super) is_plain: bool,
 }
 
 impl<'a> Number<'a> {
-    /// The number that the text is; `None` for a text that is no number of JSON.
+    /// Parses a number. `None` if the text is not a number of JSON.
     #[inline]
     pub(super) fn new(text: &'a str) -> Option<Self> {
         let bytes = text.as_bytes();
@@ -58,7 +58,7 @@ impl<'a> Number<'a> {
         Some(Self { text, whole, fraction, power, is_plain })
     }
 
-    /// Its digits without zeros at either end, in two pieces, and the power of ten of the last one.
+    /// The digits without zeros at either end, in two pieces, and the power of ten of the last digit.
     fn digits(&self) -> (&'a [u8], &'a [u8], i64) {
         let fraction = trimmed(self.fraction);
         let whole = if self.whole == b"0" { &[] } else { self.whole };
@@ -76,7 +76,7 @@ impl<'a> Number<'a> {
         (whole, &fraction[zeros..], power)
     }
 
-    /// The whole number that it is, as `1.0` and `1e3` are, too. `None` for a fraction, and for more than
+    /// The value, if it is a whole number: `1.0` and `1e3` are, too. `None` for a fraction, and for more than
     /// [`MOST_DIGITS`].
     pub(super) fn integer(&self) -> Option<i128> {
         let (whole, fraction, power) = self.digits();
@@ -94,18 +94,19 @@ impl<'a> Number<'a> {
         Some(if self.text.starts_with('-') { -size } else { size })
     }
 
-    /// The nearest float; `None` beyond all floats.
+    /// The nearest float. `None` if the number is beyond all floats.
     pub(super) fn nearest(&self) -> Option<f64> {
         fast_float2::parse::<f64, _>(self.text).ok().filter(|number| number.is_finite())
     }
 
-    /// The float that loses nothing of it: a plain whole number is that float exactly, and another number is
-    /// what the float is when it is written with as many digits. `None` where there is no such float.
+    /// The float that loses nothing of the number. If the number is plain, the float must be exactly equal.
+    /// If not, the float, written with as many digits, must have the same digits. `None` if there is no such
+    /// float.
     pub(super) fn float(&self) -> Option<f64> {
         self.nearest().filter(|float| self.is_kept(*float))
     }
 
-    /// Whether the nearest float loses nothing of it.
+    /// Whether the nearest float loses nothing of the number.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a whole number of at most `MOST_DIGITS` is below the largest `i128`"
@@ -118,7 +119,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Whether the float has the digits of this number, when it is written with as many.
+    /// Whether the float, written with as many digits as the number, has the same digits.
     fn is_written(&self, float: f64) -> bool {
         let (whole, fraction, power) = self.digits();
         let count = whole.len() + fraction.len();
@@ -141,28 +142,28 @@ impl<'a> Number<'a> {
     }
 }
 
-/// How long something in memory is, which is no more than 63 bits hold.
+/// A length in memory as a signed number. It always fits in 63 bits.
 fn signed(length: usize) -> i64 {
     (length as u64).cast_signed()
 }
 
-/// The digits that a text begins with, and what follows them.
+/// The digits at the beginning of a text, and the rest.
 #[inline]
 fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
 
-/// Digits without zeros at their end.
+/// The digits without zeros at the end.
 #[inline]
 fn trimmed(digits: &[u8]) -> &[u8] {
     &digits[..digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1)]
 }
 
-/// Digits after others, as a number.
+/// The number whose digits are those of `before`, followed by `digits`.
 #[inline]
 fn joined(before: u64, digits: &[u8]) -> u64 {
     let (eights, rest) = digits.as_chunks::<8>();
-    // The result fits where there are at most [`FAST_DIGITS`].
+    // The result fits if there are at most [`FAST_DIGITS`].
     let before = eights.iter().fold(before, |sum, eight| {
         let values = u64::from_le_bytes(*eight) ^ u64::from_ne_bytes([b'0'; 8]);
         sum.wrapping_mul(100_000_000).wrapping_add(eight_digits(values))
@@ -171,24 +172,24 @@ fn joined(before: u64, digits: &[u8]) -> u64 {
         .fold(before, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit ^ b'0')))
 }
 
-/// Whether a number, times ten to the power, is at most half of its last digit away from the float. None where whole
-/// numbers cannot tell.
+/// Whether the float differs from `number * 10^power` by at most half of the last digit. `None` if the whole
+/// numbers that we compute with are too small for that.
 fn is_near(number: u64, power: i64, float: f64) -> Option<bool> {
     let power = POWERS.get(usize::try_from(-power).ok()?)?;
     let bits = float.abs().to_bits();
     let hidden = 1_u64 << 52;
-    // The float is `size / 2^shift`, and what is written is `number / 10^power`.
+    // The float is `size / 2^shift`, and the written number is `number / 10^power`.
     let shift = 1075_u32.checked_sub((bits >> 52) as u32).filter(|shift| *shift > 0)?;
     if shift > 64 + number.leading_zeros() {
         return None;
     }
     let size = u128::from(bits & (hidden - 1) | hidden) * power;
     let distance = size.abs_diff(u128::from(number) << shift);
-    // At half of it, programs write either neighbour.
+    // If the difference is exactly half, programs write either neighbour.
     Some(distance <= 1 << (shift - 1))
 }
 
-/// What follows an `e`; one that fits nowhere becomes the largest.
+/// Parses what follows an `e`. A value that is too large becomes the maximum.
 fn exponent(text: &[u8]) -> Option<i64> {
     let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     let (power, rest) = digits(unsigned);
@@ -202,7 +203,7 @@ fn exponent(text: &[u8]) -> Option<i64> {
     Some(if text.starts_with(b"-") { -size } else { size })
 }
 
-/// The whole number that is written there, if it fits. `1.0` and `1e3` are whole, too.
+/// Parses a whole number, such as `1.0` and `1e3`, too. `None` if it does not fit.
 pub(super) fn integer(text: &str) -> Option<i64> {
     match is_plain(text.strip_prefix('-').unwrap_or(text)) {
         true => text.parse().ok(),
@@ -210,7 +211,7 @@ pub(super) fn integer(text: &str) -> Option<i64> {
     }
 }
 
-/// The same of one that is not negative.
+/// The same for a number that is not negative.
 pub(super) fn unsigned(text: &str) -> Option<u64> {
     match is_plain(text) {
         true => text.parse().ok(),
@@ -218,28 +219,28 @@ pub(super) fn unsigned(text: &str) -> Option<u64> {
     }
 }
 
-/// Whether it is a whole number in its plainest form.
+/// Whether the text is a whole number in its plainest form.
 fn is_plain(digits: &str) -> bool {
     digits.bytes().all(|byte| byte.is_ascii_digit())
         && (digits.len() == 1 || !digits.starts_with('0'))
 }
 
-/// The float that is nearest to what is written there, if it is a number of JSON and no larger than floats can be.
+/// The float that is nearest to the number of JSON. `None` if the number is beyond all floats.
 pub(super) fn float(text: &str) -> Option<f64> {
     Number::new(text)?.nearest()
 }
 
-/// Whether the nearest float loses nothing of the number of JSON that is written there.
+/// Whether the nearest float loses nothing of the number of JSON.
 pub(super) fn keeps_digits(text: &str, nearest: f64) -> bool {
     Number::new(text).is_some_and(|number| number.is_kept(nearest))
 }
 
-/// The float that is written there, if it loses nothing ([`Number::float`]).
+/// The float that loses nothing of the number of JSON ([`Number::float`]).
 pub(super) fn exact_float(text: &str) -> Option<f64> {
     Number::new(text)?.float()
 }
 
-/// The number that eight digits make, of which the last one is the highest byte.
+/// The number with these eight digits. The last digit is in the highest byte.
 #[inline(always)]
 pub(super) fn eight_digits(values: u64) -> u64 {
     let pairs = (values * 10 + (values >> 8)) & 0x00ff_00ff_00ff_00ff;
@@ -350,7 +351,8 @@ mod tests {
     }
 
     proptest! {
-        /// What a program writes of a float, in as few digits as tell it or in more, is that float.
+        /// The text that a program writes for a float, with the fewest digits that identify it or with more,
+        /// parses to that float.
         #[test]
         fn written_floats_come_back(bits in any::<u64>(), places in 16_usize..40) {
             let float = f64::from_bits(bits);
@@ -360,7 +362,7 @@ mod tests {
             }
         }
 
-        /// The fast comparison says what writing the float with all digits says.
+        /// The fast comparison gives the same result as writing the float with all digits.
         #[test]
         fn digits_are_kept_or_not(digits in "[1-9][0-9]{15,18}", point in 1_usize..16, zeros in 0_usize..9) {
             let small = format!("0.{}{digits}", "0".repeat(zeros));
@@ -369,7 +371,7 @@ mod tests {
                 let kept = digits.trim_end_matches('0');
                 let written = format!("{:.*e}", kept.len() - 1, number.nearest().unwrap());
                 let is_kept = written.replace('.', "").starts_with(&format!("{kept}e"));
-                // At half of the last digit either neighbour is right.
+                // At exactly half of the last digit, either neighbour is right.
                 let longer = format!("{:.*e}", kept.len(), number.nearest().unwrap());
                 if !longer.contains("5e") {
                     prop_assert_eq!(number.float().is_some(), is_kept, "{}", text);

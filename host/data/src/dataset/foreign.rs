@@ -1,5 +1,5 @@
-//! Tells by its first bytes what a file is that is not of its input's format: then one sentence says so, in place of an
-//! error for each of its lines.
+//! Recognizes by its first bytes a file that is not of its input's format. Then one sentence reports that,
+//! instead of an error for each of its lines.
 
 use crate::model::TableKind;
 use serde::de::IgnoredAny;
@@ -7,21 +7,21 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// How much of a file is looked at, in bytes.
+/// How many bytes of a file are inspected.
 const START: usize = 4 << 10;
 
 /// What a file may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A format that can be read, if the input says it.
+    /// A format that we can read, if the job file names it.
     Table(TableKind),
     /// A packed file.
     Packed,
-    /// A format that cannot be read, and what to do with it.
+    /// A format that we cannot read, and what to do about it.
     Other(&'static str),
 }
 
-/// What files begin with, what they are, and of which kind.
+/// The first bytes of files, what the files are, and their kind.
 const MAGICS: &[(&[u8], &str, Kind)] = &[
     (b"PAR1", "a Parquet file", Kind::Table(TableKind::Parquet)),
     (b"PARE", "an encrypted Parquet file", Kind::Other("decrypt it")),
@@ -52,8 +52,8 @@ const MAGICS: &[(&[u8], &str, Kind)] = &[
     ),
 ];
 
-/// What the file that begins so is, and what to do, if an input of that format cannot have it: `a Parquet file: write
-/// format: parquet`. `None` where it may be of that format, or cannot be told.
+/// What a file with these first bytes is, and what to do, if it cannot be of the input's format: `a Parquet
+/// file: write format: parquet`. `None` if it may be of that format, or is unknown.
 pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
     let start = &start[..start.len().min(START)];
     let found = MAGICS.iter().find(|(magic, ..)| start.starts_with(magic));
@@ -81,7 +81,7 @@ pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
     }
 }
 
-/// The same of a file. `None` also where it cannot be read, and of an empty one.
+/// The same for a file. Also `None` if the file is empty or cannot be read.
 pub fn foreign_file(path: &Path, format: TableKind) -> Option<String> {
     let mut start = Vec::new();
     let file = super::csv::open_file(path).ok()?;
@@ -89,12 +89,12 @@ pub fn foreign_file(path: &Path, format: TableKind) -> Option<String> {
     foreign_start(&start, format)
 }
 
-/// Text, where that cannot be, or of another format.
+/// Recognizes text, if the format is not text or if the text is JSON lines.
 fn text(start: &[u8], format: TableKind) -> Option<(&'static str, Kind)> {
     let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
-        // The last character may be cut.
+        // The last character may be cut off.
         Err(error) if error.error_len().is_none() => {
             std::str::from_utf8(&start[..error.valid_up_to()]).ok()?
         }
@@ -114,7 +114,7 @@ fn text(start: &[u8], format: TableKind) -> Option<(&'static str, Kind)> {
     }
 }
 
-/// Whether a zip archive begins as those that Excel saves do.
+/// Whether a zip archive begins like those that Excel saves.
 fn is_workbook(start: &[u8]) -> bool {
     let has = |name: &[u8]| memchr::memmem::find(start, name).is_some();
     has(b"[Content_Types].xml") || has(b"xl/") || has(b"_rels/.rels")

@@ -1,4 +1,4 @@
-//! The files of a source, one after the other, sorted by path.
+//! Lists the files of a source one by one, sorted by path.
 
 use super::error::EntryError;
 use super::pattern::Pattern;
@@ -14,35 +14,35 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Walks over the files of a source in the byte order of their paths below its root. Holds the
-/// names of one folder for each level that it is in; none where a manifest tells of them.
+/// Lists the files of a source in the byte order of their paths below its root. Holds the names in the
+/// current folder and in those above it. With a manifest it holds no names.
 #[derive(Debug)]
 pub struct Listing {
     root: PathBuf,
-    /// For messages: the input's name and, where its path is not named anyway, the source as the
-    /// job file might have put it.
+    /// For messages: the name of the input; and the source as the job file may have written it, for messages
+    /// that name no path.
     input: String,
     shown: String,
     pattern: Pattern,
-    /// The folder that is being walked, as a prefix of paths: empty or with a `/` at its end.
+    /// The current folder, as a prefix of paths: empty, or with a `/` at its end.
     prefix: Vec<u8>,
     levels: Vec<Level>,
     manifest: Option<Manifest>,
-    /// Why objects that are named cannot be had, by their paths.
+    /// The paths of named objects that cannot be fetched, and why.
     unfetched: HashMap<Vec<u8>, String>,
     found: bool,
-    /// What comes next, as far as somebody has looked ahead.
+    /// The next steps, if they were determined in advance.
     ahead: VecDeque<Step>,
-    /// Whether files are left out that other programs keep beside rows.
+    /// Whether to leave out files that other programs keep beside rows.
     rows_only: bool,
     left_out: bool,
-    /// Whether files of tables are refused whose logs say which rows they have.
+    /// Whether to refuse files of tables whose logs say which rows count.
     refuses_tables: bool,
     notices: Vec<String>,
     bad: Vec<BadFile>,
 }
 
-/// The way to the next file.
+/// What happens up to the next file.
 #[derive(Debug)]
 struct Step {
     file: Result<Option<String>, DatasetError>,
@@ -50,30 +50,30 @@ struct Step {
     bad: Vec<BadFile>,
 }
 
-/// One folder on the way.
+/// The root, the current folder, or a folder between them.
 #[derive(Debug)]
 struct Level {
-    /// What is left of it, last first.
+    /// The remaining entries, the last one first.
     entries: Vec<Entry>,
     /// The length of its prefix.
     prefix: usize,
-    /// Whether it is a table that has a log.
+    /// Whether it is a table with a log.
     table: Lookup,
 }
 
 /// What is known of a folder.
 #[derive(Clone, Copy, Debug)]
 enum Lookup {
-    /// It is no table with a log.
+    /// It is not a table with a log.
     Plain,
-    /// It may be one.
+    /// It may be one: this has not been checked.
     Open,
     /// It is one.
     Table(TableLog),
 }
 
-/// Something in a folder. A folder's name has a `/` at its end, which is also what sorts it where
-/// the paths of its files belong.
+/// An entry of a folder. The name of a folder has a `/` at its end, so that it is sorted as the paths of its
+/// files are.
 #[derive(Debug)]
 struct Entry {
     name: Vec<u8>,
@@ -85,7 +85,7 @@ enum Kind {
     Folder,
     File,
     Link,
-    /// An object of a store that cannot be had.
+    /// An object of a store that cannot be fetched.
     Unfetched,
     Other,
 }
@@ -105,7 +105,7 @@ impl From<FileType> for Kind {
 }
 
 impl Listing {
-    /// Starts at the first file. Fails if the pattern is no glob or the root cannot be read.
+    /// Starts at the first file. Fails if the pattern is not a glob, or if the root cannot be read.
     pub fn new(source: &Source) -> Result<Self, DatasetError> {
         let pattern = Pattern::new(source.pattern.as_deref())?;
         let shown = match (&pattern, &source.pattern) {
@@ -139,17 +139,17 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The files of an input of rows. As Spark and Hive have it, a folder's files and folders whose names
-    /// begin with `_` or `.` hold none (`_SUCCESS`, `_metadata`, `.part-0.crc`), unless they are named, or
-    /// have a value of a key.
+    /// Lists the files of an input of rows. As in Spark and Hive, files and folders in a folder whose names
+    /// begin with `_` or `.` have no rows (`_SUCCESS`, `_metadata`, `.part-0.crc`) and are left out, unless
+    /// the source names files or has a glob, or the name has the value of a key.
     pub fn of_rows(source: &Source) -> Result<Self, DatasetError> {
         let mut listing = Self::new(source)?;
         listing.rows_only = source.pattern.is_none();
         Ok(listing)
     }
 
-    /// Refuses a root that a link leads to now: it was without links when the job's paths were checked. What is missing
-    /// is found when it is read.
+    /// Refuses a root that has become a link: it was without links when the job's paths were checked. A
+    /// missing root is reported when it is read.
     fn check_root(&self) -> Result<(), DatasetError> {
         match at_its_path(&self.root, OFlags::PATH, Mode::empty()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.unreadable(&error)),
@@ -157,14 +157,14 @@ impl Listing {
         }
     }
 
-    /// Refuses files from now on that belong to a [table with a log](TableLog).
+    /// From now on, refuses files that belong to a [table with a log](TableLog).
     #[must_use]
     pub fn refusing_tables(mut self) -> Self {
         self.refuses_tables = true;
         self
     }
 
-    /// Fails if the file, which was found in the folders that are being walked, belongs to such a table.
+    /// Fails if the file belongs to such a table. The file must be in the current folder.
     fn refuse_table(&mut self, file: &str) -> Result<(), DatasetError> {
         if !self.refuses_tables {
             return Ok(());
@@ -192,7 +192,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Whether the file is one that is left out; says so of the first.
+    /// Whether the file is left out. Adds a notice for the first such file.
     fn leaves_out(&mut self, file: &str) -> bool {
         let is_other = |part: &str| part.starts_with(['_', '.']) && !part.contains('=');
         if !self.rows_only || !file.split('/').any(is_other) {
@@ -208,9 +208,10 @@ impl Listing {
         true
     }
 
-    /// The next file's path below the root, or `None` at the end. What belongs to the input and is no file
-    /// that can be handed over is [bad](Self::take_bad): a folder that cannot be read, a name that is not
-    /// UTF-8, a fifo, a link that leads nowhere or out of the root. Fails if a manifest cannot be read.
+    /// The path of the next file below the root. `None` at the end. Entries of the input that cannot be
+    /// passed on are [bad](Self::take_bad): a folder that cannot be read, a name that is not UTF-8, a FIFO, a
+    /// link to nothing or out of the root. Fails if a manifest cannot be read, or at a file of a table that
+    /// is [refused](Self::refusing_tables).
     pub fn next_file(&mut self) -> Result<Option<String>, DatasetError> {
         let step = self.ahead.pop_front().unwrap_or_else(|| self.step());
         self.notices.extend(step.notices);
@@ -218,7 +219,7 @@ impl Listing {
         step.file
     }
 
-    /// The next file, which stays the next one. Fails as that does.
+    /// The next file, without moving past it. Fails like [`Self::next_file`].
     pub fn peek_file(&mut self) -> Result<Option<&str>, DatasetError> {
         self.look_ahead(1);
         if let Some(Step { file: Err(_), .. }) = self.ahead.front() {
@@ -227,7 +228,7 @@ impl Listing {
         Ok(self.ahead().next())
     }
 
-    /// Finds the next files in advance, so many of them.
+    /// Determines the next `count` files in advance.
     pub fn look_ahead(&mut self, count: usize) {
         let is_last = |step: &Step| !matches!(step.file, Ok(Some(_)));
         while self.ahead.len() < count && !self.ahead.back().is_some_and(is_last) {
@@ -236,7 +237,7 @@ impl Listing {
         }
     }
 
-    /// The next files, as far as they were found in advance. They stay the next ones.
+    /// The next files that were determined in advance. Does not move past them.
     pub fn ahead(&self) -> impl Iterator<Item = &str> {
         self.ahead.iter().filter_map(|step| step.file.as_ref().ok()?.as_deref())
     }
@@ -279,7 +280,7 @@ impl Listing {
         Ok(None)
     }
 
-    /// The next file that the manifest has; none if there is no manifest.
+    /// The next file in the manifest. `None` at its end, or if there is no manifest.
     fn next_listed(&mut self) -> Result<Option<String>, DatasetError> {
         loop {
             let next = self.manifest.as_mut().map_or(Ok(None), Manifest::next_object);
@@ -298,18 +299,18 @@ impl Listing {
         }
     }
 
-    /// What was left out since the last call and should be told, one line each.
+    /// Notices for the user about what was left out since the last call, one line each.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// What was found since the last call that belongs to the input and cannot be handed over, be it that
-    /// it could not be fetched from its store.
+    /// Entries of the input that were found since the last call and cannot be passed on, including objects
+    /// that could not be fetched from their store.
     pub fn take_bad(&mut self) -> Vec<BadFile> {
         std::mem::take(&mut self.bad)
     }
 
-    /// Notes something of the input that cannot be handed over. `reason` names it.
+    /// Records an entry of the input that cannot be passed on. `error` names it.
     fn is_bad(&mut self, path: &[u8], error: &EntryError) {
         let reason = error.to_string();
         self.found = true;
@@ -347,7 +348,7 @@ impl Listing {
         Ok(())
     }
 
-    /// What a file is that is named.
+    /// The kind of a named file.
     fn kind_of(&self, file: &str) -> Result<Kind, DatasetError> {
         let path = self.root.join(file);
         match fs::symlink_metadata(&path) {
@@ -358,8 +359,8 @@ impl Listing {
         }
     }
 
-    /// Reads the folder that the prefix names. Fails only for the root: any other that cannot be read is
-    /// one of the input's failures.
+    /// Reads the folder that the prefix names. Fails only for the root: another folder that cannot be read is
+    /// recorded as bad.
     fn enter(&mut self) -> Result<(), DatasetError> {
         let path = self.path(&self.prefix);
         match entries(&path) {
@@ -387,7 +388,7 @@ impl Listing {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
             if self.pattern.enters(name, depth) {
                 self.prefix.extend_from_slice(&entry.name);
-                // The root is read already.
+                // Cannot fail: only the root fails, and it has already been read.
                 let _ = self.enter();
             }
             return None;
@@ -427,7 +428,7 @@ impl Listing {
         }
     }
 
-    /// Whether the link is a file of the input. Fails if it is one that cannot be handed over.
+    /// Whether the link is a file of the input. Fails if the file cannot be passed on.
     fn follow(&mut self, path: &[u8]) -> Result<bool, EntryError> {
         let link = self.path(path);
         let takes = self.pattern.takes(path);
@@ -448,7 +449,8 @@ impl Listing {
         Ok(takes)
     }
 
-    /// A link to a folder: what lies in the input is read where it is; what lies elsewhere would be missing.
+    /// Handles a link to a folder. A folder inside the input is listed at its own place, so the link is
+    /// skipped. A folder outside would be missing, so that is an error if the pattern takes the link.
     fn follow_to_folder(&mut self, link: &Path, takes: bool) -> Result<bool, EntryError> {
         let to = fs::canonicalize(link).ok();
         let leads_out = to.as_ref().is_none_or(|to| !to.starts_with(&self.root));
@@ -464,7 +466,7 @@ impl Listing {
         Ok(false)
     }
 
-    /// Refuses links that guests, who see nothing but the root, could not follow.
+    /// Refuses links that guests could not follow, because they see only the root.
     fn check_target(&self, link: &Path, target: &fs::Metadata) -> Result<(), EntryError> {
         let path = || link.to_owned();
         let read = fs::read_link(link).and_then(|to| Ok((to, fs::canonicalize(link)?)));
@@ -501,14 +503,14 @@ impl Listing {
     }
 }
 
-/// What is in a folder, last first.
+/// The entries of a folder, the last one first.
 fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let kind = Kind::from(entry.file_type()?);
         let mut name = entry.file_name().into_vec();
-        // A job that writes here holds it while it runs.
+        // A job that writes to this folder holds this file while it runs.
         if name == LOCK_FILE.as_bytes() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What belongs to a source.
+//! Which files belong to a source.
 
 use super::*;
 use crate::dataset::{Found, ManifestWriter};
@@ -63,7 +63,7 @@ impl Tree {
         self.try_list(pattern).unwrap_err().to_string()
     }
 
-    /// What belongs to the source and cannot be handed over, a line each; beside it, the files.
+    /// The entries of the source that cannot be passed on, one per line; and its files.
     fn bad(&self, pattern: Option<&str>) -> (String, Vec<String>) {
         let mut listing = Listing::new(&self.source(pattern)).unwrap();
         let files: Vec<_> = std::iter::from_fn(|| listing.next_file().unwrap()).collect();
@@ -114,8 +114,8 @@ fn a_file_that_was_looked_at_is_still_the_next() {
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 
-/// What is told of files that were found in advance is told when their turn comes, so that a plan is the same however
-/// far somebody looks.
+/// Notices about files that were found in advance come when it is the files' turn. So a plan does not depend
+/// on how far the listing looks ahead.
 #[test]
 fn looking_ahead_changes_nothing() {
     let tree = Tree::new(&["a", "c", "e"]);
@@ -133,7 +133,7 @@ fn looking_ahead_changes_nothing() {
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 
-/// A named object that cannot be fetched is reported when its turn comes, too.
+/// The same for a named object that cannot be fetched.
 #[test]
 fn objects_are_listed_by_their_manifest_whatever_is_there() {
     let tree = Tree::new(&["data/c", "data/other"]);
@@ -180,7 +180,7 @@ fn globs_choose_files() {
     assert_eq!(tree.list(Some("{x[[]1[]].csv,a.csv}")), ["a.csv", "x[1].csv"]);
 }
 
-/// W10: where nothing is found there is no item, which the end of the job tells.
+/// Row W10 of docs/parallel-run-step.md: if no file is found there is no item, and a notice reports that.
 #[test]
 fn nothing_found_is_told() {
     let tree = Tree::new(&["a/b/c.txt"]);
@@ -212,7 +212,7 @@ fn links_inside_are_followed_to_files() {
     assert_eq!((files.len(), notices.len()), (1, 1));
 }
 
-/// A link fails by itself, and all else of the input is read.
+/// A bad link fails alone. The rest of the input is read.
 #[test]
 fn links_that_cannot_be_followed_fail_alone() {
     let tree = Tree::new(&["a.txt", "../out.csv", "../away/x.csv"]);
@@ -268,7 +268,8 @@ fn folders_that_cannot_be_listed_fail_alone() {
     assert_snapshot!(bad, @"b/: /d/in/b cannot be listed: Permission denied (os error 13)");
 }
 
-/// Below a folder, in it, and by a glob; but for files of the log itself, and tables that no file is taken of.
+/// Files are refused in the table's folder and below it, and by a glob. The log's own files are not, nor are
+/// tables of which no file is taken.
 #[test]
 fn files_of_tables_with_a_log_are_refused() {
     let tree = Tree::new(&[

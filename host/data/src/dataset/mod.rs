@@ -1,12 +1,18 @@
-//! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`], [`json`] for
-//! JSON lines, with [`Unpacker`] for packed files, and [`columnar`], which takes in [`sqlite`]; the planner process uses all of
-//! them), how a worker reads its part ([`TableReader`], [`RowReader`]) and what tells a file from what it
-//! was before ([`Found`]). Imports `model` only.
+//! Reads inputs:
 //!
-//! What belongs to an input is decided once, while listing: names are UTF-8, hidden files count (but for rows),
-//! links are followed to files inside the input's folder and refused where they lead out of it,
-//! linked folders are skipped with a notice, and anything that is neither file, folder nor link is
-//! an error.
+//! - [`resolve()`] and [`Listing`] determine what belongs to an input.
+//! - [`csv`], [`json`] for JSON lines and [`columnar`] (with [`sqlite`]) cut tables; [`Unpacker`] unpacks
+//!   packed files. The planner process uses all of them.
+//! - [`TableReader`] and [`RowReader`] read a worker's part.
+//! - [`Found`] shows whether a file has changed.
+//!
+//! This module imports `model` only. What belongs to an input is decided once, while listing:
+//!
+//! - Names are UTF-8.
+//! - Hidden files count, except in inputs of rows.
+//! - Links to files inside the input's folder are followed. Links that lead out of it are refused.
+//! - Links to folders are skipped with a notice.
+//! - Any other entry is an error.
 
 pub mod columnar;
 pub mod csv;
@@ -39,11 +45,11 @@ pub use table_log::TableLog;
 pub use text::{LoadedTable, RowLines, TablePart, TableReader};
 pub use text_columns::text_columns;
 
-/// Whether a file may be looked into, once it is here. Gets the index of its source, its path below that, and the
-/// listing of those that follow.
+/// Decides whether a file may be read, and waits until it has been fetched. Receives the index of its source,
+/// its path below that, and the listing of the files that follow.
 pub type MayLook<'a, E> = dyn FnMut(u32, &str, &mut Listing) -> Result<bool, E> + 'a;
 
-/// An input that cannot be used, in words for people.
+/// An input that cannot be used, in words for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DatasetError(pub String);

@@ -1,6 +1,6 @@
-//! Globs over paths below a source's root: `*` and `?` within a folder, `**` across folders,
-//! `[..]` for one of several characters, `{a,b}` for one of several texts. A glob that is a path
-//! without wildcards, or `{..}` around such paths, is a list: each of them must be there.
+//! Globs over paths below a source's root: `*` and `?` within a folder, `**` across folders, `[..]` for one
+//! of several characters, `{a,b}` for one of several texts. A glob that is a path without wildcards, or
+//! `{..}` around such paths, is a list: each of the paths must exist.
 
 use super::{DatasetError, fail};
 use globset::{GlobBuilder, GlobMatcher};
@@ -12,30 +12,30 @@ use std::path::Path;
 /// Which files of a folder belong to an input.
 #[derive(Debug)]
 pub enum Pattern {
-    /// All.
+    /// All files.
     Everything,
-    /// Those with these paths, sorted.
+    /// The files with these paths, sorted.
     List(Vec<String>),
-    /// Those that match.
+    /// The files that match.
     Glob {
-        /// For whole paths.
+        /// Matches whole paths.
         files: GlobMatcher,
-        /// For the folders that may hold matches, by depth.
+        /// Match the names of folders that may contain matches, by depth.
         folders: Vec<GlobMatcher>,
-        /// Whether folders below those may hold matches.
+        /// Whether folders below those may contain matches.
         deeper: bool,
     },
 }
 
 impl Pattern {
-    /// Reads the pattern of a source. Fails on a glob that is not one.
+    /// Parses the pattern of a source. Fails if the glob is malformed.
     pub fn new(pattern: Option<&str>) -> Result<Self, DatasetError> {
         let Some(text) = pattern else { return Ok(Self::Everything) };
         if let Some(paths) = list(text) {
             return Ok(Self::List(paths.into_iter().collect()));
         }
         let parts: Vec<_> = text.split('/').collect();
-        // From the first part on that may stand for several folders, anything may match.
+        // After the first part that may match several levels of folders, any folder may contain matches.
         let plain = parts.iter().take_while(|part| stays_in_folder(part)).count();
         let folders = &parts[..plain.min(parts.len() - 1)];
         Ok(Self::Glob {
@@ -56,8 +56,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the folder `name`, so deep below the root (0 for the root's own folders), may hold
-    /// files of the input; the folders above it may.
+    /// Whether the folder `name` may contain files of the input. `depth` is its depth below the root: 0 for
+    /// the root's own folders. The caller has already asked this for the folders above it.
     pub fn enters(&self, name: &[u8], depth: usize) -> bool {
         match self {
             Self::Everything => true,
@@ -70,12 +70,12 @@ impl Pattern {
     }
 }
 
-/// Whether the text means more than itself as a glob.
+/// Whether the text has a special meaning as a glob.
 pub(super) fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// The glob for just these names.
+/// The glob that matches exactly these names.
 pub(super) fn of_names(names: &BTreeSet<String>) -> String {
     let names: Vec<_> =
         names.iter().map(|name| globset::escape(name).replace(',', "[,]")).collect();
@@ -85,7 +85,7 @@ pub(super) fn of_names(names: &BTreeSet<String>) -> String {
     }
 }
 
-/// The paths that alone match the glob, if it lists them.
+/// The paths that the glob lists. `None` if it may match other paths.
 fn list(glob: &str) -> Option<BTreeSet<String>> {
     let Some(inside) = glob.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         return literal(glob).map(|path| BTreeSet::from([path]));
@@ -103,7 +103,7 @@ fn list(glob: &str) -> Option<BTreeSet<String>> {
     Some(paths)
 }
 
-/// The text that is the only one to match the glob, if there is just one.
+/// The only text that matches the glob. `None` if it may match several.
 fn literal(glob: &str) -> Option<String> {
     let mut text = String::with_capacity(glob.len());
     let mut rest = glob;
@@ -111,7 +111,7 @@ fn literal(glob: &str) -> Option<String> {
         match first {
             '*' | '?' | '{' | '}' => return None,
             '[' => {
-                // A class of one character, as `globset::escape` writes it.
+                // A class of one character, in the form that `globset::escape` writes.
                 let mut class = rest.chars().skip(1);
                 let character = class.next()?;
                 let end = class.next()?;

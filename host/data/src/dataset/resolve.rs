@@ -1,4 +1,4 @@
-//! From what a job file names to folders and patterns.
+//! Turns the paths in a job file into folders and patterns.
 
 use super::pattern::{Pattern, is_glob, of_names};
 use super::{DatasetError, fail};
@@ -10,25 +10,25 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Sources of a job, at most. Each is two open folders in each instance, and its table's columns are
-/// part of one message.
+/// The maximum number of sources in a job. Each needs two open folders in each instance, and the columns of
+/// its table are in one message.
 const MAX_SOURCES: usize = 256;
-/// Bytes of paths and names in all sources, at most: they are part of one message.
+/// The maximum bytes of paths and names in all sources, because they are in one message.
 const MAX_NAMES: usize = 8 << 20;
 
-/// Finds each input's folders. Cheap: looks at the named paths only, lists nothing. Fails if a path
-/// is not there, cannot be read, or is neither a file, a folder nor a glob; or if there are too many.
+/// Finds the folders of each input. Cheap: it checks only the named paths, and lists nothing. Fails if a path
+/// is missing, cannot be read, or is neither a file, a folder nor a glob; or if there are too many.
 ///
-/// Files of one folder that an input names one by one are one source, so that mini-batches hold
-/// several of them; each counts once.
+/// Files of one folder that an input names individually become one source, so that mini-batches can hold
+/// several of them. Each counts once.
 ///
-/// A path that is a link is followed, wherever it leads: the job file names it. So a linked file is
-/// seen by the guest under the name of the link's target.
+/// A path that is a link is followed, wherever it leads, because the job file names it. So the guest sees a
+/// linked file under the name of the link's target.
 pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
     resolve_with(inputs, &mut |_| false)
 }
 
-/// [`resolve`], where some paths are those of files that need not be there yet, as `is_file` tells.
+/// Like [`resolve`], but some paths are of files that need not exist yet. `is_file` says which.
 pub fn resolve_with(
     inputs: &[Input],
     is_file: &mut dyn FnMut(&Path) -> bool,
@@ -67,8 +67,8 @@ pub fn resolve_with(
     Ok(sources)
 }
 
-/// A template without the folders that stand before the first wildcard of a glob, if it begins with
-/// some of them: `data/{user}/{day}.csv` for `data/*/*.csv`.
+/// Removes from a template the folders before the first wildcard of a glob, if it begins with some of them.
+/// For `data/*/*.csv`, the template may be `data/{user}/{day}.csv`.
 fn below(root: &Path, format: &str) -> String {
     let levels: Vec<&str> = format.split('/').collect();
     let fixed = levels.iter().take_while(|level| !level.contains('{')).count();
@@ -100,7 +100,7 @@ fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// What a path of an input is.
+/// What a path of an input refers to.
 #[derive(Debug)]
 enum Place {
     Folder(PathBuf),
@@ -109,7 +109,7 @@ enum Place {
     Files(PathBuf, BTreeSet<String>),
 }
 
-/// What the input's paths are, in their order; files of one folder where the first of them stands.
+/// What the input's paths refer to, in order. All files of one folder come where the first of them is.
 fn places(
     input: &Input,
     is_file: &mut dyn FnMut(&Path) -> bool,
@@ -135,8 +135,8 @@ fn places(
     Ok(places)
 }
 
-/// Whether files in `folder`, or below it, could belong to the source, now or once they are there.
-/// The folder's path is absolute and without links. Fails if the source's pattern is no glob.
+/// Whether files in `folder` or below it may belong to the source, now or when they exist. The folder's path
+/// must be absolute and without links. Fails if the source's pattern is not a glob.
 pub fn reaches(source: &Source, folder: &Path) -> Result<bool, DatasetError> {
     let Ok(below) = folder.strip_prefix(&source.root) else { return Ok(false) };
     let pattern = Pattern::new(source.pattern.as_deref())?;
@@ -168,7 +168,7 @@ fn find(path: &str) -> Result<Place, DatasetError> {
     file(&real(path)?)
 }
 
-/// One file, by its path without links.
+/// A single file, given by its path without links.
 fn file(path: &Path) -> Result<Place, DatasetError> {
     match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
         (Some(parent), Some(name)) => {
@@ -178,7 +178,7 @@ fn file(path: &Path) -> Result<Place, DatasetError> {
     }
 }
 
-/// Takes the part before the first folder or name with a wildcard for the root.
+/// Splits the path before the first part with a wildcard: what comes before it is the root.
 fn find_glob(path: &str) -> Result<Place, DatasetError> {
     let mut start = 0;
     for part in path.split_inclusive('/') {
@@ -201,7 +201,7 @@ fn find_glob(path: &str) -> Result<Place, DatasetError> {
     }
 }
 
-/// The path without links. Must be UTF-8, as it travels to other processes and into reports.
+/// The path without links. It must be UTF-8, because it is sent to other processes and put into reports.
 fn real(path: &str) -> Result<PathBuf, DatasetError> {
     match fs::canonicalize(path) {
         Ok(real) if real.to_str().is_some() => Ok(real),
@@ -214,7 +214,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// What keeps a path from being used, with what to check.
+/// Why a path cannot be used, and what to check.
 fn explain(path: &str, error: &io::Error) -> String {
     match error.kind() {
         _ if is_missing(error) => match first_missing(Path::new(path)) {
@@ -231,7 +231,7 @@ fn explain(path: &str, error: &io::Error) -> String {
     }
 }
 
-/// The topmost part of the path that is not there.
+/// The topmost part of the path that does not exist.
 fn first_missing(path: &Path) -> Option<&Path> {
     path.ancestors().take_while(|part| fs::symlink_metadata(part).is_err()).last()
 }
@@ -289,7 +289,8 @@ mod tests {
         assert_eq!(tree.one("in/a?/b/*.csv"), ("/in".to_owned(), some("a?/b/*.csv")));
     }
 
-    /// M4: what stands before the first wildcard of a glob may be a part of the template.
+    /// Row M4 of docs/parallel-run-step.md: a template may include what comes before the first wildcard of a
+    /// glob.
     #[test]
     fn templates_of_globs_may_begin_above_them() {
         let tree = Tree::new();
@@ -303,7 +304,7 @@ mod tests {
             ("in/a/*.csv", "a/{day}.csv", "{day}.csv"),
             ("in/*/x.csv", "a/{user}/x.csv", "a/{user}/x.csv"),
             ("in/*/x.csv", "in/a/{user}.csv", "a/{user}.csv"),
-            // A folder is no glob: its template begins below it.
+            // A folder is not a glob: its template begins below it.
             ("in", "in/{user}/x.csv", "in/{user}/x.csv"),
         ] {
             let mut inputs = input(&[tree.path(path)]);
@@ -322,7 +323,7 @@ mod tests {
         assert_eq!(tree.one("dir"), ("/in/a".to_owned(), None));
     }
 
-    /// As objects of a store that have not come: whatever there is at their paths meanwhile.
+    /// Like objects of a store that have not been fetched: what exists at their paths does not matter.
     #[test]
     fn files_may_be_known_before_they_are_there() {
         let tree = Tree::new();
@@ -395,7 +396,7 @@ mod tests {
         drop(socket);
     }
 
-    /// T2: also where the one who runs the tests may read everything.
+    /// Row T2 of docs/parallel-run-step.md. Also works if the user who runs the tests may read everything.
     #[test]
     fn what_may_not_be_read_is_named() {
         let error = io::Error::from(ErrorKind::PermissionDenied);

@@ -1,4 +1,4 @@
-//! Schemas on their way from the planner to the workers.
+//! Converts schemas for their way from the planner to the workers.
 
 use super::{DatasetError, fail};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -15,7 +15,7 @@ pub fn schema_bytes(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
     }
 }
 
-/// What [`schema_bytes`] wrote.
+/// The schema that [`schema_bytes`] wrote.
 pub fn schema_of(bytes: &[u8]) -> Result<SchemaRef, DatasetError> {
     match StreamReader::try_new(bytes, None) {
         Ok(reader) => Ok(reader.schema()),

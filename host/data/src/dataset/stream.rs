@@ -1,4 +1,4 @@
-//! Arrow IPC on its way to the guest.
+//! Arrow IPC for the guest.
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -6,13 +6,13 @@ use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamEncoder;
 
-/// An Arrow IPC stream in pieces: what a table holds lies where it was decoded to, and is copied once, into the
-/// guest's memory.
+/// An Arrow IPC stream in pieces. The data of a table stays where it was decoded, and is copied only once,
+/// into the guest's memory.
 #[derive(Clone, Debug, Default)]
 pub struct Stream(Vec<Buffer>);
 
 impl Stream {
-    /// Schema, dictionaries, one record batch, end.
+    /// A stream of a schema, dictionaries, one record batch and an end mark.
     pub(in crate::dataset) fn of(batch: &RecordBatch, schema: &Schema) -> Result<Self, ArrowError> {
         let mut encoder = StreamEncoder::try_new(schema)?;
         let mut pieces = encoder.encode(batch)?;
@@ -20,23 +20,23 @@ impl Stream {
         Ok(Self(pieces))
     }
 
-    /// Lets go of what is in it, so that the memory can serve the next one.
+    /// Releases the pieces, so that the next stream can reuse their memory.
     pub(in crate::dataset) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Takes another's place.
+    /// Replaces the pieces with those of another stream.
     pub(in crate::dataset) fn put(&mut self, other: Self) -> &Self {
         *self = other;
         self
     }
 
-    /// The pieces, in their order.
+    /// The pieces, in order.
     pub fn pieces(&self) -> &[Buffer] {
         &self.0
     }
 
-    /// All of it in one piece.
+    /// The whole stream in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.iter().map(Buffer::as_slice).collect::<Vec<_>>().concat()
     }

@@ -1,13 +1,14 @@
-//! Formats of tables that are more than their files: what lies beside the files says which of them, and which of their
-//! rows, count. Read as plain files, such a table gives rows that were removed or replaced, too.
+//! Formats of tables that are more than their data files: metadata beside the files says which of them, and
+//! which of their rows, count. If we read such a table as plain files, it would also give rows that were
+//! removed or replaced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of a folder with metadata that are looked at.
+/// The maximum number of files in a folder of metadata that are checked.
 const LOOKED_AT: usize = 100_000;
 
-/// What says which files and rows of a table count.
+/// The format of a table whose metadata says which files and rows count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableLog {
     /// Delta Lake.
@@ -21,7 +22,7 @@ pub enum TableLog {
 }
 
 impl TableLog {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 4] = [Self::Delta, Self::Hudi, Self::Iceberg, Self::Paimon];
 
     /// The format's name.
@@ -34,7 +35,7 @@ impl TableLog {
         }
     }
 
-    /// The folder beside the files by which such a table is known.
+    /// The folder in the table that identifies the format.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Delta => "_delta_log",
@@ -44,7 +45,7 @@ impl TableLog {
         }
     }
 
-    /// Whether a folder of a table with a file of that name in its [`folder`](Self::folder) is such a table.
+    /// Whether a file with this name in its [`folder`](Self::folder) shows that the table has this format.
     pub fn is_shown_by(self, file: &str) -> bool {
         match self {
             Self::Delta | Self::Hudi => true,
@@ -53,7 +54,7 @@ impl TableLog {
         }
     }
 
-    /// The format of the table that lies in a folder; none if no such table does.
+    /// The format of the table in a folder. `None` if there is no such table.
     pub fn at(folder: &Path) -> Option<Self> {
         Self::ALL.into_iter().find(|log| log.is_at(folder))
     }
@@ -67,25 +68,25 @@ impl TableLog {
                 let names =
                     || fs::read_dir(&beside).into_iter().flatten().take(LOOKED_AT).flatten();
                 let is_shown = |name: &str| self.is_shown_by(name);
-                // Where the folder may not be listed, the hint may be seen all the same.
+                // The hint may be visible even if the folder may not be listed.
                 beside.join("version-hint.text").is_file()
                     || names().any(|entry| entry.file_name().to_str().is_some_and(is_shown))
             }
         }
     }
 
-    /// Whether files in the table's folder may be the table's, by the first part of their path below that: the name of a
-    /// file, if it `is_file`, or else of a folder.
+    /// Whether files in the table's folder may belong to the table. `first` is the first part of their path
+    /// below that folder: the name of a file if it `is_file`, or else of a folder.
     pub fn owns(self, first: &str, is_file: bool) -> bool {
         match self {
             Self::Delta | Self::Hudi => first != self.folder(),
-            // Its name is a common one, so that only what is usual counts.
+            // `metadata` is a common name, so only the usual files and folders count.
             Self::Iceberg => is_file || first == "data" || first.contains('='),
             Self::Paimon => first.starts_with("bucket-") || first.contains('='),
         }
     }
 
-    /// The table that a folder is, or lies in as a part of it, and where that table is. The folder's path is absolute.
+    /// The table that a folder is or belongs to, and where that table is. The folder's path must be absolute.
     pub fn above(folder: &Path) -> Option<(Self, PathBuf)> {
         if let Some(log) = Self::at(folder) {
             return Some((log, folder.to_owned()));
@@ -102,8 +103,8 @@ impl TableLog {
         None
     }
 
-    /// The table that an object belongs to the metadata of, by the object's key: its format, and its folder without a `/`
-    /// at the end.
+    /// The table to whose metadata an object belongs, given the object's key. Returns the table's format, and
+    /// its folder without a `/` at the end.
     pub fn shown_by(key: &str) -> Option<(Self, &str)> {
         let mut start = 0;
         for part in key.split_inclusive('/') {
@@ -120,7 +121,7 @@ impl TableLog {
         None
     }
 
-    /// Why the table at `place` is not read as plain files, and what to do, for people.
+    /// Explains to the user why the table at `place` is not read as plain files, and what to do.
     pub fn refusal(self, place: &str) -> String {
         let name = self.name();
         let folder = self.folder();

@@ -1,11 +1,12 @@
-//! The columns of text tables in the words of a job file.
+//! The columns of text tables in terms of a job file.
 
 use super::json::{field_of, is_json};
 use super::{DatasetError, schema_of};
 use crate::model::{Column, ColumnType, TableFormat, TableKind};
 use arrow::datatypes::Field;
 
-/// The columns in an input's files, with the types of those that a job file has a word for. Fails if the format is none.
+/// The columns in an input's files. The type is `None` if a job file cannot express it. Fails if the schema
+/// cannot be read.
 pub fn text_columns(
     table: &TableFormat,
 ) -> Result<Vec<(String, Option<ColumnType>)>, DatasetError> {

@@ -1,4 +1,4 @@
-//! A file that is read at places.
+//! A file that is read at given offsets.
 
 use crate::dataset::csv::open_file;
 use crate::dataset::{DatasetError, Found, fail};
@@ -16,36 +16,36 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes that are read at once where little is wanted: most headers of pages are shorter.
+/// The buffer size for small reads, in bytes: most page headers are shorter.
 const PEEK: usize = 1 << 10;
-/// Ranges that lie closer together are read as one, in bytes.
+/// Ranges with at most this many bytes between them are read as one.
 const GAP: u64 = 64 << 10;
 
-/// A byte of a file that is to be read as another one.
+/// A byte of a file that is read as another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// Where it is in the file, in bytes.
+    /// The offset in the file.
     pub(super) at: u64,
     pub(super) byte: u8,
 }
 
-/// An open file. Nobody shares its place, so readers of it do not disturb each other.
+/// An open file without a cursor, so its readers do not disturb each other.
 #[derive(Clone, Debug)]
 pub(super) struct At {
     file: Arc<File>,
     length: u64,
-    /// What stands behind the end of the file as if it were a part of it.
+    /// Bytes that are read as if they followed the end of the file.
     tail: Bytes,
-    /// Parts that are in memory, by the place where each begins.
+    /// Parts that are in memory, each with its offset, in ascending order.
     held: Arc<Vec<(u64, Bytes)>>,
-    /// Bytes that are read as other ones, by their place.
+    /// Bytes that are read as other values, in the order of their offsets.
     changes: Arc<Vec<Change>>,
-    /// Whether the system has refused to read it.
+    /// Whether the system has failed to read the file.
     refused: Arc<AtomicBool>,
 }
 
 impl At {
-    /// Opens a file, and tells what it is like. Fails if it cannot be opened.
+    /// Opens a file, and returns its state as well. Fails if it cannot be opened.
     pub(super) fn open(path: &Path) -> Result<(Self, Found), DatasetError> {
         let file = open_file(path)?;
         let metadata = match file.metadata() {
@@ -64,27 +64,27 @@ impl At {
         Ok((at, Found::from(&metadata)))
     }
 
-    /// What the file is like now; none if nobody can say.
+    /// The current state of the file. `None` if the system does not report it.
     pub(super) fn found(&self) -> Option<Found> {
         self.file.metadata().ok().map(|metadata| Found::from(&metadata))
     }
 
-    /// Whether the system has refused to read any of it: then another try may fare better.
+    /// Whether the system has failed to read any part of the file. Then a retry may succeed.
     pub(super) fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Its length, in bytes, when it was opened, with what was put behind its end.
+    /// The length of the file when it was opened plus that of the tail, in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length + self.tail.len() as u64
     }
 
-    /// The same file with these bytes behind its end.
+    /// The same file with these bytes after its end.
     pub(super) fn with_tail(&self, tail: Vec<u8>) -> Self {
         Self { tail: tail.into(), held: Arc::default(), ..self.clone() }
     }
 
-    /// The same file with these bytes read as other ones, too.
+    /// The same file with these changes, too.
     pub(super) fn changed(&self, changes: impl Iterator<Item = Change>) -> Self {
         let mut all: Vec<Change> = self.changes.iter().copied().chain(changes).collect();
         all.sort_unstable_by_key(|change| change.at);
@@ -92,7 +92,7 @@ impl At {
         Self { changes: Arc::new(all), held: Arc::default(), ..self.clone() }
     }
 
-    /// The same file with these ranges in memory, which lie within it.
+    /// The same file with these ranges in memory. Fails if a range cannot be read.
     pub(super) fn holding(&self, mut ranges: Vec<Range<u64>>) -> Result<Self, DatasetError> {
         ranges.sort_unstable_by_key(|range| range.start);
         let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
@@ -112,7 +112,7 @@ impl At {
         Ok(Self { held: Arc::new(held), ..self.clone() })
     }
 
-    /// So many bytes from a place on. Fails if the file is shorter.
+    /// Reads `length` bytes from offset `start`. Fails if the file is shorter.
     pub(super) fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
         let end = start.checked_add(length);
         let Some(end) = end.filter(|end| *end <= self.length()) else {
@@ -124,7 +124,7 @@ impl At {
         if end > self.length {
             return self.bytes_with_tail(start, end);
         }
-        // As the length of a file, it is at least one that a file system gives.
+        // The allocation is bounded: the bytes are within the length that the file system states.
         let mut bytes = Vec::with_capacity(to_usize(length));
         while (bytes.len() as u64) < length {
             let at = start + bytes.len() as u64;
@@ -141,13 +141,13 @@ impl At {
                 }
             }
         }
-        // An allocation may have more room than was asked for.
+        // The allocation may have more capacity than we asked for, and `pread` fills all of it.
         bytes.truncate(to_usize(length));
         change(&mut bytes, start, &self.changes);
         Ok(bytes)
     }
 
-    /// Bytes of which the last stand behind the end of the file.
+    /// Reads bytes of which the last are in the tail.
     fn bytes_with_tail(&self, start: u64, end: u64) -> Result<Vec<u8>, DatasetError> {
         let mut bytes = match self.length.checked_sub(start) {
             Some(before) => self.bytes(start, before)?,
@@ -159,7 +159,7 @@ impl At {
         Ok(bytes)
     }
 
-    /// Up to so many bytes from a place on; fewer where the file ends.
+    /// Reads up to `length` bytes from offset `start`; fewer if the file ends.
     pub(super) fn peek(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
         self.bytes(start, length.min(self.length().saturating_sub(start)))
     }
@@ -210,7 +210,7 @@ impl ChunkReader for At {
     }
 }
 
-/// Reads on from a place.
+/// Reads sequentially from an offset on.
 #[derive(Debug)]
 pub(super) enum From {
     Memory(Bytes),
@@ -242,7 +242,8 @@ impl Read for From {
     }
 }
 
-/// Changes the bytes of a file from byte `start` on, by changes in the order of their places.
+/// Applies changes to bytes of a file that begin at offset `start`. The changes are in the order of their
+/// offsets.
 fn change(bytes: &mut [u8], start: u64, changes: &[Change]) {
     let end = start + bytes.len() as u64;
     let from = changes.partition_point(|change| change.at < start);

@@ -1,4 +1,4 @@
-//! Which columns an input has, and how those of one file become them.
+//! Determines the columns of an input, and how the columns of one file become them.
 
 use super::schema::to_message;
 use crate::dataset::{DatasetError, fail};
@@ -10,22 +10,22 @@ use std::sync::Arc;
 /// The columns of an input, learned from its files.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// The columns that are wanted, in that order; none for all.
+    /// The wanted columns, in that order. `None` for all.
     wanted: Option<Vec<String>>,
     fields: Vec<Field>,
-    /// The names of all columns, also of those that are not wanted.
+    /// The names of all columns, including those that are not wanted.
     names: Vec<String>,
-    /// The file that they were learned from first, as people know it.
+    /// The first file that the columns were learned from, as messages name it.
     origin: Option<String>,
 }
 
 impl Columns {
-    /// Nothing is known yet. `wanted` are the columns that the guest gets; none for all.
+    /// Starts without any columns. `wanted`: the columns that the guest receives; `None` for all.
     pub fn new(wanted: Option<&[String]>) -> Self {
         Self { wanted: wanted.map(<[String]>::to_vec), ..Self::default() }
     }
 
-    /// What was learned before: the columns of a table, as `origin` has them.
+    /// Columns that were learned before: those of a table that `origin` has.
     pub fn of(schema: &Schema, wanted: Option<&[String]>, origin: &str) -> Self {
         let fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
         let names = names(schema).into_iter().map(str::to_owned).collect();
@@ -37,9 +37,9 @@ impl Columns {
         self.origin.is_some()
     }
 
-    /// Adds the columns of a file: those of the first, then what others have beyond; a type that is
-    /// wider takes the place of a narrower one. Fails, and adds nothing, if a column has another type, or
-    /// if a column stands twice in the file, or with more columns than can be handed on.
+    /// Adds the columns of a file, after those that are known. A wider type replaces a narrower one. Fails,
+    /// and adds nothing, if neither type holds all values of the other, if the file has no columns or two
+    /// with the same name, or if the columns are too many for the guest.
     pub fn learn(&mut self, schema: &Schema, origin: &str) -> Result<(), DatasetError> {
         single(schema)?;
         if self.wanted.is_none() && schema.fields().is_empty() {
@@ -104,7 +104,7 @@ impl Columns {
         self.names.iter().map(String::as_str)
     }
 
-    /// The columns that the guest gets: those that are wanted as far as they are known.
+    /// The columns that the guest receives: the wanted ones that are known.
     pub fn schema(&self) -> Schema {
         let Some(wanted) = &self.wanted else { return Schema::new(self.fields.clone()) };
         let field = |name: &String| self.fields.iter().find(|field| field.name() == name).cloned();
@@ -112,8 +112,8 @@ impl Columns {
     }
 }
 
-/// Whether a file with these columns can become a table with `columns`, which `origin` has, or, if not
-/// `all` of a file's columns are taken, with those that it has of them. Fails, in words, if not.
+/// Fails, with an explanation, if a file with these columns cannot become a table with `columns`, which
+/// `origin` has. `all`: whether the file must not have other columns.
 pub fn check(file: &Schema, columns: &Schema, all: bool, origin: &str) -> Result<(), DatasetError> {
     single(file)?;
     if file.fields().is_empty() {
@@ -137,7 +137,7 @@ fn names(schema: &Schema) -> HashSet<&str> {
     schema.fields().iter().map(|field| field.name().as_str()).collect()
 }
 
-/// Fails if two columns have one name.
+/// Fails if two columns have the same name.
 fn single(schema: &Schema) -> Result<(), DatasetError> {
     let mut seen = HashSet::with_capacity(schema.fields().len());
     match schema.fields().iter().find(|field| !seen.insert(field.name())) {
@@ -149,14 +149,14 @@ fn single(schema: &Schema) -> Result<(), DatasetError> {
 /// How the columns of one file become those of the table.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
-    /// For each column of the table, the file's; none where the file lacks it.
+    /// The index of the file's column for each column of the table. `None` if the file lacks it.
     pub(super) places: Vec<Option<usize>>,
-    /// The file's columns that are needed, rising.
+    /// The indexes of the file's columns that are needed, ascending.
     pub(super) needed: Vec<usize>,
 }
 
 impl Fit {
-    /// Fails if a column has a type that the table's cannot hold, or if it must not be missing.
+    /// Fails if the table's type cannot hold the values of a column, or if a required column is missing.
     pub(super) fn new(file: &Schema, table: &Schema, origin: &str) -> Result<Self, DatasetError> {
         let at: HashMap<&str, usize> = file
             .fields()
@@ -196,7 +196,7 @@ impl Fit {
     }
 }
 
-/// Whether each value of a type is one of the other, and can be made that.
+/// Whether each value of `from` is also one of `to`, and Arrow can cast it.
 fn widens(from: &DataType, to: &DataType) -> bool {
     from == to || (is_wider(from, to) && can_cast_types(from, to))
 }
@@ -249,13 +249,13 @@ fn holds(one: &Field, other: &Field) -> bool {
     (other.is_nullable() || !one.is_nullable()) && widens(one.data_type(), other.data_type())
 }
 
-/// Whether it has a sign, and its bits.
+/// Whether an integer type is signed, and its width in bits. `None` for other types.
 fn integer(data_type: &DataType) -> Option<(bool, usize)> {
     let bits = data_type.primitive_width().unwrap_or(0) * 8;
     data_type.is_integer().then(|| (data_type.is_signed_integer(), bits))
 }
 
-/// Whether times of that zone are in UTC, which has several names.
+/// Whether the zone is UTC, which has several names.
 fn is_utc(zone: &Option<Arc<str>>) -> bool {
     const NAMES: [&str; 6] = ["utc", "z", "etc/utc", "+00:00", "-00:00", "+0000"];
     let name = zone.as_deref().map(str::to_ascii_lowercase);

@@ -1,5 +1,5 @@
-//! Rows without what only others need: a slice of views or of dictionary keys holds the texts of all rows
-//! that it was cut from, also within lists and structures.
+//! Drops data that only other rows need. A slice of views or of dictionary keys keeps the texts of all rows
+//! that it was cut from, also inside lists and structs.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
@@ -10,13 +10,13 @@ use arrow::compute::{can_cast_types, cast};
 use arrow::datatypes::{DataType, FieldRef};
 use std::sync::Arc;
 
-/// The same rows, with what they refer to and no more.
+/// The same rows, with only the data that they refer to.
 pub(super) fn compact(batch: &RecordBatch) -> RecordBatch {
     let columns = batch.columns().iter().map(|array| compacted(array).unwrap_or(Arc::clone(array)));
     RecordBatch::try_new(batch.schema(), columns.collect()).unwrap_or_else(|_| batch.clone())
 }
 
-/// None if the array is well as it is.
+/// `None` if the array can stay unchanged.
 fn compacted(array: &ArrayRef) -> Option<ArrayRef> {
     match array.data_type() {
         DataType::Utf8View => Some(Arc::new(array.as_string_view().gc())),
@@ -71,7 +71,7 @@ fn list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) -> Opt
     Some(Arc::new(GenericListArray::try_new(item, offsets, items, nulls).ok()?))
 }
 
-/// The offsets as if the first of them were zero, and where the items begin and end.
+/// The offsets, shifted so that the first is zero, and where the items begin and end.
 fn rebased<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, usize, usize) {
     let first = offsets.first();
     let last = offsets.last();
@@ -85,7 +85,7 @@ mod tests {
     use arrow::array::{DictionaryArray, Int32Array, ListBuilder, StringViewBuilder};
     use arrow::datatypes::Field;
 
-    /// Many long texts, as keys and as views.
+    /// Many long texts, as dictionary keys and as views.
     fn texts(count: usize) -> (ArrayRef, ArrayRef) {
         let all: Vec<_> = (0..count).map(|n| format!("a text of some length, {n:05}")).collect();
         let keys: DictionaryArray<Int32Type> = all.iter().map(String::as_str).collect();

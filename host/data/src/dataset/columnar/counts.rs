@@ -1,5 +1,5 @@
-//! Whether the pages of a column hold as many values as the footer says. What reads rows stops at the last that
-//! it wants, and would not see more.
+//! Checks that the pages of a column hold as many values as the footer says. The reader of rows stops at the
+//! last row that it wants, so it would not notice more values.
 
 use super::at::At;
 use crate::dataset::{DatasetError, fail};
@@ -8,8 +8,8 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::SerializedPageReader;
 use std::sync::Arc;
 
-/// Fails if the pages of a leaf column of a row group hold more or less values than the footer says. Looks
-/// at their headers only. What cannot be read is left for what decodes it.
+/// Fails if the pages of a leaf column of a row group hold more or fewer values than the footer says. Reads
+/// only the headers of pages. Pages that cannot be read are left to the decoder, which reports them.
 pub(super) fn check_pages(
     at: &At,
     metadata: &ParquetMetaData,
@@ -32,9 +32,9 @@ pub(super) fn check_pages(
     Ok(())
 }
 
-/// How many values the pages of a column say they hold. None if they cannot be read. The rows that they may name
-/// besides are not looked at: there are writers that count values there. Where a page has no lists, its values are its
-/// rows; where it has, the rows are used only if [`has_all_rows`].
+/// How many values the pages of a column say they hold. `None` if the pages cannot be read. Prefers the count
+/// of values to the count of rows that a page may state, because some writers count values there. In a column
+/// without lists both are the same. In one with lists, the rows are used only if [`has_all_rows`].
 fn counted(at: &Arc<At>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
     let rows = usize::try_from(rows).ok()?;
     let mut pages = SerializedPageReader::new(Arc::clone(at), column, rows, None).ok()?;
@@ -49,7 +49,7 @@ fn counted(at: &Arc<At>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64>
     Some(values)
 }
 
-/// Whether the pages of a column name their rows, and these are as many as the row group has.
+/// Whether all pages of a column state their rows, and these add up to those of the row group.
 pub(super) fn has_all_rows(at: &Arc<At>, column: &ColumnChunkMetaData, rows: usize) -> bool {
     let Ok(mut pages) = SerializedPageReader::new(Arc::clone(at), column, rows, None) else {
         return false;

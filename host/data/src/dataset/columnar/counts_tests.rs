@@ -1,4 +1,4 @@
-//! Pages whose counts are wrong: told before a row is handed on, or not used.
+//! Pages with wrong counts: they are reported before a row is passed on, or they are not used.
 
 use super::at::At;
 use super::counts::has_all_rows;
@@ -27,7 +27,7 @@ fn the_first_slice_tells_of_wrong_counts() {
     assert_eq!(file.read(0, 0, 3, &[0]).unwrap()[0].num_rows(), 3, "the column beside it");
 }
 
-/// A page of the second version that says it has so many rows.
+/// A data page of version 2 that states this number of rows.
 fn page(numbers: &[i32], rows: i64) -> Vec<u8> {
     let body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let mut page = Vec::new();

@@ -1,57 +1,58 @@
-//! Cuts what a file holds into slices.
+//! Cuts the rows of a file into slices.
 
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{SliceSize, TableSlice};
 
-/// The most rows of a slice: Arrow counts with 32 bits.
+/// The maximum number of rows in a slice, because Arrow counts with 32 bits.
 const MAX_ROWS: u64 = 1 << 30;
 
 /// A row group or a record batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes that they take in memory, about.
+    /// About how many bytes they take in memory.
     pub bytes: u64,
-    /// What they refer to besides.
+    /// The dictionary values that they refer to.
     pub values: Values,
 }
 
-/// The values of dictionaries: each slice of rows has a copy of those that it refers to.
+/// The values of dictionaries. Each slice of rows has a copy of those that it refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Values {
-    /// Bytes of all.
+    /// The bytes of all values.
     pub all: u64,
-    /// Bytes of those that a row refers to, about.
+    /// About how many bytes of them one row refers to.
     pub each: u64,
 }
 
 impl Values {
-    /// Bytes of those that so many rows refer to, at most.
+    /// The maximum bytes that this many rows refer to.
     fn of(self, rows: u64) -> u64 {
         self.all.min(self.each.saturating_mul(rows))
     }
 }
 
-/// The slices of one file, in order: together they hold each of its rows once.
+/// The slices of one file, in order. Together they hold each row once.
 ///
-/// By bytes, small parts that follow each other share a slice up to the size, and a part of more than one
-/// and a half times the size is cut into slices of about equally many rows, as near to the size as that
-/// gets: a part that is cut is read and decoded again in part for each slice. By rows, all slices but the
-/// last have that many, wherever parts end.
+/// By bytes: consecutive small parts share a slice, up to the size. A part of more than one and a half times
+/// the size is cut into slices with about equally many rows, as near to the size as possible. For each of
+/// these slices the part is partly read and decoded again.
+///
+/// By rows: all slices except the last have this many rows, wherever parts end.
 #[derive(Debug)]
 pub struct Cuts {
     file: String,
     parts: Vec<Part>,
     size: SliceSize,
-    /// Where the next slice begins: the part, and rows of it that were cut.
+    /// Where the next slice begins: the part, and how many of its rows were already cut.
     part: usize,
     skip: u64,
     first_row: u64,
 }
 
 impl Cuts {
-    /// Cuts the file of that name.
+    /// Cuts the file with this name.
     pub fn new(file: String, parts: Vec<Part>, size: SliceSize) -> Self {
         let size = match size {
             SliceSize::Bytes(bytes) => SliceSize::Bytes(bytes.clamp(1, MAX_SLICE)),
@@ -65,7 +66,7 @@ impl Cuts {
         Self { file, parts, size, part: 0, skip: 0, first_row: 0 }
     }
 
-    /// The rows of the next slice, from the place where it begins.
+    /// The number of rows in the next slice.
     fn next_rows(&self) -> u64 {
         let mut rest = self.parts[self.part..].iter();
         let first = rest.next().map_or(0, |part| part.rows - self.skip);
@@ -126,7 +127,7 @@ impl Iterator for Cuts {
             values.each = values.each.max(part.values.each);
             let taken = left.min(part.rows - self.skip);
             let share = u128::from(part.bytes) * u128::from(taken) / u128::from(part.rows.max(1));
-            // It is no more than the part's bytes.
+            // Never saturates: the share is at most the bytes of the part.
             let share = u64::try_from(share).unwrap_or(u64::MAX);
             slice.bytes = slice.bytes.saturating_add(share);
             self.skip += taken;
@@ -192,7 +193,7 @@ mod tests {
         };
         // Few values, each in many rows: every slice has all of them.
         assert_eq!(bytes(part(100, 600, 60), 50), [800, 800]);
-        // Many values, each in a row.
+        // Many values, each in one row.
         assert_eq!(bytes(part(100, 6000, 60), 50), [3200, 3200]);
         assert_eq!(bytes(part(100, 0, 0), 50), [200, 200]);
     }

@@ -1,5 +1,5 @@
-//! A decoder of one row group's columns that goes on from slice to slice. To come to a row in the middle of a page, the
-//! library passes over all values before it; pages may hold millions of these, and hundreds of slices.
+//! A decoder of columns of one row group that continues from slice to slice. A new decoder has to skip all
+//! values of a page before the wanted row, and a page may hold millions of values and hundreds of slices.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
@@ -9,16 +9,16 @@ use parquet::arrow::arrow_reader::{
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use std::fmt;
 
-/// Decoding a value that is not wanted takes about so many times as long as passing over it.
+/// Decoding an unwanted value takes about this many times as long as skipping it.
 const DECODED: usize = 4;
 
 /// Columns that have been decoded up to some row.
 pub(super) struct Decoder {
     columns: Vec<usize>,
     reader: ParquetRecordBatchReader,
-    /// The row that comes next.
+    /// The next row.
     next: usize,
-    /// Rows from `next` on that are decoded already.
+    /// Rows from `next` on that are already decoded.
     rest: Option<RecordBatch>,
 }
 
@@ -30,7 +30,8 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder of these columns from row `first` on, for slices of about so many rows. None if the library refuses.
+    /// A decoder of these columns from row `first` on, for slices of about `rows` rows. `None` if the library
+    /// refuses.
     pub(super) fn new(
         footer: &ArrowReaderMetadata,
         row_group: &dyn RowGroups,
@@ -53,19 +54,19 @@ impl Decoder {
         Some(Self { columns: columns.to_vec(), reader: reader.ok()?, next: first, rest: None })
     }
 
-    /// What it decodes.
+    /// The columns that it decodes.
     pub(super) fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// Whether it should go on for these columns and row. A new decoder would pass over `passed` values.
+    /// Whether it should continue for these columns and this row. A new decoder would skip `passed` values.
     pub(super) fn goes_on(&self, columns: &[usize], first: usize, passed: usize) -> bool {
         let Some(gap) = first.checked_sub(self.next) else { return false };
         self.columns == columns && gap.saturating_mul(DECODED) <= passed
     }
 
-    /// Its columns of so many rows from row `first` on. None if there are fewer, or if they cannot be decoded: then it is of
-    /// no use any more.
+    /// Decodes `rows` rows from row `first` on. `None` if there are fewer, or if they cannot be decoded.
+    /// After `None` the decoder must not be used again.
     pub(super) fn read(&mut self, first: usize, rows: usize) -> Option<Vec<ArrayRef>> {
         let mut gap = first.checked_sub(self.next)?;
         let mut found = Vec::new();

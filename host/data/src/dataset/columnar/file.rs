@@ -1,4 +1,4 @@
-//! A file of any kind that has types of its own.
+//! A file in any format whose columns have types.
 
 use super::at::At;
 use super::columns::Fit;
@@ -11,8 +11,8 @@ use crate::model::{ByteSize, SliceSize, TableKind};
 use arrow::datatypes::{Schema, SchemaRef};
 use std::path::Path;
 
-/// An open Parquet or Arrow file, of which only what describes it has been read, or a database. All it says
-/// of what is wrong with the file goes on from the file's name.
+/// An open Parquet or Arrow file, of which only the metadata has been read, or a database. Error messages
+/// continue a sentence that begins with the file's name.
 #[derive(Debug)]
 pub struct TableFile {
     at: At,
@@ -22,14 +22,14 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// Opens a file of that kind; a database is asked that query. Fails if it cannot be read, or is no such
-    /// file.
+    /// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or
+    /// is of another kind.
     pub fn open(kind: TableKind, query: Option<&str>, path: &Path) -> Result<Self, DatasetError> {
         let (at, found) = At::open(path)?;
         Self::of(kind, query, path, (at, found))
     }
 
-    /// The same of a file that is open.
+    /// Like `open`, for a file that is already open.
     pub(super) fn of(
         kind: TableKind,
         query: Option<&str>,
@@ -43,18 +43,18 @@ impl TableFile {
         Ok(Self { at, found, kind, inner })
     }
 
-    /// All its columns. Fails if a database cannot be queried.
+    /// All columns. Fails if a database cannot be queried.
     pub fn schema(&mut self) -> Result<&SchemaRef, DatasetError> {
         self.inner.schema()
     }
 
-    /// All its columns, as they become those of a table: times of 96 bits may be in microseconds there.
+    /// All columns, with the types that they have in a table: there, 96-bit times may be in microseconds.
     pub fn schema_in(&mut self, table: &Schema) -> Result<SchemaRef, DatasetError> {
         self.inner.schema_in(table)
     }
 
-    /// Adds what the values of the `wanted` columns (none for all) tell of their resolution, of `all` rows or of the
-    /// first. Fails if they cannot be read.
+    /// Adds what the values of the `wanted` columns (`None`: all) show about their resolution, of `all` rows
+    /// or of the first ones. Fails if they cannot be read.
     pub fn look_at_times(
         &mut self,
         resolution: &mut Resolution,
@@ -64,7 +64,7 @@ impl TableFile {
         self.inner.look_at_times(resolution, wanted, all)
     }
 
-    /// What the file was like when it was opened.
+    /// The state of the file when it was opened.
     pub fn found(&self) -> Found {
         self.found
     }
@@ -74,13 +74,14 @@ impl TableFile {
         &self.at
     }
 
-    /// Whether the open file is as it was.
+    /// Whether the open file is unchanged.
     pub fn is_unchanged(&self) -> bool {
         self.at.found() == Some(self.found)
     }
 
-    /// Cuts its rows into slices of that size, counted in `columns`, and gives them the name `file`; those of
-    /// a database are not cut. Fails if a column is in a form that cannot be read, or does not fit `columns`.
+    /// Cuts the rows into slices of this size, counting only `columns`. The slices name the file `file`. A
+    /// database is not cut. Fails if a row is too large, or if a column is in a form that cannot be read or
+    /// does not fit `columns`.
     pub fn cut(
         &mut self,
         columns: &Schema,
@@ -102,15 +103,15 @@ impl TableFile {
         }
         let nulls = columns.fields().len() - needed.len();
         let wider = |part: Part| {
-            // Columns that the file lacks are made.
+            // Columns that the file lacks are filled with nulls, which take memory, too.
             let bytes = part.bytes.saturating_add(part.rows.saturating_mul(nulls as u64));
             Part { bytes, ..part }
         };
         Ok(Cuts::new(file, parts.into_iter().map(wider).collect(), size))
     }
 
-    /// Rows from a part on, after so many of it, as a table with `columns`, and which of them have no part in it,
-    /// counted from 0.
+    /// Reads rows as a table with `columns`. `place` is a part, and the number of its rows to skip. Also
+    /// returns which rows are left out, counted from 0.
     pub(super) fn read(
         &mut self,
         place: (u64, u64),

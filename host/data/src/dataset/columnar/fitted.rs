@@ -1,5 +1,5 @@
-//! Rows of a file as rows of the table. A row with a value that the table's type does not hold is left out, and
-//! named.
+//! Turns rows of a file into rows of the table. A row with a value that the table's type cannot hold is left
+//! out and reported.
 
 use super::columns::Fit;
 use super::stored::converted;
@@ -14,11 +14,11 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The rows that are left out, each with the reason, as far as reports name them.
+/// The rows that are left out. Each has its reason, up to the number that reports name.
 pub(super) type Misfits = BTreeMap<usize, Option<String>>;
 
-/// A batch of the columns that were needed, as one of the table's. `file` has the file's columns as they are handed
-/// on, of which the batch may have stored values.
+/// Turns a batch of the needed columns into one of the table. `file` has the types in which the file's
+/// columns are passed on; the batch may still have stored values.
 pub(super) fn fitted(
     batch: &RecordBatch,
     file: &Schema,
@@ -56,8 +56,8 @@ fn table(
     }
 }
 
-/// The table's columns. Rows that have no part in it are added to `misfits`; if there are any, the columns are of
-/// no use.
+/// The table's columns. Adds the rows that do not fit to `misfits`. If there are any, the columns must not be
+/// used.
 fn arrays(
     batch: &RecordBatch,
     file: &Schema,
@@ -87,7 +87,7 @@ fn arrays(
     Ok(arrays)
 }
 
-/// Fails if there are nulls where the table has none.
+/// Fails if there are nulls where the table allows none.
 fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), DatasetError> {
     if to.is_nullable() || array.null_count() == 0 {
         return Ok(());
@@ -105,10 +105,10 @@ fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), Dataset
     )
 }
 
-/// From a column of the file to one of the table.
+/// Converts a column of the file to one of the table.
 struct Change<'a> {
     name: &'a str,
-    /// As the file hands it on.
+    /// The type in which the file passes it on.
     from: &'a DataType,
     to: &'a DataType,
 }
@@ -131,7 +131,7 @@ impl Change<'_> {
         })
     }
 
-    /// Finds the rows, counted from `first`, with values that do not fit. Says whether there are any.
+    /// Finds the rows with values that do not fit, counted from `first`. Returns whether there are any.
     fn find(&self, array: &ArrayRef, first: usize, misfits: &mut Misfits) -> bool {
         let Err(error) = self.made(array) else { return false };
         if array.len() <= 1 {

@@ -1,51 +1,51 @@
-//! What a Parquet footer says, as far as rows are read by it, from its bytes and back to bytes. It is read as Thrift's
-//! own readers do: a field of another type than the format gives it is passed, as is one that is not known.
+//! Reads the parts of a Parquet footer that are needed to read rows, and writes them again. Skips unknown
+//! fields and fields of an unexpected type, as Thrift's own readers do.
 
 use super::thrift::{BINARY, I32, I64, LIST, Put, STRUCT, Scan};
 
-/// A footer. Texts and statistics are where they were.
+/// A footer. It borrows texts and statistics from the bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Footer<'a> {
     version: Option<i64>,
-    /// The columns' tree, each before those below it.
+    /// The tree of columns: each node comes before those below it.
     pub(super) elements: Vec<Element<'a>>,
-    /// Rows of the file.
+    /// The number of rows in the file.
     pub(super) rows: Option<i64>,
-    /// Its row groups.
+    /// The row groups.
     pub(super) groups: Vec<Group<'a>>,
     pairs: Vec<Pair<'a>>,
     /// The program that wrote the file.
     pub(super) created_by: Option<&'a [u8]>,
 }
 
-/// A node of the columns' tree.
+/// A node of the tree of columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Element<'a> {
-    /// How values are stored; none for a group.
+    /// The physical type: how values are stored. `None` for a group.
     pub(super) physical: Option<i64>,
-    /// Bytes of each value, where all have as many.
+    /// The bytes of each value, if all have the same length.
     pub(super) length: Option<i64>,
-    /// Whether it may be null, or be there several times.
+    /// Whether the value is required, optional or repeated.
     pub(super) repetition: Option<i64>,
     name: Option<&'a [u8]>,
-    /// How many nodes are below it.
+    /// The number of nodes directly below it.
     pub(super) children: Option<i64>,
-    /// What values mean, as old writers say it.
+    /// The converted type: the meaning of values, in the form of old writers.
     pub(super) converted: Option<i64>,
     scale: Option<i64>,
     precision: Option<i64>,
     id: Option<i64>,
-    /// What values mean.
+    /// The logical type: the meaning of values.
     pub(super) logical: Option<&'a [u8]>,
 }
 
 /// A row group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group<'a> {
-    /// Its columns, in the order of the tree.
+    /// The columns, in the order of the tree.
     pub(super) chunks: Vec<Chunk<'a>>,
     bytes: Option<i64>,
-    /// Its rows.
+    /// The number of rows.
     pub(super) rows: Option<i64>,
 }
 
@@ -54,30 +54,30 @@ pub(super) struct Group<'a> {
 pub(super) struct Chunk<'a> {
     file: Option<&'a [u8]>,
     offset: Option<i64>,
-    /// Where the page indexes are: numbers 4 to 7.
+    /// Where the page indexes are: the fields 4 to 7.
     indexes: [Option<i64>; 4],
     /// Whether it is encrypted.
     pub(super) is_encrypted: bool,
-    /// Whether it says more than that.
+    /// Whether it has metadata of its column.
     has_data: bool,
     physical: Option<i64>,
     encodings: Vec<i64>,
     /// How its pages are compressed.
     pub(super) codec: Option<i64>,
-    /// Values of its pages.
+    /// The number of values in its pages.
     pub(super) values: Option<i64>,
     unpacked: Option<i64>,
-    /// Bytes of its pages.
+    /// The bytes of its pages.
     pub(super) packed: Option<i64>,
-    /// Where its first page with values is.
+    /// The offset of the first page with values.
     pub(super) data_page: Option<i64>,
-    /// Where its dictionary is.
+    /// The offset of the dictionary.
     pub(super) dictionary: Option<i64>,
     statistics: Option<&'a [u8]>,
     sizes: Option<&'a [u8]>,
 }
 
-/// What somebody adds to a file: the columns as Arrow has them, for one.
+/// A key and a value that a writer adds: for example, the columns in the form of Arrow.
 #[derive(Clone, Debug, Default)]
 struct Pair<'a> {
     key: Option<&'a [u8]>,
@@ -85,7 +85,7 @@ struct Pair<'a> {
 }
 
 impl<'a> Footer<'a> {
-    /// Reads a footer. None if it ends too early.
+    /// Reads a footer. `None` if it is cut off or malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut footer = Self::default();
         Scan(bytes).fields(|scan, id, kind| {
@@ -103,7 +103,8 @@ impl<'a> Footer<'a> {
         Some(footer)
     }
 
-    /// Writes it. The order of values within columns, which nothing here reads by, is left out.
+    /// Writes the footer. Leaves out the orders of values (`column_orders` and `sorting_columns`), because
+    /// nothing here uses them.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = Put::new(&mut out);
@@ -122,7 +123,7 @@ impl<'a> Footer<'a> {
     }
 }
 
-/// The structures of a list; none where it holds something else.
+/// The structs of a list. Empty if the list holds other values.
 fn structures<'a, T>(
     scan: &mut Scan<'a>,
     mut read: impl FnMut(&mut Scan<'a>) -> Option<T>,
@@ -224,7 +225,7 @@ impl<'a> Chunk<'a> {
             }
             Some(true)
         })?;
-        // What says nothing is none, and takes more room here than there.
+        // Refuses empty chunks: they are invalid, and each would take more memory than it takes in the file.
         let is_known = chunk.packed.is_some() && chunk.start().is_some();
         (is_known || chunk.is_encrypted).then_some(chunk)
     }
@@ -249,7 +250,7 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// Where its pages begin.
+    /// The offset of its first page.
     pub(super) fn start(&self) -> Option<i64> {
         self.dictionary.or(self.data_page)
     }
@@ -318,7 +319,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The leaf columns of a row group that are encrypted, by their numbers. None if the bytes are no footer.
+/// The numbers of the leaf columns that are encrypted in any row group. `None` if the bytes are not a footer.
 pub(super) fn encrypted(bytes: &[u8]) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     Scan(bytes).fields(|scan, id, kind| {

@@ -1,10 +1,10 @@
-//! Calls of a reader that may panic over a hostile file.
+//! Catches panics of readers that are given hostile files.
 
 use crate::dataset::{DatasetError, fail};
 use std::panic::{self, AssertUnwindSafe};
 
-/// Calls something that leaves nothing behind which is looked at after a panic. Fails as it does, or
-/// with the panic's words.
+/// Calls a reader. Fails if the call fails, or with the message of its panic. Nothing that the call has
+/// changed may be used after a panic.
 pub(super) fn caught<T>(call: impl FnOnce() -> Result<T, DatasetError>) -> Result<T, DatasetError> {
     match panic::catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result,

@@ -1,4 +1,5 @@
-//! An Arrow IPC stream that another program writes while it is read: each record batch becomes mini-batches.
+//! Reads an Arrow IPC stream while another program writes it. Each record batch becomes one or more
+//! mini-batches.
 
 use super::compact::compact;
 use super::guard::caught;
@@ -15,11 +16,12 @@ use arrow::ipc::reader::StreamDecoder;
 use std::io::Read;
 use std::num::NonZeroU64;
 
-/// What each message begins with; the length of its head follows, in four bytes.
+/// The first bytes of a message. The length of its head follows, in four bytes.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// Room that is taken at once; more comes as bytes arrive. A length alone must not make us allocate.
+/// How many bytes are reserved at once; more follow as data arrives. A stated length alone must not make us
+/// allocate.
 const AT_ONCE: u64 = 16 << 20;
-/// Bytes of a start that is no Arrow, as they are shown.
+/// The maximum number of bytes that are shown of a beginning that is not Arrow.
 const SHOWN: usize = 24;
 
 /// The mini-batches of a stream.
@@ -27,34 +29,34 @@ pub struct Incoming<R> {
     from: R,
     decoder: StreamDecoder,
     most: Option<NonZeroU64>,
-    /// The record batch that is being cut, and the rows of it that were taken.
+    /// The record batch that is being cut, and how many of its rows were taken.
     cut: Option<(RecordBatch, usize)>,
     rows: u64,
     is_begun: bool,
 }
 
-/// Rows that make a mini-batch.
+/// The rows of a mini-batch.
 #[derive(Debug)]
 pub struct IncomingRows {
-    /// As the guest gets them.
+    /// The rows in the form that the guest receives.
     pub table: Stream,
-    /// The first of them in the whole stream, from 0.
+    /// The index of the first row in the whole stream.
     pub first: u64,
-    /// How many, at least one.
+    /// The number of rows: at least one.
     pub count: u64,
 }
 
 impl<R: Read> Incoming<R> {
-    /// `most`: rows of a mini-batch at the most; none where each record batch is one.
+    /// `most`: the maximum number of rows in a mini-batch. `None`: each record batch is one mini-batch.
     pub fn new(from: R, most: Option<NonZeroU64>) -> Self {
         let decoder = StreamDecoder::new();
         Self { from, decoder, most, cut: None, rows: 0, is_begun: false }
     }
 
-    /// The next mini-batch; none at the end of the stream. Record batches without rows are passed over.
+    /// The next mini-batch. `None` at the end of the stream. Skips record batches without rows.
     ///
     /// # Errors
-    /// If what comes is no Arrow IPC stream, is broken, or ends before its end.
+    /// If the data is not an Arrow IPC stream, is broken, or ends before the end of the stream.
     pub fn next_rows(&mut self) -> Result<Option<IncomingRows>, DatasetError> {
         loop {
             if let Some(rows) = self.next_cut()? {
@@ -94,7 +96,7 @@ impl<R: Read> Incoming<R> {
         Ok(Some(IncomingRows { table, first, count: count as u64 }))
     }
 
-    /// The next message, whole; none at the end of the stream.
+    /// The next whole message. `None` at the end of the stream.
     fn next_message(&mut self) -> Result<Option<Vec<u8>>, DatasetError> {
         let mut bytes = Vec::new();
         self.read(&mut bytes, 4)?;
@@ -126,7 +128,7 @@ impl<R: Read> Incoming<R> {
         Ok(Some(bytes))
     }
 
-    /// How long the body is that belongs to this head.
+    /// The length of the body that belongs to this head.
     fn body(&self, head: &[u8]) -> Result<u64, DatasetError> {
         let message = message(head)?;
         match (message.header_type(), self.is_begun) {
@@ -146,7 +148,7 @@ impl<R: Read> Incoming<R> {
         }
     }
 
-    /// Appends so many bytes.
+    /// Reads `count` bytes and appends them.
     fn read(&mut self, bytes: &mut Vec<u8>, count: u64) -> Result<(), DatasetError> {
         bytes.reserve(to_usize(count.min(AT_ONCE)));
         match (&mut self.from).take(count).read_to_end(bytes) {
@@ -168,7 +170,7 @@ fn broken(what: &str, error: &ArrowError) -> DatasetError {
     DatasetError(format!("has {what}: {error}"))
 }
 
-/// Says what it is that is no Arrow IPC stream, by its first four bytes.
+/// Fails if the first four bytes do not begin an Arrow IPC stream. The message names what they begin.
 fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
     let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
     if bytes == CONTINUATION || u64::from(length) <= MAX_METADATA {
@@ -187,7 +189,7 @@ fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
     fail!("is no Arrow IPC stream: {what}")
 }
 
-/// Looks at what a message says of itself before the decoder believes it.
+/// Checks what a message says about itself before the decoder relies on it.
 fn check_message(head: &[u8], body: &[u8]) -> Result<(), DatasetError> {
     let message = message(head)?;
     match message.header_type() {

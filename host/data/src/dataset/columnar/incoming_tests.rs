@@ -101,7 +101,7 @@ fn what_is_no_stream_is_told() {
     "#);
 }
 
-/// No byte of a stream can do more than end the attempt to read it.
+/// A broken byte of a stream causes an error at worst.
 #[test]
 fn broken_bytes_are_errors() {
     let whole = stream(&[batch(0, 5), batch(5, 2)]);

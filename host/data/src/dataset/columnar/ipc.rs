@@ -14,24 +14,24 @@ use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// An open file, and where its messages lie.
+/// An open file, and where its messages are.
 #[derive(Debug)]
 pub(super) struct ArrowFile {
     at: At,
     schema: SchemaRef,
     messages: Vec<Place>,
-    /// Which of these are record batches.
+    /// The indexes of the messages that are record batches.
     batches: Vec<usize>,
-    /// The dictionaries as they are before message `next`.
+    /// The dictionaries before message `next`.
     dictionaries: HashMap<i64, ArrayRef>,
     next: usize,
-    /// The record batch that was read last, and the columns that were: its rows may be several slices.
+    /// The last record batch that was read, with its index and columns: several slices may need it.
     last: Option<(usize, Vec<usize>, RecordBatch)>,
 }
 
 impl ArrowFile {
-    /// Reads the footer, or walks over a stream's messages, without what is in them. Fails if the file
-    /// is neither, or broken.
+    /// Reads the footer of a file, or walks over the messages of a stream without reading their bodies. Fails
+    /// if the file is neither, or if it is broken.
     pub(super) fn open(at: At) -> Result<Self, DatasetError> {
         let (schema, messages) = contents(&at)?;
         let with_rows = messages.iter().enumerate().filter(|(_, place)| place.has_rows);
@@ -46,7 +46,7 @@ impl ArrowFile {
         &self.schema
     }
 
-    /// The record batches, as large as some of their columns are, about. Fails if a message is broken.
+    /// The record batches, with about the size of some of their columns. Fails if a message is broken.
     pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<Part>, DatasetError> {
         let fields = self.schema.fields();
         let all = fields.len().max(1) as u128;
@@ -54,7 +54,7 @@ impl ArrowFile {
         let keys = fields.iter().map(|field| keys(field)).sum::<u64>().max(1);
         let part_of =
             |bytes: u64| saturated(u128::from(bytes) * u128::from(wanted) / u128::from(keys));
-        // Of each dictionary, and of all of them.
+        // The sizes of each dictionary, and of all together.
         let mut known = HashMap::new();
         let mut sum = Values::default();
         let mut parts = Vec::with_capacity(self.batches.len());
@@ -81,8 +81,8 @@ impl ArrowFile {
         Ok(parts)
     }
 
-    /// Rows from the record batch `part` on, after so many of it, with some of the columns. Fails if
-    /// they cannot be decoded, or if the file has fewer.
+    /// Reads rows with some of the columns, from the record batch `part` on, after `skip` of its rows. Fails
+    /// if they cannot be decoded, or if the file has fewer.
     pub(super) fn read(
         &mut self,
         part: usize,
@@ -119,7 +119,7 @@ impl ArrowFile {
         }
         self.last = None;
         if index < self.next {
-            // Dictionaries may be replaced on the way.
+            // Later messages may have replaced dictionaries, so we start again.
             self.dictionaries.clear();
             self.next = 0;
         }
@@ -185,7 +185,7 @@ fn saturated(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Refuses buffers that do not lie within the body, or that unpack to more than a worker can hold.
+/// Fails if a buffer is not within the body, or if the buffers unpack to more than a worker can hold.
 pub(super) fn check_bodies(
     batch: Option<arrow::ipc::RecordBatch<'_>>,
     body: &[u8],
@@ -206,7 +206,7 @@ pub(super) fn check_bodies(
             );
         };
         if let Some(length) = bytes.first_chunk::<8>().filter(|_| is_packed) {
-            // Less than nothing means that the buffer was not packed.
+            // A negative length marks a buffer that is not packed.
             unpacked =
                 unpacked.saturating_add(u64::try_from(i64::from_le_bytes(*length)).unwrap_or(0));
         }
@@ -220,7 +220,7 @@ pub(super) fn check_bodies(
     Ok(())
 }
 
-/// How many columns of dictionary keys are in a column, counting what it is made of.
+/// How many fields of dictionary keys a column has, including nested ones.
 fn keys(field: &Field) -> u64 {
     let schema = Schema::new(vec![field.clone()]);
     let fields = schema.flattened_fields().into_iter();

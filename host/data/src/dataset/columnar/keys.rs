@@ -1,8 +1,8 @@
-//! Keys of a dictionary, as pages of Parquet hold them: in runs of one key again and again, or packed, with no bit
-//! between them.
+//! Reads the dictionary keys in Parquet pages. They are in runs: one key that repeats, or several keys that
+//! are packed bit by bit.
 
-/// Fills `new` with what keys name, after some that are skipped. Before the keys stands how many bits each has; they are
-/// in runs, of one key again and again, or packed.
+/// Fills `new` with the dictionary values that the keys name, after `skipped` keys. The first byte of
+/// `stored` is the number of bits of each key. `None` if the keys are broken.
 pub(super) fn look_up<const WIDTH: usize>(
     stored: &[u8],
     known: &[[u8; WIDTH]],
@@ -51,7 +51,7 @@ fn look_up_packed<const WIDTH: usize>(
 ) -> Option<()> {
     let unpack = UNPACK.get(bits)?;
     let last = u32::try_from(known.len().checked_sub(1)?).ok().filter(|last| last >> 31 == 0)?;
-    // Eight keys end with a byte.
+    // Eight keys fill whole bytes.
     let mut place = from / 8 * bits;
     let mut first = from % 8;
     while !new.is_empty() {
@@ -67,13 +67,13 @@ fn look_up_packed<const WIDTH: usize>(
         let keys = keys.get(first..)?;
         let (ours, later) = new.split_at_mut(keys.len().min(new.len()));
         let keys = keys.get(..ours.len())?;
-        // All at once, as a question for each would take longer than the rest: the highest bit tells of one that is
-        // beyond the last, or has that bit itself.
+        // Checks all keys at once, because a branch for each would take longer than the rest. The highest bit
+        // is set if a key is beyond the last one, or has that bit itself.
         if keys.iter().fold(0, |bad, key| bad | last.wrapping_sub(*key) | key) >> 31 != 0 {
             return None;
         }
         for (ours, key) in ours.iter_mut().zip(keys) {
-            // SAFETY: no key is beyond `last`, which `known` has.
+            // SAFETY: no key is beyond `last`, the last index of `known`: this was checked above.
             *ours = unsafe { *known.get_unchecked(*key as usize) };
         }
         (place, first, new) = (place + AT_ONCE / 8 * bits, 0, later);
@@ -81,15 +81,16 @@ fn look_up_packed<const WIDTH: usize>(
     Some(())
 }
 
-/// Keys that are unpacked at once.
+/// How many keys are unpacked at once.
 const AT_ONCE: usize = 32;
 
-/// Bytes that so many keys of 32 bits take, and as many as are read beyond.
+/// The bytes of that many keys of 32 bits, and 8 more, because `key` reads beyond the last one.
 const WINDOW: usize = AT_ONCE * 4 + 8;
 
 type Unpack = fn(&[u8; WINDOW]) -> [u32; AT_ONCE];
 
-/// By how many bits a key has. With that known, all places and shifts are.
+/// The functions that unpack keys, by the number of bits. As that is a constant in each, so are all offsets
+/// and shifts.
 const UNPACK: [Unpack; 33] = [
     unpack::<0>,
     unpack::<1>,
@@ -132,7 +133,7 @@ fn unpack<const BITS: usize>(packed: &[u8; WINDOW]) -> [u32; AT_ONCE] {
             [$(key::<BITS>(packed, $number)),*]
         };
     }
-    // A loop would compute places and shifts.
+    // A loop would compute offsets and shifts at run time.
     keys!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
 }
 
@@ -145,7 +146,7 @@ fn key<const BITS: usize>(packed: &[u8; WINDOW], number: usize) -> u32 {
     (word & ((1 << BITS) - 1)) as u32
 }
 
-/// A number of seven bits a byte, the lowest first.
+/// Reads a number that has seven bits in each byte, the lowest first.
 pub(super) fn number(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0;
     for shift in (0..32).step_by(7) {
@@ -163,7 +164,7 @@ pub(super) fn number(bytes: &mut &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// As the library writes them, and cut short.
+    /// Keys as the library writes them, whole and cut short.
     #[test]
     fn keys_are_looked_up_whatever_their_width() {
         for bits in 0..=20_u32 {

@@ -1,5 +1,5 @@
-//! The messages of Arrow IPC, without what is in them: where they lie in a file with a footer, or in a
-//! stream, and what their heads say.
+//! Finds the messages of Arrow IPC in a file with a footer or in a stream, and reads their heads, but not
+//! their bodies.
 
 use super::at::At;
 use crate::dataset::csv::MAX_SLICE;
@@ -9,49 +9,49 @@ use arrow::datatypes::Schema;
 use arrow::ipc::convert::try_fb_to_schema;
 use arrow::ipc::{Block, Message, MessageHeader, root_as_footer, root_as_message};
 
-/// What a file with a footer begins and ends with.
+/// The first and the last bytes of a file with a footer.
 const MAGIC: &[u8] = b"ARROW1";
-/// Bytes behind the footer: its length, and the magic.
+/// The bytes after the footer: its length, and the magic.
 const TRAILER: u64 = 10;
-/// What a message begins with, before its length; older writers leave it out.
+/// The first bytes of a message, before its length. Older writers leave them out.
 const CONTINUATION: &[u8] = &[0xFF; 4];
-/// The longest metadata of a message, and the longest footer, in bytes.
+/// The maximum length of a message's metadata, and of a footer, in bytes.
 pub(super) const MAX_METADATA: u64 = 64 << 20;
-/// Bytes read at a message's begin: most messages' metadata is shorter.
+/// How many bytes are read at the beginning of a message: the metadata of most messages is shorter.
 const PEEK: u64 = 4 << 10;
-/// The most rows of a record batch: Arrow counts with 32 bits.
+/// The maximum number of rows in a record batch, because Arrow counts with 32 bits.
 const MAX_ROWS: u64 = i32::MAX as u64;
-/// Zeros that may stand behind the end of a stream, in bytes: writers fill up to such places.
+/// How many zeros may follow the end of a stream, in bytes: some writers pad the file.
 const PADDING: u64 = 64;
 
 /// A message with data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Where it begins.
+    /// The offset of its beginning.
     pub(super) offset: u64,
-    /// Bytes before its body.
+    /// The bytes before its body.
     pub(super) metadata: u64,
-    /// Bytes of its body.
+    /// The bytes of its body.
     pub(super) body: u64,
-    /// Whether it is a record batch; a dictionary if not.
+    /// Whether it is a record batch. If not, it is a dictionary.
     pub(super) has_rows: bool,
 }
 
-/// What a message with data says of itself.
+/// What the head of a message with data says.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Head {
     /// A record batch.
     Batch {
-        /// Rows.
+        /// The number of rows.
         rows: u64,
     },
     /// Values of a dictionary.
     Dictionary {
-        /// Which one.
+        /// The identifier of the dictionary.
         id: i64,
-        /// Values.
+        /// The number of values.
         values: u64,
-        /// Whether they come behind those that are known.
+        /// Whether the values are added to the known ones.
         is_more: bool,
     },
 }
@@ -59,7 +59,8 @@ pub(super) enum Head {
 /// The columns, and the messages with data.
 pub(super) type Contents = (Schema, Vec<Place>);
 
-/// Reads the footer, or walks over a stream's messages. Fails if the file is neither, or broken.
+/// Reads the footer of a file, or walks over the messages of a stream. Fails if the file is neither, or if it
+/// is broken.
 pub(super) fn contents(at: &At) -> Result<Contents, DatasetError> {
     match at.peek(0, MAGIC.len() as u64)? == MAGIC {
         true => file(at),
@@ -67,12 +68,12 @@ pub(super) fn contents(at: &At) -> Result<Contents, DatasetError> {
     }
 }
 
-/// How many bytes are before the message: its length, and what marks it.
+/// The number of bytes before the metadata of a message: its length, and the mark before that.
 pub(super) fn prefix(bytes: &[u8]) -> usize {
     if bytes.starts_with(CONTINUATION) { 8 } else { 4 }
 }
 
-/// A message from its bytes.
+/// Parses a message.
 pub(super) fn message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
     match root_as_message(metadata) {
         Ok(message) => Ok(message),
@@ -80,7 +81,7 @@ pub(super) fn message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
     }
 }
 
-/// What the message at a place says of itself. Fails if it is another than it should be.
+/// Reads the head of the message at a place. Fails if it is of another type than expected.
 pub(super) fn head(at: &At, place: &Place) -> Result<Head, DatasetError> {
     let bytes = at.bytes(place.offset, place.metadata)?;
     let message = message(bytes.get(prefix(&bytes)..).unwrap_or_default())?;
@@ -105,7 +106,7 @@ pub(super) fn record_batch<'m>(
     }
 }
 
-/// How many rows there are, if that many can be.
+/// The number of rows. Fails if Arrow data cannot have that many.
 pub(super) fn rows(length: i64) -> Result<u64, DatasetError> {
     match u64::try_from(length) {
         Ok(rows) if rows <= MAX_ROWS => Ok(rows),
@@ -151,7 +152,7 @@ fn file(at: &At) -> Result<Contents, DatasetError> {
     Ok((schema, blocks.map(place).collect::<Result<_, _>>()?))
 }
 
-/// A block of a footer.
+/// The place of a message that the footer names.
 fn block(at: &At, block: &Block, has_rows: bool) -> Result<Place, DatasetError> {
     let known = |number: i64| u64::try_from(number).ok();
     let place = known(block.offset()).zip(known(block.metaDataLength().into()));
@@ -163,7 +164,7 @@ fn block(at: &At, block: &Block, has_rows: bool) -> Result<Place, DatasetError> 
     Ok(place)
 }
 
-/// Fails if a message cannot be there.
+/// Fails if a message goes beyond the end of the file, or is too large.
 fn check_place(at: &At, place: &Place) -> Result<(), DatasetError> {
     let Place { offset, metadata, body, .. } = *place;
     let end = offset.checked_add(metadata).and_then(|end| end.checked_add(body));
@@ -183,13 +184,13 @@ fn check_place(at: &At, place: &Place) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Walks over a stream's messages, and over those of the streams that follow on it: each begins with its
-/// schema, which must be the same.
+/// Walks over the messages of a stream, and over those of the streams that follow it. Each stream begins with
+/// its schema, which must be the same.
 fn stream(at: &At) -> Result<Contents, DatasetError> {
     let mut offset = 0;
     let mut schema = None;
     let mut messages = Vec::new();
-    // Whether a stream has begun that has not ended.
+    // Whether a stream has begun and has not ended.
     let mut is_open = false;
     while offset < at.length() {
         let mut head = at.peek(offset, PEEK)?;
@@ -253,7 +254,7 @@ fn stream(at: &At) -> Result<Contents, DatasetError> {
     Ok((schema, messages))
 }
 
-/// Fails if more is behind the last stream than a few zeros.
+/// Fails if more than a few zeros follow the last stream.
 fn check_rest(at: &At, offset: u64) -> Result<(), DatasetError> {
     let rest = at.length().saturating_sub(offset);
     if rest <= PADDING && at.bytes(offset, rest)?.iter().all(|&byte| byte == 0) {

@@ -1,20 +1,30 @@
-//! Parquet and Arrow files, and databases as [`sqlite`](super::sqlite) reads them. `file` is a file of any of these
-//! kinds, and `typed` what each kind must give; the first two are read through `at`: `parquet` reads
-//! footers (`nesting` looks at them first) and row groups (`pages` keeps those of one that is cut, `numbers` takes numbers from them, by their `keys`,
-//! and `decoder` goes on in them), `ipc`
-//! Arrow files and streams (`messages` finds what is in them), and `incoming` takes a stream while it comes. `cut` makes slices of what they hold. `columns` says which columns an input
-//! has, and how those of one file become them; `schema` writes that down, `width` tells how much memory
-//! columns take. `reader` is the worker's side: a slice becomes Arrow IPC, once `compact`
-//! has left behind what only other rows refer to. `guard` catches panics of the
-//! readers, which are given hostile files.
+//! Reads Parquet and Arrow files, and databases with the help of [`sqlite`](super::sqlite).
 //!
-//! Footers are opened in `opened`: what the library would misread is read by `footer`, put right by `repair` and written
-//! again, in the format of `thrift`. `counts` holds pages against the footer, and `page_flags` puts right what pages
-//! of one old writer say of themselves. `stored` converts what the library would
-//! wrap, `resolution` says in which unit, and `fitted` leaves out the rows that do not fit the table.
+//! - `file` is a file of any of these kinds, and `typed` is what each kind must implement. Parquet and Arrow
+//!   files are read through `at`.
+//! - `columns` determines the columns of an input, and how the columns of one file become them. `schema`
+//!   writes them as a message. `width` estimates their memory. `fitted` leaves out the rows that do not fit
+//!   the table.
+//! - `cut` cuts the rows of a file into slices.
+//! - `reader` is the worker's side: it turns a slice into Arrow IPC. Before that, `compact` drops the data
+//!   that only other rows refer to.
+//! - `guard` catches panics of the readers, because files may be hostile.
 //!
-//! A table's files need not be alike: a column that a file lacks is null there, and one whose type is
-//! narrower is widened. A file that cannot become the table is named and left out.
+//! Parquet:
+//!
+//! - `opened` opens a file and checks its footer. If the library would misread the footer, `footer` parses
+//!   it, `repair` corrects it, and `thrift` writes it in its format. `nesting` first limits the depth of
+//!   columns.
+//! - `parquet` reads row groups. `pages` keeps the pages of a row group that is cut, `numbers` reads columns
+//!   of numbers directly from them (with `keys` for dictionaries), and `decoder` continues in them.
+//! - `counts` compares pages with the footer. `page_flags` corrects the headers of pages of one old writer.
+//! - `stored` converts values that the library would wrap, and `resolution` chooses their unit.
+//!
+//! Arrow: `ipc` reads files and streams, and `messages` finds what is in them. `incoming` reads a stream
+//! while another program writes it.
+//!
+//! The files of a table need not have the same columns: a column that a file lacks is null, and one with a
+//! narrower type is widened. A file that cannot become the table is reported and left out.
 
 mod at;
 mod columns;

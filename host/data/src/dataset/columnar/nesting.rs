@@ -1,13 +1,13 @@
-//! How deeply a Parquet footer nests its columns. What reads footers calls itself for each level, and a
-//! few megabytes name a million levels: more than a stack holds.
+//! Limits how deeply a Parquet footer nests its columns. The library reads footers recursively, and a few
+//! megabytes can name a million levels: more than a stack holds.
 
 use super::thrift::{I32, LIST, MAX_DEPTH, STRUCT, Scan};
 use crate::dataset::{DatasetError, fail};
 
-/// The most levels of columns.
+/// The maximum number of levels of columns.
 const MAX_LEVELS: usize = 64;
 
-/// Fails if a footer nests its columns too deeply, or is none.
+/// Fails if a footer nests its columns too deeply, or is malformed.
 pub(super) fn check_nesting(footer: &[u8]) -> Result<(), DatasetError> {
     let mut deepest = 0;
     match levels(footer, &mut deepest) {
@@ -19,8 +19,8 @@ pub(super) fn check_nesting(footer: &[u8]) -> Result<(), DatasetError> {
     }
 }
 
-/// Counts the levels of the footer's columns. None if that ends early: it is no footer, or there are more
-/// than are allowed.
+/// Counts the levels of the footer's columns. `None` if the footer is malformed, or has more levels than
+/// allowed.
 fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
     let mut scan = Scan(footer);
     let mut id = 0;
@@ -30,7 +30,7 @@ fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
             continue;
         }
         let (count, STRUCT) = scan.list()? else { return None };
-        // How many columns are to come on each level.
+        // How many columns are still to come on each level.
         let mut open: Vec<u64> = vec![1];
         for _ in 0..count {
             let children = column(&mut scan)?;
@@ -50,13 +50,13 @@ fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
     Some(())
 }
 
-/// How many columns are below the next one.
+/// Passes the next column, and returns the number of columns directly below it.
 fn column(scan: &mut Scan<'_>) -> Option<u64> {
     let mut id = 0;
     let mut children = 0;
     while let Some(kind) = scan.field(&mut id)? {
         match (id, kind) {
-            // Zigzag: an odd number is below zero, and as good as none.
+            // Zigzag: an odd number is negative, and counts as zero.
             (5, I32) => {
                 children = Some(scan.varint()?).filter(|it| it % 2 == 0).unwrap_or(0) / 2;
             }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A footer with so many columns, each below the one before it.
+    /// A footer with this many columns, each below the one before it.
     fn nested(levels: u32) -> Vec<u8> {
         let mut footer = vec![0x15, 0x02, 0x19, 0xfc];
         let mut count = levels;
@@ -102,7 +102,7 @@ mod tests {
             }
         }
         insta::assert_snapshot!(check_nesting(b"").unwrap_err(), @"has a footer that cannot be read");
-        // Lists within lists, and a length that nobody has.
+        // Lists within lists, and an impossible length.
         let mut lists = vec![0x39];
         lists.resize(1000, 0x19);
         assert!(check_nesting(&lists).is_err());

@@ -1,6 +1,6 @@
-//! Columns of numbers that are all there, from their pages right to where they are handed on from: Parquet stores these as
-//! Arrow does, one behind the other or as keys of a dictionary. The library's reader, which reads everything else,
-//! copies dictionaries and clears what it writes to before.
+//! Reads columns of numbers without nulls from their pages directly into the memory that is passed on.
+//! Parquet stores them as Arrow does, one after the other, or as keys of a dictionary. The library's reader,
+//! which reads everything else, copies dictionaries, and clears memory before it writes to it.
 
 use super::keys::{look_up, number};
 use arrow::buffer::{Buffer, MutableBuffer};
@@ -14,15 +14,15 @@ use std::ops::Range;
 /// How the numbers of a column are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// Whether there are 8 bytes in each, or 4.
+    /// Whether each number has 8 bytes; if not, it has 4.
     is_long: bool,
-    /// Whether pages say which of them are there.
+    /// Whether pages state which of the numbers are null.
     has_levels: bool,
 }
 
 impl Kind {
-    /// None if they are, or may be, something else than numbers that stand there as in an array of that type, or if
-    /// some are known to be missing.
+    /// `None` if the column may hold anything but numbers in the form that an array of this type has, or if
+    /// some are known to be null.
     pub(super) fn of(column: &ColumnChunkMetaData, data_type: &DataType) -> Option<Self> {
         let descriptor = column.column_descr();
         let is_long = match (column.column_type(), data_type) {
@@ -45,7 +45,8 @@ impl Kind {
         is_plain.then_some(Self { is_long, has_levels: descriptor.max_def_level() > 0 })
     }
 
-    /// The numbers of a page. None if some are missing, or if they are stored in another way.
+    /// The bytes of a page after its levels. `None` if some numbers are null, or if they are stored in
+    /// another way.
     fn numbers_of(self, page: &Page) -> Option<Bytes> {
         match page {
             Page::DataPage { buf, .. } if !self.has_levels => Some(buf.clone()),
@@ -72,12 +73,12 @@ impl Kind {
     }
 }
 
-/// Memory of numbers that were handed on, for those of the next slice if nobody needs it any more by then.
+/// Memory of numbers that were passed on. The next slice reuses it if nothing else refers to it by then.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Vec<Buffer>);
 
 impl Memory {
-    /// Some that is free, with or without anything in it.
+    /// Free memory. It may have old contents.
     pub(super) fn take(&mut self) -> MutableBuffer {
         while let Some(buffer) = self.0.pop() {
             if let Ok(free) = buffer.into_mutable() {
@@ -87,7 +88,7 @@ impl Memory {
         MutableBuffer::new(0)
     }
 
-    /// These are handed on.
+    /// Remembers memory that is passed on.
     pub(super) fn lend(&mut self, numbers: impl IntoIterator<Item = Buffer>) {
         self.0 = numbers.into_iter().collect();
     }
@@ -98,19 +99,19 @@ impl Memory {
 pub(super) struct Numbers {
     kind: Kind,
     all: MutableBuffer,
-    /// Bytes that are there.
+    /// The number of bytes that are filled.
     done: usize,
 }
 
 impl Numbers {
-    /// With room for so many, in memory that held others.
+    /// Has room for `rows` numbers, in memory that may have old contents.
     pub(super) fn new(kind: Kind, rows: usize, mut memory: MutableBuffer) -> Option<Self> {
-        // What is there already is written over, and need not be cleared.
+        // Old contents are overwritten, so they need not be cleared.
         memory.resize(rows.checked_mul(if kind.is_long { 8 } else { 4 })?, 0);
         Some(Self { kind, all: memory, done: 0 })
     }
 
-    /// Adds some numbers of a page. None if that cannot be: then nothing of all this is of use.
+    /// Adds some numbers of a page. If that fails (`None`), all numbers must be discarded.
     pub(super) fn add(
         &mut self,
         page: &Page,
@@ -147,13 +148,13 @@ impl Numbers {
         Some(())
     }
 
-    /// All of them, if there are as many as there is room for.
+    /// All numbers. `None` if there are fewer than there is room for.
     pub(super) fn finish(self) -> Option<Buffer> {
         (self.done == self.all.len()).then(|| self.all.into())
     }
 }
 
-/// Whether these levels, of one bit each, say of so many values that all are there.
+/// Whether these levels, of one bit each, say that all `count` values are present.
 fn are_ones(mut levels: &[u8], count: u32) -> bool {
     let mut left = count as usize;
     while left > 0 {
@@ -168,7 +169,7 @@ fn are_ones(mut levels: &[u8], count: u32) -> bool {
         if !all || covered == 0 {
             return false;
         }
-        // Groups are whole, but for the last one of a page.
+        // Groups are whole, except for the last one of a page.
         levels = if is_packed { levels.get(length..).unwrap_or_default() } else { rest };
         left -= covered;
     }
@@ -192,7 +193,7 @@ mod tests {
     /// How often each file is damaged.
     const DAMAGES: usize = 150;
 
-    /// All types, each with and without nulls allowed, of 5 different numbers, or of 400.
+    /// All types, each with nulls allowed and forbidden, of 5 different numbers, or of 400.
     fn table(different: i32) -> RecordBatch {
         let numbers: ArrayRef =
             Arc::new((0..400).map(|n| n * 77 % different).collect::<Int32Array>());
@@ -217,7 +218,7 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns).unwrap()
     }
 
-    /// However they are written, whatever is asked for, it is what the library reads.
+    /// The numbers are those that the library reads, however they are written, and whichever are wanted.
     #[test]
     fn numbers_are_read_as_the_library_reads_them() {
         let folder = tempfile::tempdir().unwrap();
@@ -274,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Whatever is wrong with a file: what is read is what the library reads.
+    /// Whatever is wrong with a file, the numbers are those that the library reads.
     #[test]
     fn damaged_numbers_are_what_the_library_takes_them_for() {
         let folder = tempfile::tempdir().unwrap();

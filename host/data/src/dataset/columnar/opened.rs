@@ -1,4 +1,4 @@
-//! Opening a Parquet file: its footer, with what it says checked.
+//! Opens a Parquet file: reads its footer and checks it.
 
 use super::at::At;
 use super::footer::{Footer, encrypted};
@@ -17,31 +17,31 @@ use parquet::file::metadata::{
 };
 use std::sync::Arc;
 
-/// What a file begins and ends with.
+/// The first and the last bytes of a file.
 const MAGIC: &[u8] = b"PAR1";
-/// The same where the footer is encrypted.
+/// The same if the footer is encrypted.
 const ENCRYPTED: &[u8] = b"PARE";
-/// The longest footer, in bytes: in memory it takes several times that.
+/// The maximum length of a footer, in bytes: in memory it takes several times as much.
 const MAX_FOOTER: u64 = 64 << 20;
-/// The most rows of a row group: Arrow counts with 32 bits.
+/// The maximum number of rows in a row group, because Arrow counts with 32 bits.
 const MAX_ROWS: i64 = i32::MAX as i64;
-/// Bytes behind the footer: its length, and the magic.
+/// The bytes after the footer: its length, and the magic.
 const TRAILER: u64 = 8;
 
 /// A file and its footer.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// The file, with the repaired footer behind its end where that was necessary.
+    /// The file. If the footer had to be repaired, the new one follows the end of the file.
     pub(super) at: At,
-    /// The footer, with columns as the library reads them.
+    /// The footer, with columns in the form in which the library reads them.
     pub(super) footer: ArrowReaderMetadata,
-    /// The columns as they are handed on.
+    /// The columns in the form in which they are passed on.
     pub(super) schema: SchemaRef,
     /// The leaf columns that are encrypted.
     pub(super) encrypted: Vec<usize>,
 }
 
-/// Reads the footer. Fails if there is none, if it cannot be right, or if it is encrypted.
+/// Reads the footer. Fails if there is none, if it is wrong, or if it is encrypted.
 pub(super) fn open(at: At) -> Result<Opened, DatasetError> {
     let bytes = footer_bytes(&at)?;
     check_nesting(&bytes)?;
@@ -73,7 +73,7 @@ fn load(at: &At) -> Result<ArrowReaderMetadata, ParquetError> {
     ArrowReaderMetadata::load(at, options)
 }
 
-/// Whether a footer holds something that the library reads and takes for something else.
+/// Whether a footer holds something that the library would misread.
 fn is_odd(footer: &ArrowReaderMetadata) -> bool {
     let metadata = footer.metadata();
     let schema = footer.parquet_schema();
@@ -93,8 +93,9 @@ fn is_odd(footer: &ArrowReaderMetadata) -> bool {
         })
 }
 
-/// The file with a footer that the library reads as it was meant, and the columns as they are handed on. Fails, with
-/// what the library said before if it did, if the footer cannot be repaired.
+/// Repairs the footer. Returns the file with a footer that the library reads as it was meant, and the columns
+/// in the form in which they are passed on. If the footer cannot be repaired, it fails with the library's
+/// first error.
 fn repaired(
     at: &At,
     bytes: &[u8],
@@ -109,7 +110,7 @@ fn repaired(
         let mut footer = read.clone();
         repair(&mut footer, end, as_stored);
         let mut tail = footer.write();
-        // About as long as the old one, which is short.
+        // Fits in 32 bits: it is about as long as the old footer, which is short.
         tail.extend(count_u32(tail.len()).to_le_bytes());
         tail.extend(MAGIC);
         let at = at.with_tail(tail);
@@ -130,7 +131,7 @@ fn repaired(
     Ok((at, footer, Arc::new(schema)))
 }
 
-/// The footer. Fails if the file does not begin and end as it should.
+/// The bytes of the footer. Fails if the file does not begin and end as Parquet.
 fn footer_bytes(at: &At) -> Result<Vec<u8>, DatasetError> {
     let begin = at.peek(0, 4)?;
     let end = at.peek(at.length().saturating_sub(TRAILER), TRAILER)?;
@@ -163,7 +164,8 @@ fn footer_bytes(at: &At) -> Result<Vec<u8>, DatasetError> {
     at.bytes(at.length() - TRAILER - footer, footer)
 }
 
-/// Fails if the footer's counts and places cannot be, or do not agree. `length` is the file's, in bytes.
+/// Fails if the footer's counts and offsets are impossible or contradictory. `length` is that of the file, in
+/// bytes.
 fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetError> {
     let mut rows = 0_i64;
     for (number, group) in metadata.row_groups().iter().enumerate() {
@@ -181,7 +183,7 @@ fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetEr
     Ok(())
 }
 
-/// Fails, with the row group's fault, if its rows or places cannot be.
+/// Fails, with what is wrong, if the rows or offsets of a row group are impossible.
 fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError> {
     let rows = group.num_rows();
     if !(0..=MAX_ROWS).contains(&rows) {
@@ -205,7 +207,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
                 column.compressed_size(),
             );
         }
-        // Lists have a value or more in each row.
+        // A list has at least one value in each row.
         let is_list = column.column_descr().max_rep_level() > 0;
         let values = column.num_values();
         if values < rows || values > rows && !is_list {
@@ -215,7 +217,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
     Ok(())
 }
 
-/// What an error says, without the kind that it begins with.
+/// The message of an error, without the kind that it begins with.
 pub(super) fn words(error: &ParquetError) -> String {
     match error {
         ParquetError::General(text)

@@ -1,5 +1,5 @@
-//! Data pages of the second version that say they are not compressed, and are. One program wrote all of its
-//! pages so; other readers know it by its name, and so does this one.
+//! Corrects data pages of version 2 that claim to be uncompressed and are not. One program wrote all its
+//! pages like this. Other readers recognize it by its name, and so do we.
 
 use super::at::{At, Change};
 use super::repair::version_of;
@@ -7,27 +7,27 @@ use super::thrift::{I32, MAX_DEPTH, STRUCT, Scan};
 use parquet::basic::Compression;
 use parquet::file::metadata::ColumnChunkMetaData;
 
-/// The program that wrote such pages, before version 2.
+/// The program that wrote such pages in its versions before 2.
 const PROGRAM: &[u8] = b"parquet-cpp";
-/// Field types of a truth value in Thrift's compact protocol: the type is the value.
+/// The field types of a boolean in Thrift's compact protocol: the type is the value.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
-/// Numbers of fields: of a page's length in a header, of a data page of the second version, and in that of whether it is
-/// compressed.
+/// Numbers of fields: the length of a page in its header, the header of a data page of version 2, and in that
+/// one the compression flag.
 const LENGTH: i64 = 3;
 const DATA_PAGE_V2: i64 = 8;
 const IS_COMPRESSED: i64 = 7;
-/// Bytes that are read for the header of a page at first, and the most that are.
+/// How many bytes are first read for the header of a page, and the maximum.
 const HEADER: u64 = 1 << 10;
 const MAX_HEADER: u64 = 16 << 20;
 
-/// Whether the program that wrote a file wrote such pages.
+/// Whether a file was written by a program that wrote such pages.
 pub(super) fn are_wrong(created_by: &str) -> bool {
     version_of(created_by.as_bytes(), PROGRAM).is_some_and(|version| version < (2, 0, 0))
 }
 
-/// The bytes that make the pages of a column say that they are compressed. Pages that cannot be read are left for what
-/// decodes them.
+/// The bytes that mark the pages of a column as compressed. Pages that cannot be read are left to the
+/// decoder, which reports them.
 pub(super) fn changes(at: &At, column: &ColumnChunkMetaData) -> Vec<Change> {
     let mut changes = Vec::new();
     if column.compression() == Compression::UNCOMPRESSED {
@@ -47,9 +47,9 @@ pub(super) fn changes(at: &At, column: &ColumnChunkMetaData) -> Vec<Change> {
 /// The header of a page.
 #[derive(Debug, Default)]
 struct Header {
-    /// What makes it say that its page is compressed, if it says the contrary.
+    /// The change that marks the page as compressed. `None` if its header does not claim otherwise.
     flag: Option<Change>,
-    /// Where the page ends, in bytes of the file.
+    /// The offset in the file at which the page ends.
     end: u64,
 }
 
@@ -69,7 +69,7 @@ impl Header {
         }
     }
 
-    /// Reads a header that begins at byte `start` of its file. Returns `None` if `bytes` end before the header does.
+    /// Reads a header that begins at byte `start` of its file. `None` if `bytes` end before the header does.
     fn read(bytes: &[u8], start: u64) -> Option<Self> {
         let mut header = Self::default();
         let mut scan = Scan(bytes);
@@ -90,7 +90,7 @@ impl Header {
         Some(header)
     }
 
-    /// Passes what it says of a data page of the second version, which begins at byte `start` of the file.
+    /// Reads the header of a data page of version 2, which begins at byte `start` of the file.
     fn read_flag(&mut self, scan: &mut Scan<'_>, start: u64) -> Option<()> {
         let whole = scan.0;
         let mut id = 0;

@@ -1,4 +1,4 @@
-//! Pages that say they are not compressed, and are: read as they are where their writer is known for it.
+//! Pages that claim to be uncompressed and are not: they are read if their writer is known for it.
 
 use super::at::At;
 use super::parquet::ParquetFile;
@@ -10,18 +10,17 @@ use arrow::array::{AsArray, Int32Array};
 const SNAPPY: i64 = 1;
 const OLD: &[u8] = b"parquet-cpp version 1.5.1-SNAPSHOT";
 
-/// How a page says whether it is compressed.
+/// What a page says about its compression.
 #[derive(Clone, Copy, Debug)]
 enum Flag {
     No,
-    /// The same with the field's number written out.
+    /// The same, with the number of the field written out.
     LongNo,
     Yes,
     Missing,
 }
 
-/// A page of the second version, whose body holds three numbers. It has statistics of so
-/// many bytes.
+/// A data page of version 2, whose body holds three numbers. Its statistics have this many bytes.
 fn page(body: &[u8], flag: Flag, statistics: usize) -> Vec<u8> {
     let mut page = Vec::new();
     let mut put = Put::new(&mut page);
@@ -55,7 +54,7 @@ fn raw(numbers: &[i32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Three numbers in Snappy's format: the length, and all bytes as they are.
+/// Three numbers in Snappy's format: the length, and all bytes uncompressed.
 fn packed(numbers: &[i32]) -> Vec<u8> {
     [vec![12, 11 << 2], raw(numbers)].concat()
 }
@@ -70,7 +69,7 @@ fn file(created_by: &'static [u8], codec: i64, body: fn(&[i32]) -> Vec<u8>, flag
     })
 }
 
-/// All rows, in slices of so many.
+/// All rows, in slices of this many.
 fn read(bytes: &[u8], rows: usize, is_number: bool) -> Result<Vec<i32>, DatasetError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");

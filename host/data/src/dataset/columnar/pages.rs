@@ -1,6 +1,6 @@
-//! The pages of a row group that is cut into several slices. Slices come in order, so the page that one
-//! ends in is kept for the next: it is unpacked once, and those before it are not looked at again. The decoder that
-//! stands in that page is kept with it.
+//! The pages of a row group that is cut into several slices. Slices come in order, so we keep the page in
+//! which a slice ends: it is unpacked only once, and the pages before it are not read again. The decoder that
+//! has stopped in that page is kept with it.
 
 use super::at::At;
 use super::counts::has_all_rows;
@@ -18,17 +18,18 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most bytes of pages and dictionaries that are kept: less than reading a slice takes of them, and several of the
-/// largest pages that are common (DuckDB's have 100 MB). More would be unpacked again for each slice.
+/// The maximum bytes of pages and dictionaries that are kept. This is less than reading a slice takes, and
+/// several of the largest common pages fit (those of DuckDB have 100 MB). Larger pages are unpacked again for
+/// each slice.
 const MAX_KEPT: usize = 512 << 20;
 
 /// The column chunks of one row group.
 pub(super) struct Chunks {
     group: usize,
     chunks: HashMap<usize, Arc<Mutex<Chunk>>>,
-    /// Of the columns that the library decodes.
+    /// The decoder of the columns that the library decodes.
     decoder: Option<Decoder>,
-    /// How many of them there were.
+    /// How many decoders there have been.
     #[cfg(test)]
     decoders: usize,
 }
@@ -39,23 +40,25 @@ impl fmt::Debug for Chunks {
     }
 }
 
-/// A column chunk that has been read up to somewhere.
+/// A column chunk that has been read up to some page.
 struct Chunk {
     reader: SerializedPageReader<At>,
     dictionary: Option<Page>,
-    /// The page that was read last.
+    /// The last page that was read.
     page: Option<Page>,
-    /// Rows before that page. Of lists, their values: how many rows these are only a decoder finds out.
+    /// The rows before that page. For lists it counts values: only a decoder finds out how many rows they
+    /// are.
     before: usize,
     has_lists: bool,
-    /// Whether the rows that pages of lists name are right, as far as one sees.
+    /// Whether pages of lists state their rows, and these seem right.
     names_rows: bool,
-    /// The first rows of its pages, where the file's index says so.
+    /// The first rows of its pages, if the file's index states them.
     starts: Option<Vec<usize>>,
 }
 
 impl Chunks {
-    /// At the begin of some leaf columns of a row group. Fails if a column's codec is not known.
+    /// Starts at the beginning of some leaf columns of a row group. Fails if the codec of a column is
+    /// unknown.
     pub(super) fn new(
         at: &At,
         metadata: &ParquetMetaData,
@@ -90,7 +93,7 @@ impl Chunks {
         })
     }
 
-    /// Whether rows of this row group and these leaf columns can be read from row `first` on, and should be.
+    /// Whether reading can and should continue from row `first` of this row group, for these leaf columns.
     pub(super) fn can_go_on(&self, group: usize, first: usize, leaves: &[usize]) -> bool {
         let can_begin = |chunk: &Arc<Mutex<Chunk>>| {
             let chunk = locked(chunk);
@@ -101,19 +104,19 @@ impl Chunks {
             && leaves.iter().all(|leaf| self.chunks.contains_key(leaf))
             && (self.chunks.values().all(can_begin) || self.goes_on(first))
     }
-    /// Whether what is kept is so little that it may stay.
+    /// Whether the kept pages are small enough to stay.
     pub(super) fn may_stay(&self) -> bool {
         let bytes = |chunk: &Arc<Mutex<Chunk>>| {
             let chunk = locked(chunk);
-            // A decoder has unpacked the dictionary once more.
+            // A decoder holds another unpacked copy of the dictionary.
             let pages = [&chunk.page, &chunk.dictionary, &chunk.dictionary];
             pages.into_iter().flatten().map(|page| page.buffer().len()).sum::<usize>()
         };
         self.chunks.values().map(bytes).sum::<usize>() <= MAX_KEPT
     }
 
-    /// The numbers of a leaf column, so many from row `first` on, which is not before the page that was read last. None if
-    /// they are not stored as that `kind` has it: then the chunk is of no use any more.
+    /// The numbers of a leaf column: `rows` of them from row `first` on, which is not before the last page
+    /// that was read. `None` if they are not stored as `kind`. After `None` the chunk must not be used again.
     pub(super) fn numbers(
         &self,
         leaf: usize,
@@ -136,8 +139,8 @@ impl Chunks {
         numbers.finish()
     }
 
-    /// Columns of so many rows from row `first` on, as the library decodes them. None if it refuses: then all this is of no
-    /// use any more.
+    /// Decodes `rows` rows of columns from row `first` on. `None` if the library refuses. After `None` these
+    /// chunks must not be used again.
     pub(super) fn decode(
         &mut self,
         footer: &ArrowReaderMetadata,
@@ -171,7 +174,7 @@ impl Chunks {
         self.decoders
     }
 
-    /// Whether the decoder that is kept should read on to row `first`, as far as that is up to lists.
+    /// Whether the kept decoder should read on to row `first`. Considers only columns of lists.
     fn goes_on(&self, first: usize) -> bool {
         let is_list =
             |leaf: usize| self.chunks.get(&leaf).is_some_and(|chunk| locked(chunk).has_lists);
@@ -179,15 +182,15 @@ impl Chunks {
         self.decoder.as_ref().is_some_and(|kept| kept.goes_on(kept.columns(), first, passed))
     }
 
-    /// The values that a new decoder of some leaf columns would pass over before it comes to row `first`, about: of the
-    /// column that has most.
+    /// About how many values a new decoder of some leaf columns would skip before row `first`: the maximum of
+    /// the columns.
     fn passed(&self, first: usize, is_wanted: impl Fn(usize) -> bool) -> usize {
         let wanted = self.chunks.iter().filter(|(leaf, _)| is_wanted(**leaf));
         wanted.map(|(_, chunk)| locked(chunk).passed(first)).max().unwrap_or(0)
     }
 }
 
-/// Whether what the file says of where pages of some leaf columns lie can be.
+/// Whether the locations of pages that the file states for some leaf columns are possible.
 pub(super) fn is_index_right(metadata: &ParquetMetaData, leaves: &[usize]) -> bool {
     metadata.row_groups().iter().enumerate().all(|(number, group)| {
         let index = metadata.page_index_for_row_group(number);
@@ -200,7 +203,8 @@ pub(super) fn is_index_right(metadata: &ParquetMetaData, leaves: &[usize]) -> bo
     })
 }
 
-/// Whether pages begin at the first row, each after the one before, and lie within the bytes of their `chunk`.
+/// Whether pages begin at the first row, each after the one before, and are within the bytes of their
+/// `chunk`.
 fn can_be(pages: &[PageLocation], rows: i64, (start, end): (u64, u64)) -> bool {
     let lies_within = |page: &PageLocation| {
         let first = u64::try_from(page.offset).ok();
@@ -220,7 +224,7 @@ fn locked(chunk: &Arc<Mutex<Chunk>>) -> MutexGuard<'_, Chunk> {
     chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A row group whose chunks have been read up to somewhere.
+/// A row group whose chunks have been read up to some page.
 struct Group<'a> {
     metadata: &'a ParquetMetaData,
     chunks: &'a Chunks,
@@ -250,7 +254,7 @@ impl RowGroups for Group<'_> {
     }
 }
 
-/// The chunks of one column in one row group: one.
+/// Iterates over the chunks of one column in one row group: there is exactly one.
 struct Once(Option<Pages>);
 
 impl Iterator for Once {
@@ -270,7 +274,7 @@ impl Chunk {
         !self.has_lists || (self.page.is_none() && self.before == 0)
     }
 
-    /// The values that a new decoder would pass over before it comes to row `first`.
+    /// How many values a new decoder would skip before row `first`.
     fn passed(&self, first: usize) -> usize {
         let values =
             |page: &Option<Page>| page.as_ref().map_or(0, |page| page.num_values() as usize);
@@ -286,7 +290,7 @@ impl Chunk {
         before.saturating_add(values(&self.dictionary))
     }
 
-    /// The next page, from the file.
+    /// Reads the next page from the file.
     fn next(&mut self) -> Result<Option<Page>> {
         let page = self.reader.get_next_page()?;
         match &page {
@@ -300,20 +304,20 @@ impl Chunk {
         Ok(page)
     }
 
-    /// Leaves the page behind that was read last.
+    /// Moves past the last page that was read.
     fn pass(&mut self) {
         if let Some(page) = self.page.take() {
             self.before = self.before.saturating_add(page.num_values() as usize);
         }
     }
 
-    /// The first row behind the page that was read last.
+    /// The first row after the last page that was read.
     fn end(&self) -> usize {
         let rows = self.page.as_ref().map_or(0, |page| page.num_values() as usize);
         self.before.saturating_add(rows)
     }
 
-    /// Reads on to the page with that row. None if there is none, or it cannot be read.
+    /// Reads on to the page with this row. `None` if there is no such page, or if it cannot be read.
     fn go_to(&mut self, row: usize) -> Option<()> {
         while self.end() <= row {
             let next = self.reader.peek_next_page().ok()??;
@@ -326,7 +330,8 @@ impl Chunk {
         Some(())
     }
 
-    /// A page of the file with its rows; without, if only its values tell. Some writers count values as rows.
+    /// The metadata of a page with its rows. Without them, if only its values are known: some writers count
+    /// values as rows.
     fn with_rows(&self, mut page: PageMetadata) -> PageMetadata {
         page.num_rows = match self.has_lists {
             false => page.num_levels.or(page.num_rows),
@@ -335,7 +340,7 @@ impl Chunk {
         page
     }
 
-    /// Leaves the next page of the file behind.
+    /// Skips the next page of the file.
     fn skip(&mut self) -> Result<()> {
         match self.reader.peek_next_page()? {
             None => Ok(()),
@@ -350,26 +355,26 @@ impl Chunk {
     }
 }
 
-/// What a decoder is shown of a chunk: it begins as if at the first row.
+/// The pages of a chunk that a decoder sees: they seem to begin at the first row.
 struct Pages {
     chunk: Arc<Mutex<Chunk>>,
     stage: Stage,
 }
 
-/// What comes next.
+/// What the decoder sees next.
 #[derive(Clone, Copy)]
 enum Stage {
     Dictionary,
-    /// The rows that are behind, as one page that can only be skipped.
+    /// The rows that have been passed, as one page that can only be skipped.
     Behind,
-    /// The page that was read last.
+    /// The last page that was read.
     Kept,
-    /// What is in the file.
+    /// The pages that follow in the file.
     Rest,
 }
 
 impl Pages {
-    /// The next stage that has a page, with what the page is. `Rest` may have none.
+    /// The next stage that has a page, and the metadata of that page. `Rest` may have no page.
     fn next_stage(&mut self, chunk: &Chunk) -> (Stage, Option<PageMetadata>) {
         let rows = |rows: usize| PageMetadata {
             num_rows: Some(rows),

@@ -1,4 +1,4 @@
-//! Parquet: footers, and rows of row groups.
+//! Parquet: reads the rows of row groups.
 
 use super::at::At;
 use super::counts::check_pages;
@@ -25,37 +25,37 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the library says of a page that is not what its checksum says.
+/// The library's message about a page that does not match its checksum.
 const WRONG_CHECKSUM: &str = "CRC checksum mismatch";
-/// Up to so many bytes of columns are read at once; of more, page by page.
+/// Columns of up to this many bytes are read at once. Longer ones are read page by page.
 const MAX_HELD: u64 = 16 << 20;
 
 /// An open file whose footer has been read.
 #[derive(Debug)]
 pub(super) struct ParquetFile {
     at: At,
-    /// Its columns may be stored otherwise than they are handed on.
+    /// The footer. Its columns may have another form than the one in which they are passed on.
     footer: ArrowReaderMetadata,
-    /// The columns as they are handed on.
+    /// The columns in the form in which they are passed on.
     schema: SchemaRef,
     /// The leaf columns that are encrypted.
     encrypted: Vec<usize>,
-    /// Whether the footer was read again with where pages lie.
+    /// Whether we have tried to read the index of the pages.
     has_index: bool,
-    /// Pages of the row group that was read last, if the next slice may go on there.
+    /// Pages of the last row group that was read, if the next slice may continue there.
     chunks: Option<Chunks>,
-    /// Leaf columns that are not what [`Kind`] takes them for.
+    /// Leaf columns that turned out not to be what [`Kind`] expects.
     not_numbers: HashSet<usize>,
-    /// Whether its pages may say that they are not compressed, and are.
+    /// Whether pages may claim to be uncompressed although they are compressed.
     has_wrong_flags: bool,
     /// The row groups and leaf columns whose pages were counted.
     counted: HashSet<(usize, usize)>,
-    /// Of the numbers of the last slice.
+    /// The memory of the last slice's numbers.
     memory: Memory,
 }
 
 impl ParquetFile {
-    /// Reads the footer. Fails if there is none, if it cannot be right, or if it is encrypted.
+    /// Reads the footer. Fails if there is none, if it is wrong, or if it is encrypted.
     pub(super) fn open(at: At) -> Result<Self, DatasetError> {
         let Opened { at, footer, schema, encrypted } = open(at)?;
         let not_numbers = HashSet::new();
@@ -76,12 +76,13 @@ impl ParquetFile {
         })
     }
 
-    /// All columns, as they are handed on.
+    /// All columns, in the form in which they are passed on.
     pub(super) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The same where a table has times of 96 bits in microseconds.
+    /// All columns, in the form in which they are passed on to a `table`. Its 96-bit times may be in
+    /// microseconds.
     pub(super) fn schema_in(&self, table: &Schema) -> SchemaRef {
         match self.schema.fields() == self.stored_schema().fields() {
             true => Arc::clone(&self.schema),
@@ -89,19 +90,19 @@ impl ParquetFile {
         }
     }
 
-    /// The rows of each row group.
+    /// The number of rows in each row group.
     pub(super) fn group_rows(&self) -> Vec<usize> {
         let groups = self.footer.metadata().row_groups().iter();
         groups.map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect()
     }
 
-    /// All columns, as [`Self::read`] has them: stored values are still what they are stored as.
+    /// All columns, in the form that [`Self::read`] returns: stored values are not yet converted.
     pub(super) fn stored_schema(&self) -> &SchemaRef {
         self.footer.schema()
     }
 
-    /// The row groups, as large as some of their columns are. Fails if one of these is in a form that
-    /// cannot be read.
+    /// The row groups, with the size of some of their columns. Fails if one of these is in a form that cannot
+    /// be read.
     pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<Part>, DatasetError> {
         let leaves = self.leaves(columns);
         let metadata = self.footer.metadata();
@@ -138,7 +139,7 @@ impl ParquetFile {
         Ok(parts)
     }
 
-    /// The leaf columns below some columns, each with the one that it is below.
+    /// The leaf columns below some columns, each with its root column.
     fn leaves(&self, columns: &[usize]) -> Vec<(usize, usize)> {
         let wanted: BTreeSet<usize> = columns.iter().copied().collect();
         let schema = self.footer.parquet_schema();
@@ -147,8 +148,8 @@ impl ParquetFile {
         leaves.filter(|(_, root)| wanted.contains(root)).collect()
     }
 
-    /// Rows from the row group `part` on, after so many of it, with some of the columns. Fails if they
-    /// cannot be decoded, or if the file has fewer.
+    /// Reads rows with some of the columns, from the row group `part` on, after `skip` of its rows. Fails if
+    /// they cannot be decoded, or if the file has fewer.
     pub(super) fn read(
         &mut self,
         part: usize,
@@ -218,15 +219,15 @@ impl ParquetFile {
         )
     }
 
-    /// The row groups and leaf columns below some columns whose pages were not counted yet.
+    /// The row groups and leaf columns below some columns whose pages have not been counted yet.
     fn not_counted(&self, groups: Range<usize>, columns: &[usize]) -> Vec<(usize, usize)> {
         let leaves = self.leaves(columns);
         let all = groups.flat_map(|group| leaves.iter().map(move |&(leaf, _)| (group, leaf)));
         all.filter(|place| !self.counted.contains(place)).collect()
     }
 
-    /// Counts the values of leaf columns of row groups, before the first of their rows are handed on. Fails if a column
-    /// has more or less than the footer says.
+    /// Counts the values of leaf columns of row groups, before the first of their rows are passed on. Fails
+    /// if a column has more or fewer than the footer says.
     fn count_pages(&mut self, at: &At, new: Vec<(usize, usize)>) -> Result<(), DatasetError> {
         for (group, leaf) in new {
             check_pages(at, self.footer.metadata(), group, leaf)?;
@@ -235,8 +236,9 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// Rows of one row group, by its pages, which are kept for the next slice if this one `is_small`. None if that
-    /// cannot be, or goes wrong: then reading from the row group's begin tells why.
+    /// Reads rows of one row group by its pages, which are kept for the next slice if this one `is_small`.
+    /// `None` if that is not possible or fails. Then the caller reads from the beginning of the row group,
+    /// which reports the cause.
     fn read_one(
         &mut self,
         at: &At,
@@ -252,12 +254,13 @@ impl ParquetFile {
             if !is_small && skip == 0 {
                 return None;
             }
-            // How many rows a page of lists has, its header does not say.
+            // The header of a page of lists need not state its rows.
             self.index(columns);
         }
         loop {
             let numbers = self.numbers(group, &wanted);
-            // The library passes rows over by what pages say of rows, which may be wrong.
+            // With `skip > 0` the library must not read alone: it would skip rows by the counts that pages
+            // state, which may be wrong.
             if numbers.is_empty() && !is_small && skip == 0 {
                 return None;
             }
@@ -271,13 +274,14 @@ impl ParquetFile {
                     self.chunks = (is_small && chunks.may_stay()).then_some(chunks);
                     return Some(batch);
                 }
-                // Now it is known what these columns are not.
+                // These columns are now known not to be numbers, so the next attempt leaves them to the
+                // library.
                 Err(leaves) => self.not_numbers.extend(leaves),
             }
         }
     }
 
-    /// The columns of numbers among some, which are given by their leaf columns, each with that.
+    /// The columns of numbers among the given leaf columns: for each column, the leaf column and its kind.
     fn numbers(&self, group: usize, leaves: &[(usize, usize)]) -> HashMap<usize, (usize, Kind)> {
         let group = self.footer.metadata().row_group(group);
         let leaves = leaves.iter();
@@ -291,7 +295,7 @@ impl ParquetFile {
         numbers.collect()
     }
 
-    /// The columns of numbers. Fails with the leaf columns that turn out to be none.
+    /// Reads the columns of numbers. Fails with the leaf columns that turn out not to be numbers.
     fn gather(
         &mut self,
         chunks: &Chunks,
@@ -316,7 +320,7 @@ impl ParquetFile {
         if others.is_empty() { Ok(arrays) } else { Err(others) }
     }
 
-    /// Rows of one row group: some columns that are there already, and what the library decodes.
+    /// Rows of one row group: adds the columns that the library decodes to those that are already there.
     fn complete(
         &self,
         chunks: &mut Chunks,
@@ -336,8 +340,8 @@ impl ParquetFile {
         RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
     }
 
-    /// Learns where pages of lists lie, if the file says so and it can be. Other pages say themselves how many rows they
-    /// have.
+    /// Reads where pages of lists are, if the file says so correctly. Other pages state their rows
+    /// themselves.
     fn index(&mut self, columns: &[usize]) {
         if std::mem::replace(&mut self.has_index, true) {
             return;
@@ -354,7 +358,7 @@ impl ParquetFile {
             .with_column_index_policy(PageIndexPolicy::Skip)
             .with_offset_index_policy(PageIndexPolicy::Optional)
             .with_offset_index_mask(ColumnChunkMask::columns(lists.iter().copied()));
-        // Without it, or with a broken one, the pages themselves tell.
+        // Without an index, or with a broken one, we rely on the pages themselves.
         if let Ok(footer) = ArrowReaderMetadata::load(&self.at, options)
             && is_index_right(footer.metadata(), &lists)
         {
@@ -362,7 +366,7 @@ impl ParquetFile {
         }
     }
 
-    /// Where the columns of row groups lie; nothing if they are too long to be held at once.
+    /// The byte ranges of columns in row groups. Empty if they are too long to be held at once.
     fn ranges(&self, groups: Range<usize>, columns: &[usize]) -> Vec<Range<u64>> {
         let leaves = self.leaves(columns);
         let groups = self.footer.metadata().row_groups().get(groups).unwrap_or_default();
@@ -379,8 +383,8 @@ impl ParquetFile {
     }
 }
 
-/// Bytes that the values of a column chunk take in memory, about. Text that repeats takes little room in
-/// the file.
+/// About how many bytes the values of a column chunk take in memory. That can be much more than in the file,
+/// if text repeats.
 fn size(column: &ColumnChunkMetaData, is_key: bool) -> u64 {
     let known = |number: i64| u64::try_from(number).unwrap_or(0);
     let values = known(column.num_values());
@@ -402,7 +406,7 @@ fn size(column: &ColumnChunkMetaData, is_key: bool) -> u64 {
     values.saturating_mul(one)
 }
 
-/// How long the texts of a column may be, by the first and the last of them.
+/// The estimated length of the texts of a column, from its smallest and its largest value.
 fn length_of_texts(statistics: &Statistics) -> u64 {
     let length = |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| bytes.len() as u64);
     (length(statistics.min_bytes_opt()) + length(statistics.max_bytes_opt())) / 2
@@ -421,7 +425,7 @@ impl ParquetFile {
         Arc::clone(self.footer.metadata())
     }
 
-    /// Has the library read all columns.
+    /// Makes the library read all columns.
     pub(super) fn without_numbers(mut self) -> Self {
         self.not_numbers.extend(0..self.schema().fields().len());
         self
@@ -480,7 +484,7 @@ mod tests {
             }
             file.chunks.is_some()
         };
-        // One after the other, then with gaps as where other workers have slices, then back.
+        // One after the other, then with gaps (as if other workers had the slices between), then back.
         for start in (0..98).step_by(7).chain([100, 131, 171, 199, 398, 0, 30, 29, 60]) {
             assert!(read(start, if start == 398 { 2 } else { 7 }, &[0, 1]), "{start}");
         }

@@ -1,4 +1,4 @@
-//! The worker's side: from rows of a file, or a database, to Arrow IPC.
+//! The worker's side: reads rows of a file or a database into Arrow IPC.
 
 use super::at::At;
 use super::compact::compact;
@@ -15,15 +15,15 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads rows of files that have types of their own into Arrow IPC. Keeps the last file open, with what describes it.
+/// Reads rows of files whose columns have types into Arrow IPC. Keeps the last file open, with its metadata.
 #[derive(Debug)]
 pub struct RowReader {
     kind: TableKind,
-    /// What databases are asked.
+    /// The query for databases.
     query: Option<String>,
-    /// The columns of the files.
+    /// The columns that come from the files.
     data: SchemaRef,
-    /// Gives the last columns, from the files' paths.
+    /// The format of the files' paths, from which the last columns come.
     path: Option<PartitionFormat>,
     /// All columns.
     schema: SchemaRef,
@@ -34,42 +34,42 @@ pub struct RowReader {
 /// A mini-batch in memory.
 #[derive(Debug)]
 pub struct LoadedRows<'a> {
-    /// Schema, dictionaries, one record batch, end.
+    /// A schema, dictionaries, one record batch and an end mark.
     pub ipc: &'a Stream,
-    /// Rows in it.
+    /// The number of rows.
     pub rows: u64,
-    /// Where these rows stand in their files, one run behind the other.
+    /// Where the rows are in their files, run after run.
     pub runs: Vec<RowRun>,
-    /// Rows that have no part in it, since the table does not hold a value of theirs.
+    /// How many rows were left out, because the table cannot hold one of their values.
     pub rejected_count: u64,
     /// The first of them.
     pub rejected: Vec<FailedItem>,
 }
 
-/// Rows that follow each other in a file.
+/// Rows that follow one another in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowRun {
-    /// Which of the parts they are from.
+    /// The index of the part that they come from.
     pub part: usize,
-    /// The number of the first of them in the file, from 0.
+    /// The index of the first of them in the file.
     pub first: u64,
-    /// How many.
+    /// The number of rows.
     pub count: u64,
 }
 
-/// Why rows cannot be had, in words for people.
+/// Why rows cannot be read, in words for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
-    /// A file cannot be read. Another try may fare better.
+    /// A file cannot be read. A retry may succeed.
     #[error(transparent)]
     Unread(DatasetError),
-    /// What stands in a file cannot be decoded, or is no part of the table.
+    /// The contents of a file cannot be decoded, or do not fit the table.
     #[error(transparent)]
     Broken(DatasetError),
 }
 
 impl RowError {
-    /// The same of a file with that name.
+    /// The same error, with the name of the file before it.
     fn named(self, item: &str) -> Self {
         let named = |DatasetError(what)| DatasetError(format!("{item} {what}"));
         match self {
@@ -84,7 +84,7 @@ impl RowError {
 pub struct RowPart<'a> {
     /// The input's folder.
     pub root: &'a Path,
-    /// The rows of a file below it.
+    /// The rows of a file in that folder.
     pub slice: &'a TableSlice,
     /// The file's name in messages.
     pub item: &'a str,
@@ -108,7 +108,7 @@ impl RowReader {
         Ok(Self { kind, query, data, path, schema, opened: None, ipc: Stream::default() })
     }
 
-    /// Reads rows of one or more files, in their order, into one table.
+    /// Reads rows of one or more files, in that order, into one table.
     ///
     /// # Errors
     /// If a file cannot be read or decoded.
@@ -172,7 +172,7 @@ impl RowReader {
         };
         let place = (slice.part, slice.skip);
         let read = file.and_then(|mut file| Ok((file.read(place, slice.rows, &self.data)?, file)));
-        // A file that could not be read is opened anew the next time.
+        // A file that could not be read is opened again the next time.
         match read {
             Ok((loaded, file)) => {
                 self.opened = Some((path, file));
@@ -183,7 +183,7 @@ impl RowReader {
         }
     }
 
-    /// The batch with the columns of its file's path.
+    /// Adds the columns of the file's path to the batch.
     fn with_path(
         &self,
         batch: RecordBatch,
@@ -206,7 +206,7 @@ impl RowReader {
     }
 }
 
-/// The rows of a part without those that have no part in the table.
+/// The rows of a part without those that are left out.
 fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRun> {
     let ends = misfits.keys().map(|&row| row as u64).chain([slice.rows]);
     let mut next = 0;
@@ -218,7 +218,7 @@ fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRu
     runs.filter(|run| run.count > 0).collect()
 }
 
-/// Rows that have no part in the table, as reports name them.
+/// The rows that are left out, in the form that reports need.
 fn named(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
     let item = part.item.to_owned();
     let first = part.slice.first_row;

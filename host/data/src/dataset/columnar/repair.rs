@@ -1,27 +1,27 @@
-//! What old or odd writers left in a Parquet footer, put so that the library reads it: it is stricter than the
-//! readers that most files are made for. Nothing is guessed: each change is what those other readers take
-//! the same bytes for.
+//! Repairs what old or odd writers left in a Parquet footer, so that the library reads it: the library is
+//! stricter than the readers that most files are made for. It does not guess: each change gives the bytes the
+//! meaning that those other readers give them.
 
 use super::footer::{Chunk, Element, Footer};
 use std::ops::Range;
 
-/// How values are stored, as footers say it.
+/// Numbers of physical types in footers.
 const INT96: i64 = 3;
 const FIXED: i64 = 7;
-/// Meanings of values, as old writers say them.
+/// Numbers of converted types, by which old writers state the meaning of values.
 const INTERVAL: i64 = 21;
 const KNOWN: Range<i64> = 0..22;
-/// Written by a few old versions for a column of nulls, and no part of the format.
+/// A few old versions wrote this for a column of nulls. It is not part of the format.
 const ALL_NULL: i64 = 24;
-/// The same as it is said today.
+/// The same as a logical type, which is the form of today.
 const UNKNOWN: &[u8] = &[0xbc, 0, 0];
-/// Bytes of a value of `INT96`, and of `INTERVAL`.
+/// The bytes of a value of `INT96` or of `INTERVAL`.
 const WIDTH: i64 = 12;
-/// The longest header that writers with wrong sizes left out of them, in bytes.
+/// The maximum length of a header that some writers did not count in sizes, in bytes.
 const MAX_HEADER: i64 = 100;
 
-/// Repairs a footer that begins at byte `end` of its file. With `as_stored`, times of 96 bits and intervals
-/// are left as bytes: what the library makes of them may be another value.
+/// Repairs a footer that begins at byte `end` of its file. With `as_stored`, 96-bit times and intervals stay
+/// bytes, because the library may convert them to other values.
 pub(super) fn repair(footer: &mut Footer<'_>, end: u64, as_stored: bool) {
     let is_old = footer.created_by.is_some_and(leaves_out_headers);
     footer.elements = with_leaves(&footer.elements);
@@ -46,13 +46,13 @@ pub(super) fn repair(footer: &mut Footer<'_>, end: u64, as_stored: bool) {
     }
 }
 
-/// Whether no dictionary can be at a place that is named for one, given where values begin.
+/// Whether there can be no dictionary at the offset that is named for it. `data_page` is where values begin.
 pub(super) fn is_no_dictionary(at: i64, data_page: i64) -> bool {
     at == 0 || at > data_page
 }
 
 fn repair_element(element: &mut Element<'_>) {
-    // Required, for readers that do not look whether it is there.
+    // Required, as for readers that do not check whether the field is set.
     element.repetition.get_or_insert(0);
     match element.converted {
         Some(ALL_NULL) => {
@@ -64,7 +64,7 @@ fn repair_element(element: &mut Element<'_>) {
     }
 }
 
-/// Has values of 12 bytes that the library would turn into something else come as bytes.
+/// Turns 12-byte types that the library would convert wrongly into plain bytes.
 fn store(element: &mut Element<'_>) {
     let is_interval = element.physical == Some(FIXED)
         && element.length == Some(WIDTH)
@@ -80,11 +80,11 @@ fn store(element: &mut Element<'_>) {
     }
 }
 
-/// The tree without the groups that no column is below. They have no values, and the library leaves them out in one
-/// place and counts them in another.
+/// The tree without the groups that have no column below them. They have no values, and the library counts
+/// them in one place and leaves them out in another.
 fn with_leaves<'a>(elements: &[Element<'a>]) -> Vec<Element<'a>> {
     let mut kept: Vec<Element<'a>> = Vec::with_capacity(elements.len());
-    // Of each open group: where it is in `kept`, how many nodes are to come below it, and how many are kept.
+    // For each open group: its index in `kept`, how many nodes are to come below it, and how many are kept.
     let mut open: Vec<(usize, i64, i64)> = Vec::new();
     for element in elements {
         let children = element.children.unwrap_or(0);
@@ -116,12 +116,13 @@ fn with_leaves<'a>(elements: &[Element<'a>]) -> Vec<Element<'a>> {
     kept
 }
 
-/// Whether a program left the header of the dictionary out of the sizes of columns.
+/// Whether a program did not count the header of the dictionary in the sizes of columns.
 pub(super) fn leaves_out_headers(created_by: &[u8]) -> bool {
     version_of(created_by, b"parquet-mr").is_some_and(|version| version < (1, 2, 9))
 }
 
-/// The version of the program that wrote a file, if it is the one of that name; zeros if it does not say.
+/// The version of the program that wrote a file. `None` if it is another program; zeros if it states no
+/// version.
 pub(super) fn version_of(created_by: &[u8], program: &[u8]) -> Option<(u32, u32, u32)> {
     let rest = String::from_utf8_lossy(created_by.strip_prefix(program)?);
     if !rest.is_empty() && !rest.starts_with(' ') {
@@ -136,7 +137,7 @@ pub(super) fn version_of(created_by: &[u8], program: &[u8]) -> Option<(u32, u32,
     Some((next(), next(), next()))
 }
 
-/// Lets columns reach to where the next one begins, if that is no further than a header is long.
+/// Extends columns up to the next one, if the gap is not longer than a header.
 fn lengthen(footer: &mut Footer<'_>, end: i64) {
     let chunks = footer.groups.iter().flat_map(|group| &group.chunks);
     let mut starts: Vec<i64> = chunks.filter_map(Chunk::start).chain([end]).collect();

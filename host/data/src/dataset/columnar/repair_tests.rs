@@ -1,4 +1,4 @@
-//! Footers as old and odd writers leave them, and files whose parts do not agree.
+//! Footers of old and odd writers, and files whose parts contradict one another.
 
 use super::columns::Columns;
 use super::file::TableFile;
@@ -21,7 +21,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
-/// All rows of a file, in slices of so many; or what is said of it.
+/// All rows of a file, in slices of this many; or the error.
 fn read_by(bytes: &[u8], columns: Option<&[String]>, rows: u64) -> Result<RecordBatch, RowError> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t"), bytes).unwrap();
@@ -119,7 +119,7 @@ fn footers_of_old_and_odd_writers_are_read() {
     same("dictionary at zero", &zero);
     let without_headers = changed(&good, |footer| {
         footer.created_by = Some(b"parquet-mr version 1.2.5 (build x)");
-        // Behind the last one lie page indexes, which old writers did not write.
+        // The page indexes come after the last one. Old writers did not write any.
         let chunk = &mut footer.groups[0].chunks[0];
         chunk.packed = chunk.packed.map(|packed| packed - 14);
     });
@@ -269,7 +269,7 @@ fn page(numbers: &[i32], checksum: Option<i32>) -> Vec<u8> {
     page
 }
 
-/// The footer of a file with one column of so many numbers, in so many bytes.
+/// The footer of a file with one column of this many numbers, in this many bytes.
 pub(super) fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     let mut footer = Vec::new();
     let mut put = Put::new(&mut footer);
@@ -324,11 +324,11 @@ fn pages_are_what_their_checksums_say() {
 fn encrypted_columns_are_named() {
     let page = page(&[1, 2], None);
     let footer = plain_footer(2, page.len() as i64);
-    // The column's end, its row group's size and rows, the pairs and the end.
+    // The end of the column, the size and the rows of its row group, the pairs and the end.
     let end = footer.len() - footer.iter().rev().position(|&byte| byte == 0x16).unwrap() - 1;
     let size = footer[..end].iter().rposition(|&byte| byte == 0x16).unwrap();
     assert_eq!(footer[size - 1], 0, "the end of the column");
-    // Encrypted with the footer's key: the first of two ways, of which it is the structure.
+    // Encrypted with the footer's key: the first of the two ways, as its struct.
     let locked = [&footer[..size - 1], &[0x5c, 0x1c, 0, 0, 0], &footer[size..]].concat();
     insta::assert_snapshot!(read(&whole(&page, &locked)).unwrap_err(), @"column 'n' is encrypted, which cannot be read; write it without encryption, or leave the column out with columns");
     let mut magic = whole(&page, &footer);

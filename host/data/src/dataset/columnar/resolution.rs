@@ -1,5 +1,5 @@
-//! Which columns with times of 96 bits are handed on in microseconds: those with times that nanoseconds do not
-//! hold, and none that microseconds do not. Only values tell.
+//! Decides which columns with 96-bit times are passed on in microseconds: those with times that nanoseconds
+//! cannot hold, and without times that microseconds cannot hold. Only the values show this.
 
 use super::parquet::ParquetFile;
 use super::stored::{coarse, converted};
@@ -8,25 +8,25 @@ use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Rows that are looked at together, and of each file where its first are to tell.
+/// How many rows are read together; and how many of each file, if only the first ones are read.
 const ROWS: usize = 1 << 16;
 
-/// What is known of the columns, by their names.
+/// What is known of the columns, by name.
 #[derive(Debug, Default)]
 pub struct Resolution(HashMap<String, Seen>);
 
 #[derive(Debug)]
 struct Seen {
-    /// The type in nanoseconds, and that in microseconds.
+    /// The type in nanoseconds, and the one in microseconds.
     types: [DataType; 2],
-    /// Whether there is a time that nanoseconds do not hold.
+    /// Whether there is a time that nanoseconds cannot hold.
     has_far: bool,
-    /// Whether there is a time that microseconds do not hold.
+    /// Whether there is a time that microseconds cannot hold.
     has_fine: bool,
 }
 
 impl Resolution {
-    /// Looks at the values of a file, of the columns that are `wanted` (none for all), at `all` or at the first. Fails if
+    /// Reads the values of a file's `wanted` columns (`None`: all): `all` values, or the first ones. Fails if
     /// they cannot be read.
     pub(super) fn look(
         &mut self,
@@ -51,7 +51,7 @@ impl Resolution {
         Ok(())
     }
 
-    /// The columns of a table, of which some are handed on in microseconds.
+    /// The columns of a table, in microseconds where necessary.
     pub fn of(&self, schema: &Schema) -> Schema {
         let field = |field: &Arc<Field>| match self.0.get(field.name()) {
             Some(Seen { types: [fine, coarse], has_far: true, has_fine: false })

@@ -1,11 +1,12 @@
-//! Columns as a message: so they go from the planner to the workers.
+//! Columns as a message, in which the planner sends them to the workers.
 
 use crate::dataset::{DatasetError, fail};
 use arrow::datatypes::Schema;
 use arrow::ipc::convert::try_schema_from_flatbuffer_bytes;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
-/// The longest message, in bytes: it goes to each worker, and to the guest with each mini-batch.
+/// The maximum length of a message, in bytes: each worker receives it, and so does the guest with each
+/// mini-batch.
 const MAX_MESSAGE: usize = 1 << 20;
 
 /// The schema message of an Arrow IPC stream with these columns. Fails if it would be too long.
@@ -26,7 +27,7 @@ pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
     Ok(message)
 }
 
-/// The columns of such a message. Fails if it is none.
+/// The columns of such a message. Fails if it is malformed.
 pub fn from_message(message: &[u8]) -> Result<Schema, DatasetError> {
     match try_schema_from_flatbuffer_bytes(message) {
         Ok(schema) => Ok(schema),

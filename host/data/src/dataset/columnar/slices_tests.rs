@@ -1,4 +1,4 @@
-//! Slices of a row group: each page is unpacked once, however large it is, whatever the columns are.
+//! Slices of a row group: each page is unpacked once, however large it is, and whatever the columns are.
 
 use super::*;
 use arrow::array::{Array, AsArray, Int32Array, ListArray, StringArray};
@@ -25,7 +25,7 @@ fn file(folder: &TempDir, column: ArrayRef, how: WriterPropertiesBuilder) -> Par
     ParquetFile::open(At::open(&path).unwrap().0).unwrap()
 }
 
-/// All in one page.
+/// All rows in one page.
 fn one_page() -> WriterPropertiesBuilder {
     WriterProperties::builder()
         .set_data_page_size_limit(1 << 30)
@@ -44,7 +44,7 @@ fn read(file: &mut ParquetFile, skip: usize, rows: usize) -> ArrayRef {
     Arc::clone(batch.column(0))
 }
 
-/// How many decoders the pages that are kept have had.
+/// How many decoders the kept pages have had.
 fn decoders(file: &ParquetFile) -> Option<usize> {
     file.chunks.as_ref().map(Chunks::decoders)
 }
@@ -53,7 +53,7 @@ fn text(row: usize) -> String {
     format!("{}{row}", ["ab", "xyz"][row % 2].repeat(500))
 }
 
-/// More than the 32 MB that were kept once, and less than a page of DuckDB's.
+/// More than the 32 MB that were kept in the past, and less than a page of DuckDB.
 #[test]
 fn a_large_page_is_unpacked_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -68,13 +68,13 @@ fn a_large_page_is_unpacked_once() {
     }
 }
 
-/// Where other workers have the slices between, the decoder goes on over them if a new one would look at more.
+/// If other workers have the slices between, the decoder reads over them, unless a new one would read less.
 #[test]
 fn gaps_between_slices_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..4000).map(text)));
     let mut file = file(&folder, texts, one_page());
-    // Of two workers, then of many; slices of other lengths; back, as in another try.
+    // Slices as of two workers, then as of many; then of other lengths; then back, as in a retry.
     let places = (0..20).map(|slice| (slice * 100, 50)).chain([
         (2400, 70),
         (2470, 1),
@@ -105,7 +105,7 @@ fn lists(rows: usize) -> ListArray {
     ListArray::from_iter_primitive::<Int32Type, _, _>((0..rows).map(list))
 }
 
-/// With and without an index of the pages, which are read in order or with gaps, and again.
+/// With and without an index of the pages. The pages are read in order or with gaps, and again.
 #[test]
 fn lists_go_on_too() {
     for (name, how) in [
@@ -132,7 +132,7 @@ fn lists_go_on_too() {
     }
 }
 
-/// Numbers beside lists and texts stay in step with them.
+/// Numbers stay in step with the lists and texts beside them.
 #[test]
 fn columns_of_all_kinds_stay_in_step() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Times of 96 bits (Parquet's `INT96`) and intervals, from the bytes that they are stored as. The library's own
-//! conversion wraps times that its nanoseconds do not hold, and leaves the months of intervals out.
+//! Converts 96-bit times (Parquet's `INT96`) and intervals from their stored bytes. The library's own
+//! conversion wraps times that its nanoseconds cannot hold, and drops the months of intervals.
 
 use crate::dataset::error::StoredError;
 use arrow::array::types::{
@@ -18,15 +18,16 @@ use arrow::datatypes::{
 };
 use std::sync::Arc;
 
-/// Bytes of each value.
+/// The bytes of each value.
 const WIDTH: i32 = 12;
-/// The day from which days are counted, to 1970-01-01.
+/// The Julian day of 1970-01-01: `INT96` counts Julian days.
 const EPOCH: i64 = 2_440_588;
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Columns as they are handed on, given as they are stored and as the library would hand them on. Intervals have
-/// months, unless the file says as what Arrow type it was written (`has_arrow`).
+/// The columns in the form in which they are passed on, from the form in which they are `stored` and the one
+/// in which the `library` would pass them on. Intervals have months, unless the file states the Arrow type
+/// that it was written from (`has_arrow`).
 pub(super) fn meant(stored: &Fields, library: &Fields, has_arrow: bool) -> Fields {
     let both = stored.iter().zip(library);
     let field =
@@ -55,8 +56,8 @@ fn meant_type(stored: &DataType, library: &DataType, has_arrow: bool) -> DataTyp
     }
 }
 
-/// A column's type with times of 96 bits in microseconds in place of nanoseconds, given as it is stored and as it
-/// is handed on.
+/// The type of a column, with microseconds instead of nanoseconds for 96-bit times. `stored` is the type in
+/// which it is stored, and `meant` the one in which it is passed on.
 pub(super) fn coarse(stored: &DataType, meant: &DataType) -> DataType {
     use DataType::*;
     let inner = |one: &Field, other: &Field| {
@@ -80,7 +81,7 @@ pub(super) fn coarse(stored: &DataType, meant: &DataType) -> DataType {
     }
 }
 
-/// A file's columns as a table has them that is in microseconds.
+/// A file's columns in the form in which they are passed on, with microseconds where the table has them.
 pub(super) fn as_in(stored: &Schema, meant: &SchemaRef, table: &Schema) -> SchemaRef {
     let both = stored.fields().iter().zip(meant.fields());
     let is_coarse = |name: &str, coarse: &DataType| {
@@ -100,12 +101,13 @@ pub(super) fn as_in(stored: &Schema, meant: &SchemaRef, table: &Schema) -> Schem
     Arc::new(Schema::new_with_metadata(fields, meant.metadata().clone()))
 }
 
-/// An array of stored values as one of that type. Fails if a value is none of it.
+/// Converts an array of stored values to this type. Fails if a value does not fit.
 pub(super) fn converted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, StoredError> {
     within(array, to, None)
 }
 
-/// The same, where `above` says which values there are of what the array is a part of: the others are nothing.
+/// Like `converted`. `above` says which of the values that contain these are present. Values inside the
+/// others are ignored.
 fn within(
     array: &ArrayRef,
     to: &DataType,
@@ -178,14 +180,14 @@ fn list<O: OffsetSizeTrait>(
     Ok(Arc::new(made?))
 }
 
-/// The offsets as if the first of them were zero, and where the items begin and end.
+/// The offsets, shifted so that the first is zero, and where the items begin and end.
 fn rebased<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, usize, usize) {
     let first = offsets.first();
     let last = offsets.last();
     (OffsetBuffer::from_lengths(offsets.lengths()), first.as_usize(), last.as_usize())
 }
 
-/// The values themselves; where `there` says that there is none, nothing is looked at.
+/// Converts the values. Ignores those that are null in `there`.
 fn values(
     bytes: &FixedSizeBinaryArray,
     to: &DataType,
@@ -248,14 +250,14 @@ fn times<T: ArrowTimestampType>(
     Ok(PrimitiveArray::try_new(times.into(), bytes.nulls().cloned())?)
 }
 
-/// Nanoseconds since 1970.
+/// A stored time, in nanoseconds since 1970.
 fn nanos(value: &[u8]) -> i128 {
     let (nanos, day) = value.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
     let day = day.first_chunk::<4>().map_or(0, |day| i32::from_le_bytes(*day));
     i128::from(i64::from(day) - EPOCH) * NANOS_PER_DAY + i128::from(i64::from_le_bytes(*nanos))
 }
 
-/// What `value` makes of months, days and milliseconds.
+/// Calls `value` with the months, days and milliseconds of each interval.
 fn intervals<T>(
     bytes: &FixedSizeBinaryArray,
     there: Option<&NullBuffer>,

@@ -1,4 +1,4 @@
-//! Times of 96 bits, intervals and casts: right, or a row that is left out and named.
+//! 96-bit times, intervals and casts: they are right, or the row is left out and reported.
 
 use super::columns::Columns;
 use super::file::TableFile;
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 const DAY: i128 = 86_400_000_000_000;
 const EPOCH: i128 = 2_440_588;
 
-/// A time, given by nanoseconds since 1970.
+/// The stored time of nanoseconds since 1970.
 fn int96(nanos: i128) -> Int96 {
     let day = nanos.div_euclid(DAY) + EPOCH;
     let rest = nanos.rem_euclid(DAY);
@@ -40,7 +40,7 @@ struct Read {
     rejected: Vec<FailedItem>,
 }
 
-/// All rows of a file as one table with these columns, or with its own.
+/// All rows of a file as one table, with these columns or with its own.
 fn read(folder: &TempDir, kind: TableKind, table: Option<&Schema>) -> Read {
     let path = folder.path().join("t");
     let mut file = TableFile::open(kind, None, &path).unwrap();
@@ -61,7 +61,7 @@ fn read(folder: &TempDir, kind: TableKind, table: Option<&Schema>) -> Read {
     Read { batch, runs, count: loaded.rejected_count, rejected: loaded.rejected }
 }
 
-/// A file with one column of 96 bits, of these values, with nulls where there are none.
+/// A file with one 96-bit column of these values. The levels say where it has nulls.
 fn times(
     message: &str,
     values: &[Int96],
@@ -139,7 +139,7 @@ fn times_in_lists_and_structures_are_found_by_their_row() {
         assert_eq!(list.batch.column(0).as_list::<i32>().values(), wanted.values());
         assert_eq!(list.batch.column(0).nulls(), wanted.nulls());
         assert_eq!(list.rejected[0].row, Some(4));
-        // A value that must be there, of a structure that is not.
+        // A required value in a struct that is null.
         let message = "message m { optional group s { required int96 t; } }";
         let folder = times(message, &values, (&[1, 0, 1, 1, 0, 1], &[0; 6]), how);
         let structure = read(&folder, TableKind::Parquet, None);
@@ -151,7 +151,7 @@ fn times_in_lists_and_structures_are_found_by_their_row() {
     }
 }
 
-/// The columns of the table as the planner has them, and the rows.
+/// The columns of the table as the planner determines them, and the rows.
 fn planned(folder: &TempDir, all: bool) -> Read {
     let mut file = TableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
@@ -160,7 +160,7 @@ fn planned(folder: &TempDir, all: bool) -> Read {
     read(folder, TableKind::Parquet, Some(&table))
 }
 
-/// In a small row group after another, with a long footer.
+/// The time is in a small row group after another one, and the footer is long.
 #[test]
 fn far_times_of_later_row_groups_are_seen() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn far_times_are_in_microseconds_where_these_hold_all() {
             let found = read.batch.column(0).as_primitive::<TimestampMicrosecondType>();
             assert_eq!(found, &TimestampMicrosecondArray::from(micros.to_vec()));
         }
-        // One that microseconds do not hold stays what it is, and so do those that are near.
+        // A time that microseconds cannot hold keeps its type, and so do times that nanoseconds hold.
         let fine = [253_402_221_600_000_000_000, 5_001].map(int96);
         let near = [7_000, 5_000].map(int96);
         for (values, count) in [(fine, 1), (near, 0)] {
@@ -236,7 +236,7 @@ fn intervals_keep_their_months() {
     assert_eq!(read.rejected[0].row, Some(3));
 }
 
-/// A file of Arrow whose times are of another unit than the table's.
+/// An Arrow file whose times have another unit than the table's.
 #[test]
 fn rows_that_the_table_does_not_hold_are_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Cutting and reading together, over files that are written here, whole and broken.
+//! Cutting and reading together, with files that are written here: whole ones and broken ones.
 
 use super::columns::{Columns, check};
 use super::file::TableFile;
@@ -46,7 +46,7 @@ impl Folder {
         TableFile::open(kind, None, &self.path())
     }
 
-    /// Slices of the file, read one after the other, each row once.
+    /// Reads the slices of the file one after the other. Each row comes once.
     fn read(
         &self,
         kind: TableKind,
@@ -77,7 +77,7 @@ impl Folder {
     }
 }
 
-/// A table of many types, from a few numbers.
+/// A table of many types, made from a few numbers.
 fn table(values: &[Option<i16>]) -> RecordBatch {
     let texts = || values.iter().map(|v| v.map(|v| "ä".repeat((v % 20).unsigned_abs().into())));
     let mut list = ListBuilder::new(Int64Builder::new());
@@ -189,7 +189,7 @@ proptest! {
         let table = table(&values);
         let version = if second { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
         folder.put(&parquet(&table, group, page, version));
-        // Lists are read otherwise.
+        // Lists are read in another way.
         let columns: Vec<usize> = (0..table.num_columns()).filter(|at| !flat || *at != 6).collect();
         let table = table.project(&columns).unwrap();
         let wanted: Vec<String> =
@@ -212,7 +212,7 @@ proptest! {
         let folder = Folder::new();
         let table = table(&values);
         let codec = |zstd| if zstd { CompressionType::ZSTD } else { CompressionType::LZ4_FRAME };
-        // A file has one dictionary for all its batches, as the writer wants it.
+        // A file has one dictionary for all its batches: the writer requires it.
         let whole = if stream { batch } else { values.len() };
         folder.put(&arrow(&table, whole, stream, packed.map(codec)));
         let (read, _) = folder.read(TableKind::Arrow, None, size).unwrap();
@@ -234,7 +234,7 @@ fn columns_come_in_the_order_in_which_they_are_asked_for() {
         let from_arrow = folder.read(TableKind::Arrow, Some(&wanted), size).unwrap().0;
         same(&from_arrow, &table.project(&[7, 0, 5]).unwrap());
     }
-    // What is not asked for is not counted.
+    // Columns that are not wanted do not count.
     let count = |wanted: Option<&[String]>| {
         folder.read(TableKind::Arrow, wanted, SliceSize::Bytes(64)).unwrap().1.len()
     };
@@ -396,7 +396,7 @@ fn what_is_no_table_is_told() {
 
 type Lie = fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder;
 
-/// A file whose footer says something else of its first row group, or of the first column there.
+/// A file whose footer lies about its first row group, or about the first column in it.
 fn lying(good: &[u8], group: Option<i64>, column: Lie) -> Vec<u8> {
     let metadata =
         ParquetMetaDataReader::new().parse_and_finish(&Bytes::copy_from_slice(good)).unwrap();
@@ -449,7 +449,7 @@ fn what_a_footer_claims_is_not_believed() {
     "#);
 }
 
-/// Whatever is in a file, it is read or refused.
+/// Any file is either read or refused.
 fn survives(folder: &Folder, kind: TableKind, bytes: &[u8]) {
     folder.put(bytes);
     let _ = folder.read(kind, None, SliceSize::Rows(7));
@@ -472,7 +472,7 @@ fn broken_files_are_survived() {
         for end in (0..bytes.len()).step_by(bytes.len() / 60 + 1) {
             survives(&folder, kind, &bytes[..end]);
         }
-        // Bytes here and there, in a sequence that is the same each time.
+        // Changes random bytes, in a sequence that is the same each time.
         let mut state = 7_u64;
         for _ in 0..150 {
             let mut broken = bytes.clone();

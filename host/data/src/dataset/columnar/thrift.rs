@@ -1,6 +1,6 @@
-//! Thrift's compact protocol, in which Parquet footers are written: reading values one after the other, and writing them.
+//! Reads and writes Thrift's compact protocol, in which Parquet footers are written.
 
-/// The most levels of structures in a footer.
+/// The maximum number of levels of structs in a footer.
 pub(super) const MAX_DEPTH: u8 = 32;
 
 /// Types of values.
@@ -10,7 +10,7 @@ pub(super) const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
 pub(super) const STRUCT: u8 = 12;
 
-/// What is left to look at.
+/// The bytes that are still to be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan<'a>(pub(super) &'a [u8]);
 
@@ -22,13 +22,13 @@ impl<'a> Scan<'a> {
         Some(byte)
     }
 
-    /// Passes so many bytes.
+    /// Skips this many bytes.
     pub(super) fn pass(&mut self, count: u64) -> Option<()> {
         self.0 = self.0.get(usize::try_from(count).ok()?..)?;
         Some(())
     }
 
-    /// A number of seven bits a byte, the lowest first.
+    /// Reads a number that has seven bits in each byte, the lowest first.
     pub(super) fn varint(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -41,7 +41,8 @@ impl<'a> Scan<'a> {
         None
     }
 
-    /// The type of a structure's next field, whose number follows on the last one's; none at its end.
+    /// Reads the head of the next field of a struct. Returns its type, or `Some(None)` at the end of the
+    /// struct. `id` is the number of the last field, and becomes the number of this one.
     pub(super) fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
         let head = self.byte()?;
         let kind = head & 0xf;
@@ -62,7 +63,7 @@ impl<'a> Scan<'a> {
         Some((count, head & 0xf))
     }
 
-    /// A whole number, of any width.
+    /// An integer of any width.
     pub(super) fn int(&mut self) -> Option<i64> {
         let number = self.varint()?;
         Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
@@ -76,15 +77,15 @@ impl<'a> Scan<'a> {
         Some(bytes)
     }
 
-    /// The bytes of a value, as they are.
+    /// The bytes of a value, unchanged.
     pub(super) fn raw(&mut self, kind: u8) -> Option<&'a [u8]> {
         let before = self.0;
         self.skip(kind, MAX_DEPTH)?;
         before.get(..before.len() - self.0.len())
     }
 
-    /// Calls `take` with the number and the type of each field of a structure; it reads the value, or says
-    /// `false`, and the value is passed.
+    /// Calls `take` with the number and the type of each field of a struct. If `take` returns `false`, it has
+    /// not read the value, which is then skipped.
     pub(super) fn fields(
         &mut self,
         mut take: impl FnMut(&mut Self, i64, u8) -> Option<bool>,
@@ -98,11 +99,11 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Passes a value.
+    /// Skips a value.
     pub(super) fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match kind {
-            // In a field, its type says which.
+            // A boolean. In a field, its type is its value.
             1 | 2 => Some(()),
             3 => self.pass(1),
             4..=6 => self.varint().map(drop),
@@ -135,13 +136,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Passes a value of a list or a map.
+    /// Skips a value of a list or a map.
     pub(super) fn skip_item(&mut self, kind: u8, depth: u8) -> Option<()> {
         if matches!(kind, 1 | 2) { self.pass(1) } else { self.skip(kind, depth) }
     }
 }
 
-/// A structure that is being written.
+/// A struct that is being written.
 #[derive(Debug)]
 pub(super) struct Put<'a> {
     out: &'a mut Vec<u8>,
@@ -149,12 +150,12 @@ pub(super) struct Put<'a> {
 }
 
 impl<'a> Put<'a> {
-    /// Its fields go to `out`, in rising order of their numbers.
+    /// Writes fields to `out`. Their numbers must ascend.
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, last: 0 }
     }
 
-    /// The next field's number and type; the value follows.
+    /// Writes the number and the type of the next field. The caller writes the value.
     pub(super) fn field(&mut self, id: u8, kind: u8) -> &mut Vec<u8> {
         let id = i64::from(id);
         match u8::try_from(id - self.last) {
@@ -168,14 +169,14 @@ impl<'a> Put<'a> {
         self.out
     }
 
-    /// A whole number, if there is one.
+    /// Writes an integer, if there is one.
     pub(super) fn int(&mut self, id: u8, kind: u8, number: Option<i64>) {
         if let Some(number) = number {
             int(self.field(id, kind), number);
         }
     }
 
-    /// Text or bytes, if there are any.
+    /// Writes text or bytes, if there are any.
     pub(super) fn binary(&mut self, id: u8, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes {
             let out = self.field(id, BINARY);
@@ -184,14 +185,14 @@ impl<'a> Put<'a> {
         }
     }
 
-    /// A value whose bytes are known.
+    /// Writes the given bytes of a value, if there are any.
     pub(super) fn raw(&mut self, id: u8, kind: u8, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes {
             self.field(id, kind).extend_from_slice(bytes);
         }
     }
 
-    /// The begin of a list of so many values.
+    /// Begins a list of this many values, which the caller writes.
     pub(super) fn list(&mut self, id: u8, kind: u8, count: usize) -> &mut Vec<u8> {
         let out = self.field(id, LIST);
         match u8::try_from(count) {
@@ -204,13 +205,13 @@ impl<'a> Put<'a> {
         out
     }
 
-    /// Ends the structure.
+    /// Ends the struct.
     pub(super) fn end(self) {
         self.out.push(0);
     }
 }
 
-/// Writes a number of seven bits a byte, the lowest first.
+/// Writes a number with seven bits in each byte, the lowest first.
 fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -219,7 +220,7 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Writes a whole number.
+/// Writes an integer.
 pub(super) fn int(out: &mut Vec<u8>, number: i64) {
     varint(out, ((number << 1) ^ (number >> 63)).cast_unsigned());
 }

@@ -1,4 +1,4 @@
-//! What a format whose columns have types must give: [`TypedFile`], and a line in [`open`].
+//! What a format whose columns have types must implement: [`TypedFile`], and a line in [`open`].
 
 use super::at::At;
 use super::columns::Fit;
@@ -17,22 +17,23 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::fmt::Debug;
 use std::path::Path;
 
-/// Rows of a file as a table, and which of them have no part in it, counted from 0.
+/// Rows of a file as a table, and which rows of the file are left out, counted from 0.
 pub(super) type Rows = (RecordBatch, Misfits);
 
-/// An open file of such a format. Opening reads only what describes the file. Error messages continue a sentence that
+/// An open file of such a format. Opening reads only the metadata. Error messages continue a sentence that
 /// begins with the file's name. A reader that may panic is called through [`caught`].
 pub(super) trait TypedFile: Debug + Send {
-    /// All its columns. Fails if they cannot be found out.
+    /// All columns. Fails if they cannot be determined.
     fn schema(&mut self) -> Result<&SchemaRef, DatasetError>;
 
-    /// All its columns, as they become those of a table.
+    /// All columns, in the form that they have in a table.
     fn schema_in(&mut self, _table: &Schema) -> Result<SchemaRef, DatasetError> {
         self.schema().cloned()
     }
 
-    /// Adds what the values of the `wanted` columns (none for all) tell of the resolution of times, of `all` rows or of
-    /// the first. Nothing, unless the format has times whose unit their type does not tell.
+    /// Adds what the values of the `wanted` columns (`None`: all) show about the resolution of times, of
+    /// `all` rows or of the first ones. Does nothing, unless the format has times whose type does not state
+    /// their unit.
     fn look_at_times(
         &mut self,
         _resolution: &mut Resolution,
@@ -42,10 +43,10 @@ pub(super) trait TypedFile: Debug + Send {
         Ok(())
     }
 
-    /// The parts that its rows can be read by, with what the `needed` columns take.
+    /// The parts in which the rows can be read, with the size of the `needed` columns.
     fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError>;
 
-    /// So many rows from a part on, after `skip` of it, as a table. Fails if there are fewer.
+    /// Reads rows as a table, from the part on, after `skip` of its rows. Fails if there are fewer.
     fn read(
         &mut self,
         part: usize,
@@ -55,7 +56,8 @@ pub(super) trait TypedFile: Debug + Send {
     ) -> Result<Rows, DatasetError>;
 }
 
-/// Opens a file of that kind; a database is asked that query. Fails if it cannot be read, or is no such file.
+/// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or is of
+/// another kind.
 pub(super) fn open(
     kind: TableKind,
     query: Option<&str>,
@@ -132,11 +134,11 @@ impl TypedFile for ArrowFile {
     }
 }
 
-/// A database that is asked one query. Its result is not cut.
+/// A database with its query. The result is not cut.
 #[derive(Debug)]
 struct Queried {
     database: Database,
-    /// What the result is like, once that was asked for.
+    /// What is known of the result, once it was determined.
     survey: Option<Survey>,
 }
 
@@ -171,7 +173,7 @@ impl TypedFile for Queried {
     }
 }
 
-/// So many rows as a table, of a file with that schema. `read` reads the columns that the table needs.
+/// Reads this many rows of a file with this schema as a table. `read` reads the columns that the table needs.
 fn as_table(
     schema: &SchemaRef,
     table: &SchemaRef,

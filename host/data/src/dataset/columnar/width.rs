@@ -1,9 +1,9 @@
-//! How much memory columns take, at least.
+//! Estimates how much memory columns take at least.
 
 use arrow::datatypes::{DataType, Field};
 
-/// Bytes that so many values of a column take in memory, without the text or the bytes that such
-/// columns hold: those are known from elsewhere.
+/// The bytes that `rows` values of a column take in memory, without the contents of texts, bytes and lists:
+/// the caller knows these from elsewhere.
 pub(super) fn least(field: &Field, rows: u64) -> u64 {
     let bits = bits(field.data_type()).saturating_add(u64::from(field.is_nullable()));
     u64::try_from(u128::from(rows) * u128::from(bits) / 8).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! The columns of a table while they are filled.
+//! The columns of a table while they are being filled.
 
 use super::fill::Values;
 use super::types::{UTC, boolean, date, float, integer, microseconds, unsigned};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A column that is being filled.
 pub(in crate::dataset) enum Column {
-    /// So many rows of one that nobody asks for.
+    /// The number of rows of a column that the job does not need.
     Unwanted(usize),
     Boolean(Values<bool>),
     Int64(Values<i64>),
@@ -23,7 +23,7 @@ pub(in crate::dataset) enum Column {
 }
 
 impl Column {
-    /// An empty one, with room for so many rows; of no kind if nobody asks for it.
+    /// An empty column, with room for `rows` rows. `kind` is `None` if the job does not need it.
     pub(in crate::dataset) fn new(kind: Option<ColumnType>, rows: usize) -> Self {
         let Some(kind) = kind else { return Self::Unwanted(0) };
         match kind {
@@ -39,7 +39,7 @@ impl Column {
         }
     }
 
-    /// Adds the text of a field, which is null if there is none. None if the column does not accept it.
+    /// Adds the text of a field; `None` is null. Returns `None` if the column does not accept the text.
     pub(in crate::dataset) fn push(&mut self, text: Option<&str>, exact: bool) -> Option<()> {
         match self {
             Self::Unwanted(rows) => {
@@ -59,7 +59,7 @@ impl Column {
         }
     }
 
-    /// The column.
+    /// The finished column.
     pub(in crate::dataset) fn finish(self) -> Option<ArrayRef> {
         Some(match self {
             Self::Unwanted(rows) => new_null_array(&DataType::Utf8, rows),
@@ -88,7 +88,7 @@ fn put<T: Copy + Default>(
     values.room(1).put(value)
 }
 
-/// The table of these columns. None if they are not those of the schema.
+/// The table of these columns. `None` if they do not match the schema.
 pub(in crate::dataset) fn table(columns: Vec<Column>, schema: &SchemaRef) -> Option<RecordBatch> {
     let arrays = columns.into_iter().zip(schema.fields());
     let arrays = arrays.map(|(column, field)| {

@@ -12,23 +12,23 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The longest slice, in bytes. A worker holds a slice in memory, and Arrow's text columns count
+/// The maximum length of a slice, in bytes: a worker holds a slice in memory, and Arrow's text columns count
 /// with 32 bits.
 pub const MAX_SLICE: u64 = 1 << 30;
-/// How far the last record of a slice may reach beyond the slice's size, in bytes, outside of quotes.
+/// How far the last record of a slice may reach beyond the slice's size, in bytes, outside quotes.
 const MAX_REST: u64 = LONGEST;
-/// The longest header, in bytes; more is a quote that was left open.
+/// The maximum length of a header, in bytes. A longer one is due to a quote that was left open.
 const MAX_HEADER: usize = 1 << 20;
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// Cuts files into slices, one file after the other. Keeps its buffer in between.
+/// Cuts files into slices, one file after the other. Reuses its buffer.
 #[derive(Debug)]
 pub struct Cutter {
-    /// None for lines, which hold no fields.
+    /// `None` for lines, which have no fields.
     csv: Option<CsvFormat>,
     header: bool,
     size: SliceSize,
-    /// [`MAX_REST`] and [`MAX_SLICE`]; less in tests, which would take long.
+    /// [`MAX_REST`] and [`MAX_SLICE`]. Tests set less, because they would take long.
     pub(super) max_rest: u64,
     pub(super) max_slice: u64,
     window: Window,
@@ -45,16 +45,16 @@ pub struct CutFile<'a> {
     scan: Scan,
     /// How many bytes of the window were scanned.
     at: usize,
-    /// Where the byte at `at` lies in the file.
+    /// The offset in the file of the byte at `at`.
     offset: u64,
     header: Vec<u8>,
     joined: Option<Joined>,
-    /// The most records that are still to be passed, where there is a limit.
+    /// How many more records may be passed. `None` if there is no limit.
     most: Option<u64>,
 }
 
 impl Cutter {
-    /// Makes slices of that size, which is at least 1.
+    /// Makes slices of this size, which is at least 1.
     pub fn new(format: &CsvFormat, size: SliceSize) -> Self {
         Self {
             csv: Some(format.clone()),
@@ -66,29 +66,29 @@ impl Cutter {
         }
     }
 
-    /// Makes slices of that size of text where each line is a record, and none is a header.
+    /// Makes slices of this size from text without a header, in which each line is a record.
     pub fn of_lines(size: SliceSize) -> Self {
         let format = CsvFormat { header: false, ..CsvFormat::default() };
         Self { csv: None, ..Self::new(&format, size) }
     }
 
-    /// Cuts otherwise from now on, with the buffer that is there.
+    /// Cuts with another format and size from now on. Keeps the buffer.
     #[cfg(any(test, feature = "testing"))]
     pub fn begin(&mut self, format: &CsvFormat, size: SliceSize) {
         let window = std::mem::take(&mut self.window);
         *self = Self { window, ..Self::new(format, size) };
     }
 
-    /// Opens the file `name` below `root` and reads its header, if it should have one. Fails if
-    /// the file cannot be read or the header never ends.
+    /// Opens the file `name` below `root`, and reads its header if the format has one. Fails if the file
+    /// cannot be read, or if the header does not end.
     pub fn open(&mut self, root: &Path, name: String) -> Result<CutFile<'_>, DatasetError> {
         let path = root.join(&name);
         let file = open_file(&path)?;
         self.open_text(file, path, name, None)
     }
 
-    /// As [`Self::open`], of an opened text; `path` and `name` are those of the file that it is, or
-    /// that it was `unpacked` from, to a file of that name.
+    /// Like [`Self::open`], for a text that is already open. `path` and `name` are those of the text's file,
+    /// or of the file that it was unpacked from. In that case `unpacked` is the name of the unpacked file.
     pub(in crate::dataset) fn open_text(
         &mut self,
         file: File,
@@ -120,7 +120,7 @@ impl Cutter {
         opened.skip_lines(skipped)?;
         opened.scan.at = opened.offset;
         if opened.cutter.header {
-            // A field of a header that is longer is no name.
+            // A longer field is not a column's name.
             let longest = std::mem::replace(&mut opened.scan.longest, MAX_HEADER as u64);
             opened.read_header()?;
             opened.scan.longest = longest;
@@ -129,8 +129,8 @@ impl Cutter {
     }
 }
 
-/// Opens a file to read it. Something else that has taken the file's name since it was listed, a
-/// fifo say, does not block.
+/// Opens a file to read it. Does not block if something else (a FIFO, for example) has replaced the file
+/// since it was listed.
 pub fn open_file(path: &Path) -> Result<File, DatasetError> {
     match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => Ok(file),
@@ -139,13 +139,13 @@ pub fn open_file(path: &Path) -> Result<File, DatasetError> {
 }
 
 impl CutFile<'_> {
-    /// The header's bytes as they are, without BOM; empty if the file has none.
+    /// The bytes of the header, unchanged, without a BOM. Empty if the file has no header.
     pub fn header(&self) -> &[u8] {
         &self.header
     }
 
-    /// The header's names: one for each column, `column_N` (from 0) for an empty one. Fails on
-    /// names that occur twice.
+    /// The names in the header: one for each column. An empty name becomes `column_N` (from 0). Fails if a
+    /// name occurs twice.
     pub fn names(&self) -> Result<Vec<String>, DatasetError> {
         read_names(&self.header, &self.cutter.csv.clone().unwrap_or_default(), &self.path)
     }
@@ -159,8 +159,8 @@ impl CutFile<'_> {
         })
     }
 
-    /// Looks out, from now on, for quoted fields over lines that would be records of so many columns. Not for records
-    /// of one column, as which any line of a text would do.
+    /// From now on, detects quoted fields over lines that would themselves be records with this many columns.
+    /// Does nothing for one column, because any line of text would be such a record.
     pub fn look_for_joined(&mut self, columns: usize) {
         let csv = self.cutter.csv.as_ref().filter(|csv| csv.quoted_newlines && columns > 1);
         if let Some(csv) = csv {
@@ -169,12 +169,12 @@ impl CutFile<'_> {
         }
     }
 
-    /// The lines from and to which the first such fields reach, and how many there were until now.
+    /// The first and the last line of each of the first such fields, and how many there have been so far.
     pub fn joined(&self) -> (&[(u64, u64)], u64) {
         self.joined.as_ref().map_or((&[], 0), Joined::found)
     }
 
-    /// Makes slices of at most so many more records together; none of none.
+    /// Makes slices of at most this many more records in total. With 0 it makes no more slices.
     pub fn take_at_most(&mut self, records: u64) {
         self.most = Some(records);
     }
@@ -184,7 +184,8 @@ impl CutFile<'_> {
         &self.path
     }
 
-    /// The text's first bytes without BOM, at most so many, and whether these are all. Before the first slice alone.
+    /// At most the first `most` bytes of the text without a BOM, and whether these are all. Valid only before
+    /// the first slice.
     pub fn start(&self, most: usize) -> (&[u8], bool) {
         let bytes = &self.cutter.window.bytes()[self.at..];
         let length = self.file.metadata().map_or(u64::MAX, |metadata| metadata.len());
@@ -192,12 +193,12 @@ impl CutFile<'_> {
         (&bytes[..bytes.len().min(most)], is_all)
     }
 
-    /// Whether the text was packed in its file.
+    /// Whether the text was unpacked from its file.
     pub fn is_unpacked(&self) -> bool {
         self.unpacked.is_some()
     }
 
-    /// What the file system says of the file that was opened, as it lies in the input.
+    /// The metadata of the file in the input, which may be packed.
     pub fn metadata(&self) -> Result<Metadata, DatasetError> {
         let metadata = match self.unpacked {
             Some(_) => std::fs::metadata(&self.path),
@@ -209,8 +210,8 @@ impl CutFile<'_> {
         }
     }
 
-    /// The next slice; its bounds are record boundaries, and it holds at least one record. Slices
-    /// follow each other without gaps. `None` at the end.
+    /// The next slice. It begins and ends at record boundaries, and holds at least one record. There are no
+    /// gaps between slices. `None` at the end.
     pub fn next_slice(&mut self) -> Result<Option<TextSlice>, DatasetError> {
         let offset = self.offset;
         let first_line = self.scan.lines + 1;
@@ -238,7 +239,7 @@ impl CutFile<'_> {
         }))
     }
 
-    /// Passes records of about so many bytes, or all that are left. `line` is the first of the slice.
+    /// Passes records of about this many bytes, or the rest. `line` is the first line of the slice.
     fn pass_size(&mut self, bytes: u64, line: u64) -> Result<(), DatasetError> {
         let records = self.scan.records;
         let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
@@ -254,7 +255,7 @@ impl CutFile<'_> {
         }
     }
 
-    /// Passes records of about so many bytes, but at most so many of them, or all that are left.
+    /// Passes records of about this many bytes, but at most `most` records, or the rest.
     fn pass_few(&mut self, bytes: u64, most: u64) -> Result<(), DatasetError> {
         let first = self.scan.records;
         let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
@@ -269,8 +270,8 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes so many records, or all that are left. Fails if no worker could hold them. `line` is
-    /// the first of the slice.
+    /// Passes this many records, or the rest. Fails if a worker could not hold them. `line` is the first line
+    /// of the slice.
     fn pass_rows(&mut self, rows: u64, line: u64) -> Result<(), DatasetError> {
         let start = self.offset;
         let first = self.scan.records;
@@ -297,7 +298,7 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes the bytes up to that place in the file, or all that are left.
+    /// Passes the bytes up to this offset in the file, or the rest.
     fn pass_bytes(&mut self, end: u64) -> Result<(), DatasetError> {
         while self.offset < end {
             let count = self.pending()?.len();
@@ -316,12 +317,12 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes the rest of the record and its line end, if no stray quote is met: then it goes back to after that,
-    /// and says so by false. `line` is the first of the slice.
+    /// Passes the rest of the record and its line end, and returns true. If it finds a stray quote, it goes
+    /// back to just after the quote and returns false. `line` is the first line of the slice.
     fn pass_record_end(&mut self, line: u64) -> Result<bool, DatasetError> {
         let start = self.offset;
         loop {
-            // Within quotes the scan itself gives up.
+            // Within quotes the scan itself has a limit.
             if self.offset.saturating_sub(start) > self.cutter.max_rest && !self.scan.is_quoted() {
                 return fail!(
                     "{}: a record that begins on line {line} or later does not end within {}; \
@@ -356,7 +357,7 @@ impl CutFile<'_> {
         }
     }
 
-    /// Looks at fields with line ends that the scan has passed.
+    /// Checks the fields with line ends that the scan has passed.
     fn look_at_spans(&mut self) {
         let (Some(spans), Some(joined)) = (&mut self.scan.spans, &mut self.joined) else { return };
         let window = self.cutter.window.bytes();
@@ -364,7 +365,7 @@ impl CutFile<'_> {
         spans.drain(..).for_each(|span| joined.look(&span, window, start, &self.file));
     }
 
-    /// Passes the LF of a CRLF whose CR was passed.
+    /// Passes the LF of a CRLF whose CR has been passed.
     fn pass_lf(&mut self) -> Result<(), DatasetError> {
         if self.scan.after_cr() && self.pending()?.first() == Some(&b'\n') {
             let back = self.scan.advance(b"\n");
@@ -382,7 +383,7 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes lines of any text.
+    /// Passes lines without parsing them.
     fn skip_lines(&mut self, count: u32) -> Result<(), DatasetError> {
         let mut after_cr = false;
         while self.scan.lines < u64::from(count) || after_cr {
@@ -412,7 +413,7 @@ impl CutFile<'_> {
         let start = self.offset;
         loop {
             let count = self.pending()?.len();
-            // A stray quote may have brought the scan back.
+            // The scan may have gone back because of a stray quote.
             self.header.truncate(to_usize(self.offset - start));
             if count == 0 {
                 break;
@@ -447,7 +448,7 @@ impl CutFile<'_> {
         self.pass_lf()
     }
 
-    /// Bytes to be scanned; empty at the file's end, where the last record is ended.
+    /// The bytes that are to be scanned next. Empty at the end of the file, after the last record was ended.
     fn pending(&mut self) -> Result<&[u8], DatasetError> {
         while self.at == self.cutter.window.bytes().len() {
             self.refill()?;
@@ -467,7 +468,7 @@ impl CutFile<'_> {
         self.offset += count as u64;
     }
 
-    /// Goes back to a place that was passed; the window is moved there when it is needed.
+    /// Goes back to an offset that was passed. The window moves there when it is needed.
     fn go_back(&mut self, place: u64) {
         let start = self.offset - self.at as u64;
         let at = place.checked_sub(start).and_then(|at| usize::try_from(at).ok());

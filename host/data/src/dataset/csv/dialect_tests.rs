@@ -1,5 +1,5 @@
-//! What a writer of some dialect has written is read as it was meant, wherever the file is cut, and also after its rows
-//! were gathered with those of other files.
+//! What a writer of a dialect has written is read as it was meant, wherever the file is cut, and also after
+//! its rows were gathered with those of other files.
 
 use super::rows::{each_row, quote_field};
 use super::tests::{Files, format, read};
@@ -8,18 +8,18 @@ use crate::model::{ColumnType, CsvFormat, TableFormat, TextSlice};
 use proptest::prelude::*;
 
 type Rows = Vec<Vec<String>>;
-/// Of each row; `None` is null.
+/// The fields of each row. `None` is null.
 type Cells = Vec<Vec<Option<String>>>;
 
-/// A dialect, and how its writer goes about what the dialect leaves open.
+/// A dialect, and the choices of its writer where the dialect leaves some.
 #[derive(Clone, Debug)]
 struct Writer {
     csv: CsvFormat,
-    /// Rather than doubling a quote.
+    /// Escapes a quote, rather than doubling it.
     escapes_quotes: bool,
     quotes_all: bool,
     line_end: &'static str,
-    /// Before each record.
+    /// What it writes before each record.
     between: &'static str,
 }
 
@@ -83,7 +83,7 @@ impl Writer {
         }
     }
 
-    /// The rows that it can write: without quotes and escapes no field holds what stands between fields.
+    /// The rows that it can write: without quotes and escapes, fields must not contain what separates fields.
     fn possible(&self, mut rows: Rows) -> Rows {
         let csv = &self.csv;
         if csv.quote.is_none() && csv.escape.is_none() {
@@ -126,7 +126,7 @@ fn table(csv: &CsvFormat) -> TableFormat {
     format(csv.clone(), &[("a", ColumnType::String), ("b", ColumnType::String)])
 }
 
-/// The rows of slices after they were gathered in one text.
+/// The rows of slices, after they were gathered in one text.
 fn gathered(files: &Files, csv: &CsvFormat, slices: &[TextSlice]) -> Cells {
     let mut text = b"a,b,c\n".to_vec();
     let mut more = vec![csv.delimiter];
@@ -169,14 +169,14 @@ proptest! {
         let slices = files.slices(&writer.csv, size);
         let (read, rejected) = read(&files, &table(&writer.csv), &slices);
         prop_assert_eq!(rejected, []);
-        // A record of empty fields is one; the first may be all there is on its line.
+        // A record of empty fields is a record. Its first field may be all that is on its line.
         prop_assert_eq!(&read, &expected(&rows));
         prop_assert_eq!(gathered(&files, &writer.csv, &slices), read);
         let names = files.infer(&writer.csv, true).unwrap();
         prop_assert_eq!(names.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     }
 
-    /// Whatever the text is, each record is in one slice, and read once.
+    /// In any text, each record is in one slice, and is read once.
     #[test]
     fn any_text_is_cut_and_read(
         writer in writers(),

@@ -1,9 +1,9 @@
-//! Where the fields of CSV text end, block by block.
+//! Finds where the fields of CSV text end, block by block.
 
 use super::tally::{BLOCK, is_terminator, mask, parity};
 use memchr::memchr;
 
-/// Ends that are found at once, about: they and their text should stay in the first-level cache.
+/// About how many ends are found at once. They and their text should stay in the first-level cache.
 const AT_ONCE: usize = 2048;
 
 /// A walk over text that finds the ends of its fields. Blank lines have none.
@@ -14,47 +14,48 @@ pub(in crate::dataset) struct FieldEnds<'a> {
     quote: u8,
     /// Whether there are any quotes in the text.
     pub(super) quoted: bool,
-    /// The place of the next block, and the byte before it.
+    /// The offset of the next block, and the byte before it.
     at: usize,
     before: u8,
     /// All bits set if the next block begins inside quotes.
     inside: u64,
 }
 
-/// Ends that were found and not yet passed. Serves walk after walk.
+/// Ends that were found and not yet passed. Several walks use it one after the other.
 #[derive(Debug, Default)]
 pub(in crate::dataset) struct Found {
     /// The end before the first one, then the ends.
     slots: Vec<u32>,
-    /// How many.
+    /// The number of ends.
     pub(in crate::dataset) count: usize,
 }
 
 impl Found {
-    /// Where the field before the first one ended (one before 0 where there is none), then the ends.
+    /// Where the field before the first one ended (`u32::MAX`, as -1, at the beginning), then the ends.
     pub(in crate::dataset) fn ends(&self) -> &[u32] {
         self.slots.get(..=self.count).unwrap_or_default()
     }
 
-    /// Forgets all, and makes room for records of so many fields.
+    /// Removes all ends, and makes room for records with this many fields.
     fn begin(&mut self, fields: usize) {
         self.count = 0;
         self.slots.resize(fields + AT_ONCE + 2 * BLOCK, 0);
         self.slots[0] = u32::MAX;
     }
 
-    /// Forgets the first `used` ends.
+    /// Removes the first `used` ends.
     pub(in crate::dataset) fn pass(&mut self, used: usize) {
         self.slots.copy_within(used..=self.count, 0);
         self.count -= used;
     }
 
-    /// Adds the places of bits that are set, of which the lowest stands for `base`.
+    /// Adds the positions of the bits that are set. The lowest bit stands for `base`.
     #[inline(always)]
     fn add(&mut self, base: u32, mut bits: u64) {
         let count = bits.count_ones() as usize;
         let free = self.slots.get_mut(self.count + 1..).unwrap_or_default();
-        // Eight by eight, needed or not: a branch for each would be mispredicted at each block's end.
+        // Writes eight at a time, needed or not: a branch for each would be mispredicted at the end of each
+        // block.
         for eight in free.as_chunks_mut::<8>().0 {
             for slot in eight {
                 *slot = base + bits.trailing_zeros();
@@ -69,8 +70,8 @@ impl Found {
 }
 
 impl<'a> FieldEnds<'a> {
-    /// From the start of a record of a text with these delimiters and quotes; `found` is emptied, and made to hold records of so many `fields`.
-    /// None if the text is too long.
+    /// Starts at the beginning of a record. Clears `found`, and makes it large enough for records with this
+    /// many `fields`. `None` if the text is too long.
     pub(in crate::dataset) fn new(
         text: &'a str,
         delimiter: u8,
@@ -88,9 +89,9 @@ impl<'a> FieldEnds<'a> {
         Some(Self { text, delimiter, quote, quoted, at: 0, before: b'\n', inside: 0 })
     }
 
-    /// Finds more ends: those of one record at least, with the ones that are there. False at the end
-    /// of the text. Where there are quotes, the ends are right only if each field with quotes begins
-    /// and ends with one, and has pairs of them in between.
+    /// Finds more ends. With those already in `found` they are at least one record. Returns false at the end
+    /// of the text. If the text has quotes, the ends are right only if each field with quotes begins and ends
+    /// with one, and has pairs of quotes in between.
     pub(in crate::dataset) fn more(&mut self, found: &mut Found) -> bool {
         while found.count + 1 + BLOCK < found.slots.len() {
             let rest = self.text.get(self.at..).unwrap_or_default();
@@ -98,7 +99,7 @@ impl<'a> FieldEnds<'a> {
                 self.pass(block, found);
                 continue;
             }
-            // The first line end that is added ends the last record, if nothing else has.
+            // The first of these line ends ends the last record, if nothing else has.
             let mut block = [b'\n'; BLOCK];
             block[..rest.len()].copy_from_slice(rest);
             self.pass(&block, found);
@@ -107,7 +108,7 @@ impl<'a> FieldEnds<'a> {
         true
     }
 
-    /// Whether the walk stands inside quotes.
+    /// Whether the walk is inside quotes.
     pub(in crate::dataset) fn is_inside(&self) -> bool {
         self.inside != 0
     }

@@ -1,4 +1,4 @@
-//! Columns that are filled from text whose fields' ends are known.
+//! Fills columns from text whose field ends are known.
 
 use super::ends::Found;
 use super::tally::is_terminator;
@@ -10,16 +10,16 @@ use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 #[derive(Clone, Copy, Debug)]
 pub(in crate::dataset) struct Records<'a> {
     pub(in crate::dataset) text: &'a str,
-    /// The end before their first field, then the ends of all their fields, and maybe more.
+    /// The end before their first field, then the ends of all their fields, and possibly more.
     ends: &'a [u32],
     pub(in crate::dataset) count: usize,
-    /// In each of them.
+    /// The number of fields in each record.
     fields: usize,
     delimiter: u8,
 }
 
 impl<'a> Records<'a> {
-    /// The whole records among what was found, which have so many fields each.
+    /// The whole records among the ends that were found, with this many fields each.
     pub(in crate::dataset) fn new(
         text: &'a str,
         found: &'a Found,
@@ -29,7 +29,7 @@ impl<'a> Records<'a> {
         Self { text, ends: found.ends(), count: found.count / fields, fields, delimiter }
     }
 
-    /// Calls `take` with the bounds of a column's fields. None if it gives that, or as [`Self::bounds`].
+    /// Calls `take` with the bounds of a column's fields. Returns `None` if `take` or [`Self::bounds`] does.
     #[inline(always)]
     pub(in crate::dataset) fn each(
         &self,
@@ -43,7 +43,7 @@ impl<'a> Records<'a> {
         Some(())
     }
 
-    /// Where a record's field starts and ends. None if the record has more or fewer fields than it should.
+    /// Where a record's field starts and ends. `None` if the record has more or fewer fields than it should.
     #[inline(always)]
     pub(in crate::dataset) fn bounds(
         &self,
@@ -55,7 +55,7 @@ impl<'a> Records<'a> {
         let &[before, end] = self.ends.get(at..at + 2)?.first_chunk()?;
         let mut start = before.wrapping_add(1) as usize;
         let end = end as usize;
-        // Every end is a delimiter's or a record's place.
+        // Every end is the position of a delimiter or the end of a record.
         let is_last = column + 1 == self.fields;
         if (text.get(end) == Some(&self.delimiter)) == is_last {
             return None;
@@ -69,7 +69,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Values of one width, and the rows that have none.
+/// Values of a fixed width, and the rows that are null.
 #[derive(Debug)]
 pub(in crate::dataset) struct Values<T> {
     all: Vec<T>,
@@ -77,12 +77,12 @@ pub(in crate::dataset) struct Values<T> {
 }
 
 impl<T: Copy + Default> Values<T> {
-    /// Room for so many.
+    /// Reserves room for `rows` values.
     pub(in crate::dataset) fn new(rows: usize) -> Self {
         Self { all: Vec::with_capacity(rows), nulls: Vec::new() }
     }
 
-    /// Places for so many more.
+    /// Adds `count` empty values, which the caller fills.
     #[inline(always)]
     pub(in crate::dataset) fn room(&mut self, count: usize) -> Room<'_, T> {
         let row = self.all.len();
@@ -90,7 +90,7 @@ impl<T: Copy + Default> Values<T> {
         Room { all: &mut self.all, nulls: &mut self.nulls, row }
     }
 
-    /// Which rows have values, if not all have.
+    /// Which rows have values. `None` if all have.
     fn null_buffer(&self) -> Option<NullBuffer> {
         if self.nulls.is_empty() {
             return None;
@@ -101,7 +101,7 @@ impl<T: Copy + Default> Values<T> {
         Some(NullBuffer::new(present.finish()))
     }
 
-    /// The column.
+    /// The finished column.
     pub(in crate::dataset) fn array<A: ArrowPrimitiveType<Native = T>>(
         self,
     ) -> Option<PrimitiveArray<A>>
@@ -114,14 +114,14 @@ impl<T: Copy + Default> Values<T> {
 }
 
 impl Values<bool> {
-    /// The column.
+    /// The finished column.
     pub(in crate::dataset) fn booleans(self) -> BooleanArray {
         let nulls = self.null_buffer();
         BooleanArray::new(self.all.into(), nulls)
     }
 }
 
-/// Places for values that are filled in one after the other.
+/// Empty values that are filled one after the other.
 #[derive(Debug)]
 pub(in crate::dataset) struct Room<'v, T> {
     all: &'v mut [T],
@@ -130,7 +130,7 @@ pub(in crate::dataset) struct Room<'v, T> {
 }
 
 impl<T> Room<'_, T> {
-    /// Fills in the next one; None stands for a null. None if there is no place left.
+    /// Fills the next value; `None` is null. Returns `None` if no empty value is left.
     #[inline(always)]
     pub(in crate::dataset) fn put(&mut self, value: Option<T>) -> Option<()> {
         match value {
@@ -141,7 +141,7 @@ impl<T> Room<'_, T> {
         Some(())
     }
 
-    /// Fills in the next ones. None if there is no place left for all of them.
+    /// Fills the next values. Returns `None` if there are too few empty ones.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(in crate::dataset) fn put_all<const N: usize>(&mut self, values: [T; N]) -> Option<()> {

@@ -1,4 +1,4 @@
-//! The names of a table's columns.
+//! Reads the names of a table's columns.
 
 use super::records::Records;
 use crate::dataset::{DatasetError, fail};
@@ -6,16 +6,16 @@ use crate::model::CsvFormat;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// How many names a message lists before it is cut.
+/// The maximum number of names that a message lists.
 const NAMES_SHOWN: usize = 30;
 
-/// The name of a column without one; counted from 0.
+/// The name of a column without one, counted from 0.
 pub(super) fn default_name(index: usize) -> String {
     format!("column_{index}")
 }
 
-/// The names in a header's bytes; none if there is no record in them. Fails on names that are not
-/// UTF-8, hold a null character (as binary files do) or occur twice.
+/// The names in the bytes of a header. Empty if there is no record in them. Fails if a name is not UTF-8,
+/// holds a null character (as in binary files) or occurs twice.
 pub(super) fn read_names(
     header: &[u8],
     csv: &CsvFormat,
@@ -67,7 +67,7 @@ pub(super) fn read_names(
     Ok(names)
 }
 
-/// The same names, of which those that stand there again have a number behind: `a`, `a_1`, `a_2`.
+/// The same names. Those that occur again get a number: `a`, `a_1`, `a_2`.
 fn numbered(names: Vec<String>) -> Vec<String> {
     let mut taken: HashSet<String> = names.iter().cloned().collect();
     let mut seen: HashMap<String, usize> = HashMap::with_capacity(names.len());

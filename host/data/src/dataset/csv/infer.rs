@@ -1,4 +1,4 @@
-//! Finds the columns of an input that does not say them.
+//! Infers the columns of an input whose job file does not name them.
 
 use super::cut::Cutter;
 use super::header::{check_names, default_name};
@@ -10,28 +10,33 @@ use super::types::{accepts, guess, is_exact_float, is_null, join, may_be_code};
 use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
-/// How much of an input decides the types.
+/// How many bytes of an input are sampled.
 const SAMPLE: u64 = 1 << 20;
-/// At most so many files with rows, since each takes time to open before the first mini-batch.
+/// The maximum number of sampled files that have rows. Each takes time to open before the first mini-batch.
 const SAMPLE_FILES: u32 = 100;
-/// Values of a text column that are looked at, to see whether it was meant to be one.
+/// How many values of a text column are checked, to see whether it was meant as one.
 const DOUBTED: u32 = 10_000;
 
-/// What the values of an input say of its columns.
+/// What was inferred from the values of an input.
 #[derive(Debug)]
 pub struct Inferred {
     /// How to read the tables.
     pub format: TableFormat,
-    /// For each column that became text for few of its values' sake, the first of these:
+    /// For each column that became text because of few of its values, the first of these:
     /// `a.csv, line 3: "oops" is no float64`.
     pub doubts: Vec<Option<String>>,
 }
 
-/// The format of one input, given its sources. Types come from the first megabyte of rows, in at
-/// most 100 files, or with `full` from all files. A column without values is text; an input without
-/// rows has text columns as named by its first header, if any. What cannot be read, or has another
-/// header than the first, teaches nothing. `may_open` is asked before each file. Fails if a
-/// folder cannot be listed, or as `may_open` does.
+/// Infers the format of one input, given its sources. Samples the first megabyte of rows, in at most 100
+/// files; with `full` it reads all files. Skips files that cannot be read, or whose header differs from the
+/// first. Calls `may_open` before each file.
+///
+/// A column without values is text. An input without rows has text columns, named by its first header, if
+/// any.
+///
+/// # Errors
+///
+/// If a folder cannot be listed, or if `may_open` fails.
 pub fn infer_format<E: From<DatasetError>>(
     sources: &[Source],
     csv: &CsvFormat,
@@ -48,7 +53,7 @@ pub fn infer_format<E: From<DatasetError>>(
             if !may_open(index, &file, &mut listing)? {
                 continue;
             }
-            // A file that cannot be read teaches nothing; it is told when it is cut.
+            // An unreadable file is skipped here. It is reported later, when it is cut into slices.
             let learned = inference.take_file(source, file, (!full).then_some(left));
             let learned = learned.unwrap_or_default();
             left = left.saturating_sub(learned);
@@ -70,30 +75,30 @@ pub fn infer_format<E: From<DatasetError>>(
 struct Inference<'a> {
     csv: &'a CsvFormat,
     unpacker: &'a Unpacker,
-    /// Names, and what is known of the values.
+    /// The names of the columns, and what is known of their values.
     columns: Vec<(String, Found)>,
-    /// The file that gave the names.
+    /// The file that the names came from.
     first_file: String,
 }
 
 /// What the values of one column have in common.
 #[derive(Default)]
 struct Found {
-    /// The kind that holds them all; none as long as there is no value.
+    /// The kind that holds all values. `None` if there has been no value.
     kind: Option<ColumnType>,
-    /// The kind that holds those that are no mere text, and how many there were.
+    /// The kind that holds the values that are not just text, and how many there were.
     typed: Option<ColumnType>,
     typed_count: u32,
-    /// How many were mere text, and the first of them with its place.
+    /// How many values were just text, and the first of them with its place.
     text_count: u32,
     first_text: Option<(String, String)>,
-    /// The first number that may be a code, and the first whole number that no float holds.
+    /// The first number that may be a code, and the first whole number that a float would round.
     code: Option<(String, String)>,
     long: Option<(String, String)>,
 }
 
 impl Found {
-    /// Learns from a value that is not null. `place` says where it stands.
+    /// Learns from a value that is not null. `place` is where it is.
     fn take(&mut self, text: &str, place: impl Fn() -> String) {
         match self.kind {
             Some(ColumnType::String) if self.typed_count + self.text_count >= DOUBTED => return,
@@ -125,14 +130,14 @@ impl Found {
         self.kind = Some(self.kind.map_or(kind, |known| join(known, kind)));
     }
 
-    /// Learns from a whole number whether floats hold it.
+    /// Records the first whole number that a float would round.
     fn take_long(&mut self, text: &str, place: impl Fn() -> String) {
         if self.long.is_none() && !is_exact_float(text.trim_ascii()) {
             self.long = Some((place(), shortened(text)));
         }
     }
 
-    /// The kind of column that tells all of its values.
+    /// The kind of column that keeps all its values.
     fn kind(&self) -> ColumnType {
         match self.kind {
             Some(ColumnType::Float64) if self.long.is_none() => ColumnType::Float64,
@@ -142,7 +147,7 @@ impl Found {
         }
     }
 
-    /// Why the column may not have been meant as text, if most of its values are something else.
+    /// Why the column may not have been meant as text. `None` unless most of its values are something else.
     fn doubt(&self) -> Option<String> {
         let kind = self.kind();
         if let Some(other) = self.kind.filter(|other| *other != kind) {
@@ -156,8 +161,7 @@ impl Found {
 }
 
 impl Inference<'_> {
-    /// Learns from a file, or from about its first `most` bytes; returns from how many bytes of
-    /// rows.
+    /// Learns from a file, or from about its first `most` bytes. Returns how many bytes of rows it used.
     fn take_file(
         &mut self,
         source: &Source,
@@ -192,7 +196,7 @@ impl Inference<'_> {
         Ok(learned)
     }
 
-    /// Learns from records. Those that cannot be right, whatever the types, teach nothing.
+    /// Learns from records. Skips those that are wrong whatever the types are.
     fn take_text(&mut self, text: &[u8], slice: &TextSlice) {
         let mut records = Records::new(text, self.csv);
         let mut stray_fields = 0;
@@ -218,7 +222,7 @@ impl Inference<'_> {
                 }
             }
         }
-        // Records must be refused by a table, and that has columns.
+        // If there are only bad records, a table must refuse them, and it needs columns for that.
         if self.columns.is_empty() {
             self.number_columns(stray_fields);
         }

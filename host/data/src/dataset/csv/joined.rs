@@ -1,4 +1,5 @@
-//! Quoted fields that may be no fields: two stray quotes far apart hold the lines between them together.
+//! Detects quoted fields that are probably not fields: two stray quotes far apart join the lines between
+//! them.
 
 use super::quotes::Span;
 use super::tally::is_terminator;
@@ -7,39 +8,39 @@ use memchr::{memchr_iter, memchr2};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// How much of a field is looked at, in bytes, and how many of its lines.
+/// How many bytes of a field are inspected, and how many of its lines.
 const LOOKED: usize = 64 << 10;
 const LINES: usize = 1000;
-/// How far before and after a field its first and its last line may reach.
+/// How far the first and the last line of a field may reach beyond it, in bytes.
 const AROUND: usize = 4 << 10;
-/// Fields that are named.
+/// How many fields are reported.
 const NAMED: usize = 3;
-/// So many lines that are no records, with one that is, are enough.
+/// This many lines that are not records, with at most one that is, settle the question.
 const ENOUGH: usize = 8;
 
-/// Quoted fields over lines of which most would be records by themselves.
+/// Quoted fields over lines most of which would be records themselves.
 #[derive(Debug)]
 pub(super) struct Joined {
     delimiter: u8,
-    /// Fields of a record.
+    /// The number of fields in a record.
     columns: usize,
-    /// From which line to which.
+    /// The first and the last line of each.
     named: Vec<(u64, u64)>,
     count: u64,
 }
 
 impl Joined {
-    /// In records of so many columns.
+    /// For records with this many columns.
     pub(super) fn new(delimiter: u8, columns: usize) -> Self {
         Self { delimiter, columns, named: Vec::new(), count: 0 }
     }
 
-    /// The lines of the first ones, and how many there were.
+    /// The lines of the first such fields, and how many there were.
     pub(super) fn found(&self) -> (&[(u64, u64)], u64) {
         (&self.named, self.count)
     }
 
-    /// Looks at a field of the file, of which the bytes from the place `start` on are at hand.
+    /// Checks a field of the file. `window` has the bytes of the file from the offset `start` on.
     pub(super) fn look(&mut self, span: &Span, window: &[u8], start: u64, file: &File) {
         let from = span.opens.saturating_sub(AROUND as u64);
         let opens = to_usize(span.opens - from);
@@ -50,7 +51,7 @@ impl Joined {
             from.checked_sub(start).and_then(|at| window.get(to_usize(at)..)?.get(..wanted));
         let text = at_hand.unwrap_or_else(|| {
             buffer.resize(wanted, 0);
-            // A field that cannot be read any more is the reader's to tell.
+            // If the field can no longer be read, the reader of the rows reports it.
             let count = file.read_at(&mut buffer, from).unwrap_or(0);
             &buffer[..count]
         });
@@ -64,8 +65,8 @@ impl Joined {
         }
     }
 
-    /// Whether more than half of the lines that the field stands on have as many fields as records have. The text
-    /// begins with the first of them.
+    /// Whether more than half of the lines of the field have as many fields as a record. The text begins with
+    /// the first of the lines.
     fn is_joined(&self, text: &[u8], closes: usize) -> bool {
         let mut like = 0;
         let mut others = 0;
@@ -73,7 +74,7 @@ impl Joined {
         while start <= closes && like + others < LINES {
             let rest = text.get(start..).unwrap_or_default();
             let end = memchr2(b'\n', b'\r', rest);
-            // A line that goes on after what is looked at is not counted, but for the one that ends the field.
+            // A line that goes on beyond the text does not count, unless it ends the field.
             if end.is_none() && closes >= text.len() {
                 break;
             }

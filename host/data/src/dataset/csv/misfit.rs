@@ -1,5 +1,5 @@
-//! Reads a slice record by record, and sorts out those that do not fit the table: what is left to do where the fast
-//! way, which reads the same from the same bytes, has given up.
+//! Reads a slice record by record, and sorts out the records that do not fit the table. This is slower than
+//! `plain`, which reads the same from the same bytes, and is used after that has given up.
 
 use super::columns::Column;
 use super::origins::Origins;
@@ -8,23 +8,23 @@ use super::tally::count_lines;
 use super::types::{accepts, is_null, refusal};
 use crate::model::{AttemptReport, FailedItem, FailureKind, TableFormat};
 
-/// How much of a field's text a reason quotes, in characters.
+/// How many characters of a field's text a reason quotes.
 const TEXT_SHOWN: usize = 40;
 
-/// What was refused, and how many records are left.
+/// The records that were refused, and how many are left.
 #[derive(Debug, Default)]
 pub(in crate::dataset) struct Misfits {
-    /// Refused records.
+    /// The number of refused records.
     pub(in crate::dataset) count: u64,
     /// The first of them.
     pub(in crate::dataset) named: Vec<FailedItem>,
-    /// Other records.
+    /// The number of other records.
     pub(in crate::dataset) kept: u64,
 }
 
 impl Misfits {
-    /// Adds the record that begins at byte `start` of the text. The places' line is that of byte
-    /// `counted`, which only moves forward.
+    /// Adds the record that begins at byte `start` of the text. The line in `places` is that of byte
+    /// `counted`. Both only move forward.
     pub(in crate::dataset) fn refuse(
         &mut self,
         text: &[u8],
@@ -50,7 +50,7 @@ impl Misfits {
         self.named.push(FailedItem { item, line, row: None, reason, kind });
     }
 
-    /// Adds those of another part of the mini-batch.
+    /// Adds the misfits of another part of the mini-batch.
     pub(in crate::dataset) fn append(&mut self, other: Self) {
         self.count += other.count;
         self.kept += other.kept;
@@ -62,19 +62,19 @@ impl Misfits {
 /// Where the records of a text come from.
 #[derive(Debug)]
 pub(in crate::dataset) enum Places<'a> {
-    /// From one file, as they stand there.
+    /// From one file, unchanged.
     File {
-        /// What the file is called.
+        /// The name of the file in messages.
         item: &'a str,
-        /// The line that the text begins with.
+        /// The line on which the text begins.
         first_line: u64,
     },
-    /// From many.
+    /// From many files.
     Files(Origins<'a>),
 }
 
 impl Places<'_> {
-    /// The line that a text of one file begins with.
+    /// The line on which a text of one file begins.
     pub(in crate::dataset) fn first_line(&self) -> u64 {
         match self {
             Self::File { first_line, .. } => *first_line,
@@ -83,7 +83,8 @@ impl Places<'_> {
     }
 }
 
-/// Fills columns with the records that fit, and names the others. `wanted` says whether somebody asks for a column.
+/// Fills columns with the records that fit, and names the others. `wanted` says whether the job needs a
+/// column.
 pub(in crate::dataset) fn sort_out(
     text: &[u8],
     format: &TableFormat,
@@ -111,7 +112,7 @@ pub(in crate::dataset) fn sort_out(
     (columns, misfits)
 }
 
-/// Why the record does not fit; `None` if it does.
+/// Why the record does not fit. `None` if it does.
 pub(in crate::dataset) fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String> {
     if let Some(stray) = &record.stray {
         return Some(stray_reason(stray, format));

@@ -1,18 +1,27 @@
-//! CSV tables. `scan` finds where records end, fast and without looking at fields, with the vector code of `tally`, `quotes` is what it tells of quotes; `cut` makes
-//! slices of a file with it, through a `window`, and `slice` reads them; `packed` unpacks packed files. `header` and `infer` find
-//! names and types of columns. A slice becomes Arrow (in `text`, which has the reader) fast with `plain` where the text is usual (`ends`
-//! finds where fields end, `numbers` reads them, `wide` several at once, `fill` and `columns` make
-//! columns), or with `misfit`, record by record, where records do not fit or look unusual; `types` says what fits.
-//! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
-//! such records came from. `records` is csv-core's parser, record by record.
+//! CSV tables.
 //!
-//! All agree on what a dialect means (`CsvFormat` names its characters): a quote opens only at a field's start, `""`
-//! within quotes is a quote, an escape makes text of the character after it, in quotes or not, a line that begins with
-//! the comment character outside of quotes is no record, nor are blank lines, a record ends at LF, CRLF or a lone CR. A line of the file
-//! ends the same way, whether inside quotes or not. A quote that closes a field stands before a delimiter, a line
-//! end or the end of the file, with at most blanks between. An opening quote that no quote closes like that is
-//! stray: its record fails, and ends with the quote's line. `scan` finds these; all other records are read as
-//! csv-core reads them. `joined` notices quoted fields that may be records held together by two stray quotes.
+//! - `scan` finds where records end, fast and without parsing fields. `tally` has its vector code, and
+//!   `quotes` is what it knows of quotes.
+//! - `cut` uses it to cut a file into slices, reading through a `window`. `slice` reads a slice. `packed`
+//!   unpacks packed files.
+//! - `header` and `infer` find the names and the types of columns. `types` says which texts a type accepts.
+//! - The reader in `text` turns a slice into Arrow. If the text is usual, `plain` does it fast: `ends` finds
+//!   where fields end, `numbers` parses them, `wide` several at once, `fill` and `columns` make columns. If
+//!   records do not fit or look unusual, `misfit` does it record by record.
+//! - `rows` gives single records with their fields, for code that groups records. `origins` remembers where
+//!   such records came from.
+//! - `records` parses single records with csv-core.
+//! - `joined` detects quoted fields that may be records, joined by two stray quotes.
+//!
+//! All of them agree on what a dialect means (`CsvFormat` names its characters):
+//!
+//! - A quote opens a field only at its start, and `""` within quotes is a quote.
+//! - An escape makes text of the character after it, in quotes or not.
+//! - A line outside quotes that begins with the comment character is not a record. Nor is a blank line.
+//! - A record ends at LF, CRLF or a lone CR. So does a line of the file, inside quotes or not.
+//! - After a quote that closes a field come only blanks, then a delimiter, a line end or the end of the file.
+//! - An opening quote that has no such closing quote is stray: its record fails, and ends with the quote's
+//!   line. `scan` finds these. All other records are read as csv-core reads them.
 
 mod columns;
 mod cut;

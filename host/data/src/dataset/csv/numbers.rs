@@ -1,23 +1,23 @@
-//! Numbers from text, many digits at once, without branches that depend on the digits.
+//! Parses numbers from text, many digits at once, without branches that depend on the digits.
 
 use crate::dataset::exact::eight_digits;
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::Float64Type;
 
-/// Whole numbers up to here are floats exactly.
+/// Floats hold whole numbers up to this one exactly.
 const EXACT: u64 = 1 << 53;
-/// Powers of ten that are floats exactly, as far as sixteen bytes need them.
+/// The powers of ten that floats hold exactly, as many as sixteen bytes need.
 pub(super) const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 /// The highest bit of each byte.
 const HIGHS: u64 = ONES << 7;
-/// What the digits have in common.
+/// The bits that all digits have in common.
 const ZEROS: u64 = ONES * b'0' as u64;
 
-/// The whole number that the bytes from `start` to `end` hold: a sign, if it is a minus, and 1 to 16
-/// digits. None for every other text, and also near the start of `bytes`.
+/// The whole number in the bytes from `start` to `end`: an optional minus, and 1 to 16 digits. `None` for all
+/// other texts, and near the start of `bytes`.
 #[inline(always)]
 pub(in crate::dataset) fn short_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
     let negative = *bytes.get(start)? == b'-';
@@ -30,14 +30,14 @@ pub(in crate::dataset) fn short_integer(bytes: &[u8], start: usize, end: usize) 
         }
         _ => return None,
     };
-    // A branch would be mispredicted at every other number.
+    // A branch would often be mispredicted.
     let sign = -i64::from(negative);
     Some((number.cast_signed() ^ sign) - sign)
 }
 
-/// The float that the bytes from `start` to `end` hold: a sign, if it is a minus, and 1 to 16 bytes
-/// of digits with at most one point among them. The nearest there is, as from any good parser. None
-/// for every other text, and also near the start of `bytes` and where it takes more than one division.
+/// The float in the bytes from `start` to `end`: an optional minus, and 1 to 16 bytes of digits with at most
+/// one point among them. The result is the nearest float, as from any good parser. `None` for all other
+/// texts, near the start of `bytes`, and if it takes more than one division.
 #[inline]
 pub(in crate::dataset) fn short_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
     let negative = *bytes.get(start)? == b'-';
@@ -50,29 +50,29 @@ pub(in crate::dataset) fn short_float(bytes: &[u8], start: usize, end: usize) ->
     Some(f64::from_bits(size.to_bits() | u64::from(negative) << 63))
 }
 
-/// As [`short_integer`], but None also for numbers with zeros before their digits, and for `-0`.
+/// Like [`short_integer`], but also `None` for numbers with leading zeros, and for `-0`.
 #[inline(always)]
 pub(super) fn exact_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
     let first = match *bytes.get(start)? {
         b'-' => *bytes.get(start + 1)?,
-        // A zero alone is a number.
+        // A single zero is a number.
         first if end.wrapping_sub(start) > 1 => first,
         _ => b'1',
     };
     if first == b'0' { None } else { short_integer(bytes, start, end) }
 }
 
-/// As [`short_float`], but None also for numbers with zeros before their digits.
+/// Like [`short_float`], but also `None` for numbers with leading zeros.
 #[inline]
 pub(super) fn exact_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
     let first = start + usize::from(*bytes.get(start)? == b'-');
-    // No digit follows a field.
+    // Needs no check against `end`, because the byte after a field is not a digit.
     let is_padded =
         bytes.get(first) == Some(&b'0') && bytes.get(first + 1).is_some_and(u8::is_ascii_digit);
     if is_padded { None } else { short_float(bytes, start, end) }
 }
 
-/// Any float, as arrow-csv reads it, but faster where it is written in a usual form.
+/// Any float, as arrow-csv parses it, but faster in the usual forms.
 pub(super) fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix('-').unwrap_or(text).as_bytes();
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
@@ -82,26 +82,26 @@ pub(super) fn float(text: &str) -> Option<f64> {
     Float64Type::parse(text)
 }
 
-/// The eight bytes before `end`; the last one is the highest.
+/// The eight bytes before `end`. The last byte is the highest.
 #[inline(always)]
 fn word(bytes: &[u8], end: usize) -> Option<u64> {
     let word = bytes.get(end.wrapping_sub(8)..end)?.first_chunk()?;
     Some(u64::from_le_bytes(*word))
 }
 
-/// The values of the digits in the last `length` bytes, zeros before them. 1 to 8 of them.
+/// The values of the digits in the last `length` bytes (1 to 8), with zeros before them.
 #[inline(always)]
 fn values(word: u64, length: usize) -> u64 {
     (word ^ ZEROS) & (u64::MAX << (64 - length * 8))
 }
 
-/// The highest bit of each byte that is no digit's value.
+/// The highest bit of each byte that is not the value of a digit.
 #[inline(always)]
 fn others(values: u64) -> u64 {
     (((values & !HIGHS) + ONES * (0x7f - 9)) | values) & HIGHS
 }
 
-/// [`values`], if all are digits.
+/// [`values`], if all bytes are digits.
 #[inline(always)]
 fn digits(word: u64, length: usize) -> Option<u64> {
     let values = values(word, length);
@@ -120,13 +120,13 @@ fn in_eight(word: u64, length: usize) -> Option<f64> {
     if others & (others - 1) != 0 || (word >> at) as u8 != b'.' || length == 1 {
         return None;
     }
-    // The digits before the point take its place.
+    // Moves the digits before the point over it.
     let before = (1 << at) - 1;
     let joined = (values & !(before << 8 | 0xff)) | (values & before) << 8;
     Some(divided(eight_digits(joined), 7 - at as usize / 8))
 }
 
-/// The same for 9 to 16 bytes, of which `low` are the last ones.
+/// Like `in_eight`, for 9 to 16 bytes. `low` has the last ones.
 #[expect(clippy::cast_possible_truncation, reason = "a byte or a half of a word is looked at")]
 #[inline(always)]
 fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
@@ -150,7 +150,7 @@ fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
     (number <= EXACT).then(|| divided(number, places))
 }
 
-/// A number that is a float exactly, divided by a power of ten that is one: rounded once.
+/// Divides a number by a power of ten. Floats hold both exactly, so the result is rounded only once.
 #[expect(clippy::cast_precision_loss, reason = "no number above `EXACT` comes here")]
 #[inline(always)]
 fn divided(number: u64, places: usize) -> f64 {

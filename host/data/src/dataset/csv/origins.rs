@@ -1,5 +1,5 @@
-//! Where gathered records come from: for each, the number of a file and a line, and files of names
-//! for those numbers.
+//! Where gathered records come from. For each record there is the number of a file and a line. The names for
+//! these numbers are in files of their own.
 
 use crate::model::SpilledRows;
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The longest name of a file, in bytes; more is no name.
+/// The maximum length of a file's name, in bytes. A longer one is invalid.
 const MAX_NAME: u64 = 1 << 20;
 
-/// Appends a number, seven bits a byte, lowest first.
+/// Appends a number with seven bits in each byte, the lowest first.
 pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -19,7 +19,7 @@ pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number from the front of `bytes`. None if there is none.
+/// Takes a number from the front of `bytes`. `None` if there is none.
 pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
@@ -33,7 +33,7 @@ pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Writes names, which are numbered from 0. Beside the file lies one with the places of its names.
+/// Writes names, which are numbered from 0. A second file has the positions of the names.
 #[derive(Debug)]
 pub struct Names {
     text: BufWriter<File>,
@@ -43,14 +43,14 @@ pub struct Names {
 }
 
 impl Names {
-    /// Makes the two files.
+    /// Creates the two files.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut index = BufWriter::new(File::create(index_of(path))?);
         index.write_all(&0u64.to_le_bytes())?;
         Ok(Self { text: BufWriter::new(File::create(path)?), index, length: 0, count: 0 })
     }
 
-    /// Adds a name; returns its number.
+    /// Adds a name, and returns its number.
     pub fn add(&mut self, name: &str) -> io::Result<u64> {
         self.text.write_all(name.as_bytes())?;
         self.length += name.len() as u64;
@@ -59,7 +59,7 @@ impl Names {
         Ok(self.count - 1)
     }
 
-    /// Writes all that waits.
+    /// Writes all that is buffered.
     pub fn finish(mut self) -> io::Result<()> {
         self.text.flush()?;
         self.index.flush()
@@ -70,14 +70,14 @@ fn index_of(path: &Path) -> std::path::PathBuf {
     path.with_extension("index")
 }
 
-/// Looks up the origins of records, rising. Opens its files when the first is asked for.
+/// Looks up the origins of records, in ascending order. Opens its files at the first lookup.
 #[derive(Debug)]
 pub(in crate::dataset) struct Origins<'a> {
     root: &'a Path,
     rows: &'a SpilledRows,
-    /// What records are called whose origin cannot be found.
+    /// The name for a record whose origin cannot be found.
     label: &'a str,
-    /// The origins that are left, and the record that the first of them belongs to.
+    /// The remaining origins, and the record that the first of them belongs to.
     bytes: Option<Vec<u8>>,
     at: usize,
     record: u64,
@@ -88,11 +88,12 @@ impl<'a> Origins<'a> {
         Self { root, rows, label, bytes: None, at: 0, record: 0 }
     }
 
-    /// The file's name and the line of a record, counted from 0; each call asks for a later one.
+    /// The file's name and the line of a record, which is counted from 0. Each call must ask for a later
+    /// record.
     pub(in crate::dataset) fn of_record(&mut self, record: u64) -> (String, Option<u64>) {
         match self.find(record) {
             Some((name, line)) => (name, Some(line)),
-            // To know which record was refused is worth more than to know that its origin is lost.
+            // It matters more that the record is reported than that its origin is lost.
             None => (self.label.to_owned(), None),
         }
     }

@@ -1,5 +1,5 @@
-//! Texts that are packed with gzip or zstd. The planner unpacks each of them once, into a file that
-//! slices can be read from at any place.
+//! Texts that are packed with gzip or zstd. The planner unpacks each of them once, into a file from which
+//! slices can be read at any offset.
 
 use super::{CutFile, Cutter, open_file};
 use crate::dataset::{DatasetError, fail};
@@ -13,14 +13,14 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Texts up to here may be packed however tightly.
+/// Texts up to this size may be packed at any ratio.
 const SMALL: u64 = 256 << 20;
-/// How many times its packed size a larger text may take. Text of people packs 3 to 30 times, the same
-/// line over and over about 1000 times with gzip: more is a file made to fill disks.
+/// The maximum ratio of a larger text to its packed size. Human text packs 3 to 30 times, and one line that
+/// repeats about 1000 times with gzip. A higher ratio means a file that is made to fill disks.
 const MOST: u64 = 200;
-/// Bytes unpacked at once.
+/// How many bytes are unpacked at once.
 const BLOCK: usize = 256 << 10;
-/// The folder of texts below the spill folder.
+/// The folder of unpacked texts in the spill folder.
 const FOLDER: &str = "unpacked";
 
 /// How a file is packed.
@@ -47,7 +47,7 @@ impl Packing {
         }
     }
 
-    /// What such files begin with.
+    /// The first bytes of such files.
     fn magic(self) -> &'static [u8] {
         match self {
             Self::Gzip => b"\x1F\x8B",
@@ -59,15 +59,15 @@ impl Packing {
 /// Why a text cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file is to blame, and no other.
+    /// The file itself is at fault.
     #[error(transparent)]
     File(#[from] DatasetError),
-    /// There is no room for what was unpacked.
+    /// There is no room for the unpacked text.
     #[error("cannot write {}, where texts are unpacked: {error}; make room there", path.display())]
     Room {
         /// The unpacked text.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
 }
@@ -82,18 +82,18 @@ impl From<OpenError> for DatasetError {
 #[derive(Debug)]
 pub struct Unpacker {
     spill: PathBuf,
-    /// The texts that are there.
+    /// The texts that are already unpacked.
     whole: RefCell<HashSet<String>>,
 }
 
 impl Unpacker {
-    /// Unpacks into a folder below `spill`, which need not be there if no file is packed.
+    /// Unpacks into a folder in `spill`, which need not exist if no file is packed.
     pub fn new(spill: &Path) -> Self {
         Self { spill: spill.to_owned(), whole: RefCell::default() }
     }
 
-    /// Opens the file `file` below `root` to cut it; a packed one is unpacked first, unless it was
-    /// before. Fails if it cannot be read, is no longer text when it is unpacked, or would fill the disk.
+    /// Opens the file `file` below `root` to cut it. Unpacks a packed file first, unless that was done
+    /// before. Fails if the file cannot be read or unpacked, or would fill the disk.
     pub fn open<'c>(
         &self,
         cutter: &'c mut Cutter,
@@ -109,12 +109,12 @@ impl Unpacker {
         Ok(cutter.open_text(text, path, file, Some(name))?)
     }
 
-    /// The folder that the slice's bytes lie below, if its file lies below `root`.
+    /// The folder that holds the bytes of the slice. `root` is the folder of its file.
     pub fn root_of<'r>(&'r self, slice: &TextSlice, root: &'r Path) -> &'r Path {
         if slice.unpacked.is_some() { &self.spill } else { root }
     }
 
-    /// The unpacked text's path below the spill folder.
+    /// Unpacks a text, and returns its path in the spill folder.
     fn unpack(&self, packed: File, packing: Packing, path: &Path) -> Result<String, OpenError> {
         let digest = Sha256::digest(path.as_os_str().as_bytes());
         let name = format!("{FOLDER}/{}", crate::model::hex(&digest[..12]));
@@ -127,7 +127,7 @@ impl Unpacker {
         let mut out = File::create(&target).map_err(room)?;
         let copied = copy(packed, packing, path, &mut out, &target);
         if copied.is_err() {
-            // Nobody reads it; it only takes room.
+            // Delete the partial text: it is useless, and it fills the disk.
             let _ = out.set_len(0).and_then(|()| fs::remove_file(&target));
         }
         copied?;
@@ -136,8 +136,8 @@ impl Unpacker {
     }
 }
 
-/// The opened file and how it is packed; none if it is not. Fails if its name says that it is, and it
-/// is not.
+/// The opened file, and how it is packed. `None` if it is not packed. Fails if its name says that it is, and
+/// it has other contents.
 fn look(path: &Path, name: &str) -> Result<Option<(File, Packing)>, DatasetError> {
     let file = open_file(path)?;
     let mut start = Vec::new();
@@ -154,7 +154,7 @@ fn look(path: &Path, name: &str) -> Result<Option<(File, Packing)>, DatasetError
         ),
         (None, _) => Ok(None),
         (Some(packing), _) => {
-            // Whoever unpacks it begins at its start.
+            // Unpacking begins at the start of the file.
             match io::Seek::rewind(&mut &file) {
                 Ok(()) => Ok(Some((file, packing))),
                 Err(error) => fail!("cannot read {}: {error}", path.display()),
@@ -235,7 +235,7 @@ mod tests {
         zstd::encode_all(text, 1).unwrap()
     }
 
-    /// With a checksum, which is not that of what was packed.
+    /// The text with a checksum that does not match it.
     fn with_wrong_checksum(packing: Packing) -> Vec<u8> {
         let mut packed = match packing {
             Packing::Gzip => gzip(TEXT.as_bytes()),
@@ -246,7 +246,7 @@ mod tests {
                 encoder.finish().unwrap()
             }
         };
-        // That of gzip stands before the length.
+        // The checksum of gzip comes before the length.
         let behind = if packing == Packing::Gzip { 5 } else { 1 };
         let at = packed.len() - behind;
         packed[at] ^= 1;
@@ -264,7 +264,7 @@ mod tests {
         fs::write(root.join(name), content).unwrap();
         let unpacker = Unpacker::new(&spill);
         let mut cutter = Cutter::new(&CsvFormat::default(), SliceSize::Bytes(1));
-        // The second time it is there already.
+        // The second time it is already unpacked.
         for _ in 0..2 {
             let mut cut = match unpacker.open(&mut cutter, &root, name.to_owned()) {
                 Ok(cut) => cut,

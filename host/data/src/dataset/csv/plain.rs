@@ -1,5 +1,5 @@
-//! The common case at several times the speed of csv-core: columns that are filled straight from the
-//! text, once it is known where its fields end. Texts in which something does not fit, or looks unusual, are left to
+//! The fast path for the common case, several times as fast as csv-core: fills columns directly from the
+//! text, once the field ends are known. A text that has something unusual, or that does not fit, is left to
 //! [`sort_out`](super::misfit::sort_out).
 
 use super::columns::{Column, table};
@@ -18,24 +18,24 @@ use memchr::memchr;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Decodes slices of one format. Keeps its buffers.
+/// Decodes slices of one format. Reuses its buffers.
 #[derive(Debug)]
 pub(in crate::dataset) struct PlainDecoder {
     schema: SchemaRef,
     csv: CsvFormat,
-    /// Of the columns; none of those that nobody asks for.
+    /// The kinds of the columns. `None` for those that the job does not need.
     kinds: Vec<Option<ColumnType>>,
-    /// Whether these were inferred.
+    /// Whether the kinds were inferred.
     exact: bool,
     found: Found,
 }
 
 impl PlainDecoder {
-    /// None if tables of this format are not the common case.
+    /// `None` if tables of this format are not the common case.
     pub(in crate::dataset) fn new(format: &TableFormat, schema: &SchemaRef) -> Option<Self> {
         let delimiter = format.csv.delimiter;
         let nulls = &format.csv.null_values;
-        // A null that is a number would be read as one.
+        // A null value that is a number would be read as one.
         let plain = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
             && !format.columns.is_empty()
             && nulls.iter().all(|null| Float64Type::parse(null).is_none());
@@ -50,8 +50,8 @@ impl PlainDecoder {
         plain.then_some(Self { schema, csv, kinds, exact: format.inferred, found })
     }
 
-    /// The table of whole records, about `rows` of them, with nulls where nobody asks. None
-    /// if one of them does not fit, or if there are quotes within a field.
+    /// The table of whole records, about `rows` of them. Columns that the job does not need are null. `None`
+    /// if a record does not fit, or if there are quotes within a field.
     pub(in crate::dataset) fn decode(&mut self, text: &str, rows: usize) -> Option<RecordBatch> {
         if self.is_marked(text) {
             return None;
@@ -82,7 +82,7 @@ impl PlainDecoder {
         table(columns, &self.schema)
     }
 
-    /// Whether there are escapes in a text, or what may be a comment.
+    /// Whether a text has escapes, or what may be a comment.
     fn is_marked(&self, text: &str) -> bool {
         let text = text.as_bytes();
         self.csv.escape.is_some_and(|escape| memchr(escape, text).is_some())
@@ -93,7 +93,7 @@ impl PlainDecoder {
 /// The fields of some records.
 struct Fields<'a> {
     records: Records<'a>,
-    /// If there are any in the text.
+    /// The quote. `None` if the text has no quotes.
     quote: Option<u8>,
     /// Whether the columns' kinds were inferred.
     exact: bool,
@@ -101,8 +101,8 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The text of a field, the inner None of a null. None if there are quotes where
-    /// other fields may be.
+    /// The text of a field; the inner `None` is null. The outer `None` means that its quotes are not as
+    /// expected.
     #[inline]
     fn field(&self, start: usize, end: usize) -> Option<Option<Cow<'a, str>>> {
         let raw = self.records.text.get(start..end)?;
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         Some((!is_null).then_some(text))
     }
 
-    /// Fills in the values of a column: by `short`, or by `long` what that does not know.
+    /// Fills in the values of a column. Tries `short` first, then `long`.
     #[inline(always)]
     fn fill<T: Copy + Default>(
         &self,
@@ -127,7 +127,8 @@ impl<'a> Fields<'a> {
         self.records.each(column, |start, end| room.put(self.value(start, end, &short, &long)?))
     }
 
-    /// The value of a field, by `short`, or by `long` what that does not know; as [`Self::parsed`] gives it.
+    /// The value of a field: `short` parses it, or else `long`. Both `None` mean the same as in
+    /// [`Self::parsed`].
     #[inline(always)]
     fn value<T>(
         &self,
@@ -158,7 +159,7 @@ impl<'a> Fields<'a> {
         self.fill(values, column, short, |text| float(text, self.exact))
     }
 
-    /// The same, several at once, until that was in vain too often.
+    /// The same, several at once. Stops trying that after too many misses.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn fill_floats_wide(&self, values: &mut Values<f64>, column: usize) -> Option<()> {
@@ -194,8 +195,8 @@ impl<'a> Fields<'a> {
         Some(())
     }
 
-    /// The value of a field, the inner None of a null. None if `parse` gives that, or as [`Self::field`].
-    /// Not inlined, so that loops over short fields are not burdened with it.
+    /// The value of a field; the inner `None` is null. The outer `None` means that `parse` or [`Self::field`]
+    /// returned `None`. Not inlined, to keep loops over short fields small.
     #[inline(never)]
     fn parsed<T>(
         &self,
@@ -210,7 +211,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A field without its quotes. None if they are not as they should be.
+/// A field without its quotes. `None` if they are not as expected.
 fn unquoted(raw: &str, quote: char) -> Option<Cow<'_, str>> {
     let has_quotes = |text: &str| text.contains(quote);
     let Some(rest) = raw.strip_prefix(quote) else {
@@ -221,12 +222,12 @@ fn unquoted(raw: &str, quote: char) -> Option<Cow<'_, str>> {
         return Some(Cow::Borrowed(inner));
     }
     let text = inner.replace(&format!("{quote}{quote}"), quote.encode_utf8(&mut [0; 4]));
-    // As many are left as were taken away, if all were in pairs.
+    // If all quotes were in pairs, as many are left as were removed.
     let left = text.matches(quote).count();
     (inner.len() - text.len() == left).then_some(Cow::Owned(text))
 }
 
-/// Takes a column's fields out of records. None if it does not accept one.
+/// Adds the fields of a column of some records. `None` if the column does not accept one.
 fn take(filled: &mut Column, fields: &Fields<'_>, column: usize) -> Option<()> {
     let text = fields.records.text.as_bytes();
     match filled {

@@ -32,7 +32,7 @@ fn picking(kinds: &[ColumnType], csv: CsvFormat, picked: Option<Vec<u32>>) -> Op
     PlainDecoder::new(&format, &Arc::new(Schema::new(fields)))
 }
 
-/// Of columns whose kinds were inferred.
+/// A decoder of columns whose kinds were inferred.
 fn exact(kinds: &[ColumnType]) -> PlainDecoder {
     PlainDecoder { exact: true, ..decoder(kinds) }
 }
@@ -41,7 +41,7 @@ fn decoder(kinds: &[ColumnType]) -> PlainDecoder {
     made(kinds, CsvFormat::default()).unwrap()
 }
 
-/// The batch as text, nulls told from empty texts; floats to the last bit.
+/// The batch as text. Distinguishes nulls from empty texts, and floats to the last bit.
 fn cells(batch: &RecordBatch) -> Vec<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let columns = batch.columns().iter();
@@ -71,7 +71,7 @@ fn by_arrow(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     Some(arrow.flush().ok()?.as_ref().map(cells).unwrap_or_default())
 }
 
-/// Record by record; None if one does not fit.
+/// Reads record by record. `None` if one does not fit.
 fn by_records(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     let csv = CsvFormat {
         delimiter: decoder.csv.delimiter,
@@ -90,8 +90,8 @@ fn by_records(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     (misfits.count == 0).then(|| cells(&table(columns, &decoder.schema).unwrap()))
 }
 
-/// Both must read the same, but for text that has quotes where they should not be: that is left to
-/// the slower way. That reads as arrow does, but for moments and numbers that arrow cuts off, and for stray quotes.
+/// Both must read the same, except for misplaced quotes: such text is left to the slower way. The slower way
+/// reads as arrow does, except for stray quotes, and for times and numbers that arrow cuts off.
 fn check(decoder: &mut PlainDecoder, text: &str) -> Result<(), TestCaseError> {
     let plain = decoder.decode(text, 1).map(|batch| cells(&batch));
     let expected = by_records(decoder, text);
@@ -151,7 +151,7 @@ fn usual_and_unusual_fields_are_read_as_arrow_reads_them() {
     }
 }
 
-/// What is the common case is told here, as a test cannot see how fast it is.
+/// Asserts what the common case is, because a test cannot see how fast a way is.
 #[test]
 fn usual_tables_are_not_left_to_arrow() {
     let mut decoder = decoder(&ALL_KINDS);
@@ -225,7 +225,7 @@ proptest! {
     fn any_text_is_read_as_arrow_reads_it(
         kinds in prop::collection::vec(prop::sample::select(&ALL_KINDS), 1..5),
         pieces in prop::collection::vec(piece(), 0..30),
-        // So that there are ends in more than one go, at every place of a block.
+        // Repeats, so that there are more ends than are found at once, at every position of a block.
         times in prop_oneof![3 => Just(1), 1 => 2..400usize],
     ) {
         let null_values = vec!["NA".to_owned(), "-".to_owned()];
@@ -233,7 +233,7 @@ proptest! {
         check(&mut decoder, &pieces.concat().repeat(times))?;
     }
 
-    /// Records of the right number of fields, which any text hardly ever has.
+    /// Records with the right number of fields: random text hardly ever has these.
     #[test]
     fn any_fields_are_read_as_arrow_reads_them(
         kinds in prop::collection::vec(prop::sample::select(&KINDS), 1..5),
@@ -253,7 +253,7 @@ proptest! {
         check(&mut decoder(&[ColumnType::String, ColumnType::Float64]), &numbers)?;
     }
 
-    /// Those that nobody asks for are looked at as texts are, and not kept.
+    /// Columns that the job does not need are checked like texts, and not kept.
     #[test]
     fn picked_columns_are_read_as_all_are(
         kinds in prop::collection::vec(prop::sample::select(&KINDS), 1..5),

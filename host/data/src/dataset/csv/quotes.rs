@@ -1,61 +1,61 @@
 //! What a scan knows of the quotes that it has passed.
 
-/// Where the scan stands towards quotes.
+/// Where the scan is in relation to quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Outside of quotes.
+    /// Outside quotes.
     Plain,
     /// Inside a quoted field.
     Quoted,
     /// Just after a quote inside a quoted field: the field's end, or half of `""`.
     QuoteSeen,
-    /// After the quote that closed a field, where only blanks may stand before the field's end.
+    /// After the quote that closed a field. Only blanks may follow before the field ends.
     Closed,
     /// After a stray quote, on its line.
     Stray,
     /// In a line that is a comment.
     Comment,
-    /// After an escape, in quotes or not, or after the CR that it made text of: then an LF belongs to that.
+    /// After an escape, in quotes or not; or after an escaped CR, to which a following LF belongs.
     Escaped { is_quoted: bool, after_cr: bool },
 }
 
-/// What quotes mean.
+/// The meaning of quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quotes {
     /// Nothing.
     Ignored,
-    /// They hold fields that end on their line.
+    /// They enclose fields that end on their line.
     WithinLines,
-    /// They hold fields that may have line ends in them.
+    /// They enclose fields that may contain line ends.
     AcrossLines,
 }
 
-/// Where a scan for a record's end came to.
+/// Where a scan for the end of a record has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// All bytes, without an end.
+    /// After all bytes, without finding an end.
     All,
-    /// So many bytes: up to the first byte of a record's line end, and including it.
+    /// After this many bytes: including the first byte of a record's line end.
     Record(usize),
-    /// A stray quote. The scan goes on at this place.
+    /// At a stray quote. The scan continues at this offset.
     Back(u64),
 }
 
-/// A quote that opened a field. Where it stands in a block is worked out only where somebody asks.
+/// A quote that opened a field. Its position in its block is computed only when it is needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Opened {
-    /// Its place, or that of its block.
+    /// Its offset, or that of its block.
     pub(super) at: u64,
-    /// Lines that had ended there.
+    /// How many lines had ended at `at`.
     pub(super) lines: u64,
-    /// The quotes in the block that open fields, of which it is the last; none where its place is known.
+    /// The quotes in the block that open fields, the last of which is this one. 0 if `at` is its own offset.
     pub(super) opens: u64,
     /// The line ends in the block.
     pub(super) ends: u64,
 }
 
 impl Opened {
-    /// Its place, and how many lines had ended before it.
+    /// Its offset, and how many lines had ended before it.
     pub(super) fn place(self) -> (u64, u64) {
         match self.opens.checked_ilog2() {
             None => (self.at, self.lines),
@@ -70,20 +70,20 @@ impl Opened {
 /// A stray quote, and the end of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stray {
-    /// The place of the quote.
+    /// The offset of the quote.
     pub(super) quote: u64,
-    /// The place after the first byte of its record's line end.
+    /// The offset after the first byte of its record's line end.
     pub(super) end: u64,
-    /// Whether text follows the closing quote on the same line; otherwise no quote closes the field.
+    /// Whether text follows the closing quote on the same line. If not, no quote closes the field.
     pub(super) text_follows: bool,
 }
 
-/// A quoted field with line ends in it.
+/// A quoted field that contains line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The places of the opening and of the closing quote.
+    /// The offsets of the opening and of the closing quote.
     pub(super) opens: u64,
     pub(super) closes: u64,
-    /// The lines that they stand on, counted from 1.
+    /// The lines of the two quotes, counted from 1.
     pub(super) lines: (u64, u64),
 }

@@ -1,4 +1,4 @@
-//! Single records of a piece of CSV text: [`Scan`] tells which quotes are stray, csv-core parses.
+//! Single records of a piece of CSV text. [`Scan`] finds the stray quotes, and csv-core parses.
 
 use super::quotes::Stray;
 use super::scan::Scan;
@@ -7,20 +7,20 @@ use crate::model::{CsvFormat, to_usize};
 use csv_core::ReadRecordResult;
 use memchr::memchr2;
 
-/// Stands at the end of a record of gathered rows that does not close a quote, so that no quote of a row after
-/// it does: a quote, and a byte after it that is text.
+/// Ends a record of gathered rows in which no quote closes a field, so that no quote of a later row closes
+/// it: a quote, and a byte of text after it.
 pub(in crate::dataset) fn unclosed(csv: &CsvFormat) -> [u8; 2] {
     let text = if csv.delimiter == b'\x01' { b'\x02' } else { b'\x01' };
     [csv.quote.unwrap_or(b'"'), text]
 }
 
-/// The same of a record that was written anew, whose quote was followed by text.
+/// The same for a rewritten record whose quote was followed by text.
 pub(in crate::dataset) fn followed(csv: &CsvFormat) -> [u8; 2] {
     let text = if csv.delimiter == b'\x03' { b'\x04' } else { b'\x03' };
     [csv.quote.unwrap_or(b'"'), text]
 }
 
-/// How many bytes stand before the first record of a text that starts at a line: blank lines and comments.
+/// How many bytes come before the first record of a text that starts at a line: blank lines and comments.
 fn lead(text: &[u8], comment: Option<u8>) -> usize {
     let mut at = 0;
     loop {
@@ -42,7 +42,7 @@ pub(in crate::dataset) struct Records<'a> {
     csv: &'a CsvFormat,
     text: &'a [u8],
     at: usize,
-    /// Stray quotes from there on.
+    /// The stray quotes that are still to come.
     strays: std::vec::IntoIter<Stray>,
     fields: Vec<u8>,
     ends: Vec<usize>,
@@ -51,11 +51,11 @@ pub(in crate::dataset) struct Records<'a> {
 /// One record.
 #[derive(Debug)]
 pub(in crate::dataset) struct Record<'a> {
-    /// Its first byte in the text.
+    /// The offset of its first byte in the text.
     pub(in crate::dataset) start: usize,
-    /// The byte after it in the text; after the first byte of its line end.
+    /// The offset after it in the text: after the first byte of its line end.
     pub(in crate::dataset) end: usize,
-    /// The quote that makes it no record of a table.
+    /// The stray quote that makes a table refuse it.
     pub(in crate::dataset) stray: Option<StrayField<'a>>,
     fields: &'a [u8],
     ends: &'a [usize],
@@ -64,11 +64,11 @@ pub(in crate::dataset) struct Record<'a> {
 /// A field with a stray quote.
 #[derive(Debug)]
 pub(in crate::dataset) struct StrayField<'a> {
-    /// Its column, counted from 0.
+    /// The column, counted from 0.
     pub(in crate::dataset) column: usize,
-    /// From the quote to the end of the record.
+    /// The text from the quote to the end of the record.
     pub(in crate::dataset) text: &'a [u8],
-    /// Whether text follows the closing quote; otherwise no quote closes the field.
+    /// Whether text follows the closing quote. If not, no quote closes the field.
     pub(in crate::dataset) text_follows: bool,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Records<'a> {
 
     /// The next record.
     pub(in crate::dataset) fn next_record(&mut self) -> Option<Record<'_>> {
-        // A record that does not close a quote must not take in more than its lines.
+        // A record in which no quote closes a field must not take in more than its lines.
         let next = self.strays.as_slice().first().copied();
         let end = next.map_or(self.text.len(), |stray| to_usize(stray.end));
         let has_line_end = self.text[..end].last().is_some_and(|byte| is_terminator(*byte));
@@ -116,8 +116,8 @@ impl<'a> Records<'a> {
         Some(record)
     }
 
-    /// Parses a record of the text up to `limit`. The numbers of bytes and of ends of its fields; none if there is
-    /// no record.
+    /// Parses a record of the text up to `limit`. Returns the number of bytes and of ends of its fields.
+    /// `None` if there is no record.
     fn parse(&mut self, limit: usize) -> Option<(usize, usize)> {
         let mut bytes = 0;
         let mut count = 0;
@@ -142,7 +142,7 @@ impl<'a> Records<'a> {
 }
 
 impl Records<'_> {
-    /// As [`Self::parse`], of a text with escapes: csv-core knows them in quotes only.
+    /// Like [`Self::parse`], for a text with escapes: csv-core knows them only in quotes.
     fn parse_escaped(&mut self, limit: usize, escape: u8) -> Option<(usize, usize)> {
         let text = self.text.get(..limit)?;
         let csv = self.csv;
@@ -158,7 +158,7 @@ impl Records<'_> {
             let next = text.get(self.at).copied();
             if byte == escape {
                 let count = escaped(&text[self.at..], csv.quoted_newlines);
-                // One that makes text of nothing is text itself.
+                // An escape before nothing is text itself.
                 let from = if count == 0 { self.at - 1 } else { self.at };
                 self.fields.extend_from_slice(&text[from..self.at + count]);
                 self.at += count;
@@ -189,7 +189,7 @@ impl Records<'_> {
     }
 }
 
-/// How many bytes an escape before them makes text of.
+/// How many bytes become text because of the escape before them.
 fn escaped(bytes: &[u8], is_across_lines: bool) -> usize {
     match bytes {
         [b'\r', b'\n', ..] if is_across_lines => 2,
@@ -206,7 +206,7 @@ fn begin(parser: &mut csv_core::Reader) {
 }
 
 impl<'a> StrayField<'a> {
-    /// After so much of its record.
+    /// `before` is the text of its record before the field.
     fn new(before: &[u8], field: &'a [u8], stray: Stray, csv: &CsvFormat) -> Self {
         let column = count_delimiters(before, csv);
         if let Some(text) = field.strip_suffix(&unclosed(csv)) {
@@ -217,7 +217,7 @@ impl<'a> StrayField<'a> {
     }
 }
 
-/// How many delimiters stand between fields in a text without stray quotes.
+/// The number of delimiters between fields in a text without stray quotes.
 fn count_delimiters(text: &[u8], csv: &CsvFormat) -> usize {
     let mut count = 0;
     let mut is_quoted = false;
@@ -242,12 +242,12 @@ fn count_delimiters(text: &[u8], csv: &CsvFormat) -> usize {
 }
 
 impl<'a> Record<'a> {
-    /// How many fields it has. At least one.
+    /// The number of fields, at least one.
     pub(in crate::dataset) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// A field, unquoted; none if the record is shorter.
+    /// A field, unquoted. `None` if the record is shorter.
     pub(in crate::dataset) fn field(&self, index: usize) -> Option<&'a [u8]> {
         let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
         self.fields.get(start..*self.ends.get(index)?)

@@ -1,4 +1,4 @@
-//! The records of a slice, one by one and as they stand in the file.
+//! The records of a slice one by one, with their text in the file.
 
 use super::records::{Record, Records, StrayField, followed, unclosed};
 use super::slice::read_slice;
@@ -12,16 +12,16 @@ use std::path::Path;
 /// One record.
 #[derive(Debug)]
 pub struct RawRow<'a> {
-    /// Its bytes, without a line end.
+    /// The bytes of the record, without its line end.
     pub text: &'a [u8],
-    /// The line that it begins on.
+    /// The line on which it begins.
     pub line: u64,
     record: Record<'a>,
 }
 
 impl<'a> RawRow<'a> {
-    /// The text of a field. Null is the empty text, and so is a field that is not there; what is not
-    /// UTF-8 is replaced.
+    /// The text of a field. Null is the empty text, and so is a missing field. Bytes that are not UTF-8 are
+    /// replaced.
     pub fn value(&self, column: usize, csv: &CsvFormat) -> Cow<'a, str> {
         match String::from_utf8_lossy(self.record.field(column).unwrap_or_default()) {
             text if is_null(&text, csv) => Cow::Borrowed(""),
@@ -29,8 +29,9 @@ impl<'a> RawRow<'a> {
         }
     }
 
-    /// Appends the record to a text of records of any files, with a line end of its own, in the dialect
-    /// [`CsvFormat::gathered`] of `csv`. `more` are further fields in that, each with the delimiter before it.
+    /// Appends the record and a line end to a text with records of any files, in the dialect
+    /// [`CsvFormat::gathered`] of `csv`. `more` has further fields in that dialect, each with a delimiter
+    /// before it.
     pub fn write(&self, more: &[u8], csv: &CsvFormat, out: &mut Vec<u8>) {
         if csv.is_rewritten() {
             return self.rewrite(more, &csv.gathered(), out);
@@ -38,14 +39,14 @@ impl<'a> RawRow<'a> {
         out.extend_from_slice(self.text);
         match &self.record.stray {
             None => out.extend_from_slice(more),
-            // What follows a stray quote is not read, and must not be taken for more of its field.
+            // What follows a stray quote is not read, and must not become a part of its field.
             Some(stray) if stray.text_follows => {}
             Some(_) => out.extend_from_slice(&unclosed(csv)),
         }
         out.push(b'\n');
     }
 
-    /// The same in that dialect.
+    /// Rewrites the record in that dialect.
     fn rewrite(&self, more: &[u8], gathered: &CsvFormat, out: &mut Vec<u8>) {
         if let Some(stray) = &self.record.stray {
             rewrite_stray(stray, gathered, out);
@@ -59,7 +60,7 @@ impl<'a> RawRow<'a> {
             quote_field(field, gathered, out);
         }
         if is_blank && self.record.len() == 1 {
-            // An empty line would be no record.
+            // An empty line would not be a record.
             out.extend_from_slice(b"\"\"");
         }
         out.extend_from_slice(more);
@@ -67,11 +68,11 @@ impl<'a> RawRow<'a> {
     }
 }
 
-/// Appends a record whose field of that column has the same stray quote.
+/// Appends a record that has the same stray quote in the same column.
 fn rewrite_stray(stray: &StrayField<'_>, gathered: &CsvFormat, out: &mut Vec<u8>) {
     out.resize(out.len() + stray.column, gathered.delimiter);
     out.push(b'"');
-    // Its own quote is the first byte; no other one may close the field.
+    // The first byte is the stray quote itself. No other quote may close the field.
     let text = stray.text.get(1..).unwrap_or_default();
     out.extend(text.iter().map(|&byte| match byte {
         b'"' => b'\'',
@@ -83,8 +84,8 @@ fn rewrite_stray(stray: &StrayField<'_>, gathered: &CsvFormat, out: &mut Vec<u8>
     out.push(b'\n');
 }
 
-/// Hands each record of the slice of a file below `root` to `take`. `buffer` is for the text, and
-/// only grows. Fails if the file cannot be read, or as `take` does.
+/// Calls `take` for each record of the slice of a file below `root`. `buffer` holds the text, and only grows.
+/// Fails if the file cannot be read, or if `take` fails.
 pub fn each_row<E: From<DatasetError>>(
     root: &Path,
     slice: &TextSlice,
@@ -110,7 +111,7 @@ pub fn each_row<E: From<DatasetError>>(
     Ok(())
 }
 
-/// A field's text as it may stand among gathered rows.
+/// Appends the text of a field, quoted if necessary, to gathered rows.
 pub fn quote_field(text: &[u8], gathered: &CsvFormat, out: &mut Vec<u8>) {
     let quote = gathered.quote.unwrap_or(b'"');
     let special = |byte: u8| byte == gathered.delimiter || byte == quote || is_terminator(byte);
@@ -134,7 +135,7 @@ mod tests {
     use crate::model::SliceSize;
     use proptest::prelude::*;
 
-    /// Its fields, or how its quote is stray.
+    /// The fields of a record, or how its quote is stray.
     type Fields = Result<Vec<String>, (usize, String, bool)>;
 
     fn rewritten(text: &[u8], size: u64) -> (Vec<Fields>, Vec<Fields>) {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rows of any file can stand behind rows of any other.
+        /// Rows of any file can follow rows of any other.
         #[test]
         fn rows_keep_their_fields(
             text in "([a,é\"\n\r]|\r\n|\"x\ny\"){0,40}", size in 1u64..60,

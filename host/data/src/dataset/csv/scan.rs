@@ -1,8 +1,9 @@
-//! Finds record ends in a stream of CSV bytes, at memory speed where nothing is quoted, and the quotes that cannot
-//! be right: one that text follows where a delimiter or a line end should, and one that never closes.
+//! Finds the ends of records in a stream of CSV bytes, at memory speed if nothing is quoted. Also finds the
+//! quotes that cannot be right: one that text follows where a delimiter or a line end should, and one that
+//! never closes.
 //!
-//! Such a quote is *stray*: the record that it stands in ends with the quote's line, and the next line begins a
-//! record again. So a scan sometimes has to go back, to just after the stray quote.
+//! Such a quote is *stray*: its record ends with the quote's line, and the next line begins a new record. So
+//! a scan sometimes has to go back to just after the stray quote.
 
 pub(super) use super::quotes::Passed;
 use super::quotes::{Opened, Quotes, Span, State, Stray};
@@ -14,9 +15,9 @@ use memchr::{memchr, memchr2, memchr3};
 
 const QUOTE: u8 = b'"';
 
-/// Bytes that are looked through for a quote before it is decided how to pass them.
+/// How many bytes are searched for a quote before the scan decides how to pass them.
 const CHUNK: usize = 4096;
-/// How far its closing quote may be from an opening one, in bytes.
+/// The maximum distance of a closing quote from its opening one, in bytes.
 pub(super) const LONGEST: u64 = 1 << 29;
 
 /// A scan over the bytes of one file, in order, in pieces of any size.
@@ -32,28 +33,28 @@ pub(super) struct Scan {
     state: State,
     /// The byte before the next one.
     before: u8,
-    /// The place of the next byte.
+    /// The offset of the next byte.
     pub(super) at: u64,
-    /// The last quote that opened a field; right wherever the scan stands inside a field or has just left one.
+    /// The last quote that opened a field. Valid if the scan is inside a field or has just left one.
     opened: Opened,
-    /// Where the last quote stands that may have closed a field with line ends, if these are collected.
+    /// The offset of the last quote that may have closed a field with line ends, if these are collected.
     closed: u64,
-    /// [`LONGEST`]; less in tests.
+    /// [`LONGEST`]. Tests set less.
     pub(super) longest: u64,
-    /// Records that have ended.
+    /// The number of records that have ended.
     pub(super) records: u64,
-    /// Lines that have ended, inside quotes or not.
+    /// The number of lines that have ended, inside quotes or not.
     pub(super) lines: u64,
-    /// Records that ended because of stray quotes.
+    /// The number of records that ended because of stray quotes.
     pub(super) stray: u64,
     /// These quotes, if they are collected.
     strays: Option<Vec<Stray>>,
-    /// Fields with line ends that were passed and not yet looked at, if they are collected.
+    /// Fields with line ends that were passed and not yet checked, if they are collected.
     pub(super) spans: Option<Vec<Span>>,
 }
 
 impl Scan {
-    /// A scan that stands at the start of a record.
+    /// A scan at the start of a record.
     pub(super) fn new(delimiter: u8, quoted_newlines: bool) -> Self {
         Self {
             delimiter,
@@ -76,12 +77,12 @@ impl Scan {
         }
     }
 
-    /// The same for text where each line that is not empty is a record.
+    /// The same for text in which each line that is not empty is a record.
     pub(super) fn of_lines() -> Self {
         Self { quotes: Quotes::Ignored, ..Self::new(0, false) }
     }
 
-    /// A scan of text of that dialect that stands at the start of a record.
+    /// A scan of text of this dialect, at the start of a record.
     pub(super) fn of(csv: &CsvFormat) -> Self {
         let scan = Self::new(csv.delimiter, csv.quoted_newlines);
         Self {
@@ -93,7 +94,7 @@ impl Scan {
         }
     }
 
-    /// The same, where each line that is neither empty nor a comment is a record.
+    /// The same for text in which each line that is neither empty nor a comment is a record.
     pub(super) fn of_lines_of(csv: &CsvFormat) -> Self {
         Self { comment: csv.comment, ..Self::of_lines() }
     }
@@ -122,13 +123,13 @@ impl Scan {
         self.state == State::Plain && self.before == b'\r'
     }
 
-    /// Whether the next byte is inside quotes, as far as is known.
+    /// Whether the next byte is inside quotes, as far as is known yet.
     pub(super) fn is_quoted(&self) -> bool {
         self.state == State::Quoted
     }
 
-    /// Ends the last record, which needs no line end, or says where to go on: the text does not close a
-    /// quote. May be called again.
+    /// Ends the last record, which needs no line end. If no quote closes a field, it returns the offset at
+    /// which to continue. May be called again.
     #[must_use]
     pub(super) fn finish(&mut self) -> Option<u64> {
         match self.state {
@@ -155,7 +156,7 @@ impl Scan {
         None
     }
 
-    /// Passes all of `bytes`, or says where to go on: some of them have to be passed again.
+    /// Passes all of `bytes`, or returns the offset at which to continue: some bytes have to be passed again.
     #[must_use]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<u64> {
         if self.quotes == Quotes::Ignored && self.escape.is_none() && self.comment.is_none() {
@@ -193,14 +194,14 @@ impl Scan {
         self.give_up_long_field()
     }
 
-    /// Whether there are escapes in the next bytes, or what may be a comment.
+    /// Whether the next bytes have escapes, or what may be a comment.
     fn is_marked(&self, bytes: &[u8]) -> bool {
         matches!(self.state, State::Comment | State::Escaped { .. })
             || self.escape.is_some_and(|escape| memchr(escape, bytes).is_some())
             || self.comment.is_some_and(|comment| begins_a_line(bytes, comment, self.before))
     }
 
-    /// Passes all of `bytes`, from record to record, or says where to go on.
+    /// Passes all of `bytes`, from record to record, or returns the offset at which to continue.
     fn advance_marked(&mut self, mut bytes: &[u8]) -> Option<u64> {
         loop {
             match self.advance_to_record_end(bytes) {
@@ -211,7 +212,7 @@ impl Scan {
         }
     }
 
-    /// Passes all of `bytes`, from quote to quote, or says where to go on.
+    /// Passes all of `bytes`, from quote to quote, or returns the offset at which to continue.
     fn advance_stepwise(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while !bytes.is_empty() {
             bytes = match self.state {
@@ -240,10 +241,9 @@ impl Scan {
         None
     }
 
-    /// Passes a block in which every other quote opens a field, as in all proper CSV: then whether
-    /// a byte is inside quotes is the parity of the quotes before it (`""` counts twice, so it
-    /// changes nothing). Does nothing and says so where a quote stands in the midst of a field, where one may be
-    /// stray.
+    /// Passes a block in which every other quote opens a field, as in all proper CSV. Then a byte is inside
+    /// quotes if the number of quotes before it is odd (`""` counts twice, so it changes nothing). If a quote
+    /// is in the middle of a field, it may be stray: then this does nothing and returns false.
     fn advance_block(&mut self, block: &[u8; BLOCK]) -> bool {
         let was_quoted = match self.state {
             State::Plain if self.before != self.quote => false,
@@ -271,7 +271,7 @@ impl Scan {
         if self.quotes == Quotes::WithinLines && lines & inside != 0 {
             return false;
         }
-        // The second half of `""` follows a quote, an opening one does not.
+        // The second half of `""` follows a quote. An opening quote does not.
         let opens = quotes & inside & !(quotes << 1 | u64::from(self.before == quote));
         if self.spans.is_some() {
             self.add_spans(lines, opens, quotes, inside);
@@ -294,7 +294,7 @@ impl Scan {
         true
     }
 
-    /// Notes the fields with line ends that end in a block.
+    /// Records the fields with line ends that end in a block.
     fn add_spans(&mut self, lines: u64, opens: u64, quotes: u64, inside: u64) {
         if self.state == State::QuoteSeen && quotes & 1 == 0 {
             self.add_span();
@@ -303,7 +303,7 @@ impl Scan {
         if lines & inside == 0 && !has_lines {
             return;
         }
-        // The last quote may be half of one that goes on in the next block.
+        // The last quote may be half of a pair that continues in the next block.
         let mut closing = quotes & !inside & !(quotes >> 1) & (u64::MAX >> 1);
         while closing != 0 {
             let bit = closing.trailing_zeros();
@@ -324,7 +324,7 @@ impl Scan {
         }
     }
 
-    /// Passes `bytes` up to the next record's end.
+    /// Passes `bytes` up to the end of the next record.
     pub(super) fn advance_to_record_end(&mut self, bytes: &[u8]) -> Passed {
         let mut at = 0;
         while at < bytes.len() {
@@ -381,7 +381,7 @@ impl Scan {
         self.give_up_long_field().map_or(Passed::All, Passed::Back)
     }
 
-    /// The next byte outside of quotes that may change the state.
+    /// The index of the next byte outside quotes that may change the state.
     fn find_mark(&self, bytes: &[u8]) -> Option<usize> {
         match (self.quotes, self.escape) {
             (Quotes::Ignored, None) => memchr2(b'\n', b'\r', bytes),
@@ -400,7 +400,7 @@ impl Scan {
         self.at += 1;
     }
 
-    /// Passes the byte after an escape, if it becomes text; says whether it does.
+    /// Passes the byte after an escape, if it becomes text. Returns whether it does.
     fn pass_escaped(&mut self, byte: u8, is_quoted: bool, after_cr: bool) -> bool {
         let is_taken = match after_cr {
             true => byte == b'\n',
@@ -415,13 +415,13 @@ impl Scan {
             }
         }
         if is_taken || after_cr {
-            // Neither a delimiter nor a line end stands before the next byte.
+            // The byte before the next one counts as neither a delimiter nor a line end.
             self.before = 0;
         }
         is_taken
     }
 
-    /// Passes bytes of a comment. Says how many.
+    /// Passes bytes of a comment. Returns how many.
     fn pass_comment(&mut self, bytes: &[u8]) -> usize {
         let Some(end) = memchr2(b'\n', b'\r', bytes) else {
             self.at += bytes.len() as u64;
@@ -434,7 +434,7 @@ impl Scan {
         end + 1
     }
 
-    /// Passes bytes outside of quotes that hold no quote, or none that means anything.
+    /// Passes bytes outside quotes that have no quote, or none with a meaning.
     fn pass_plain(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         let first = bytes[0];
@@ -448,7 +448,7 @@ impl Scan {
         self.at += bytes.len() as u64;
     }
 
-    /// Passes a byte of a line end outside of quotes.
+    /// Passes a byte of a line end outside quotes.
     fn pass_line_end(&mut self, byte: u8) {
         self.records += u64::from(ends_record(byte, self.before));
         self.lines += u64::from(ends_line(byte, self.before));
@@ -456,7 +456,7 @@ impl Scan {
         self.at += 1;
     }
 
-    /// Passes a quote outside of quotes.
+    /// Passes a quote outside quotes.
     fn pass_quote(&mut self) {
         if self.before == self.delimiter || is_terminator(self.before) {
             self.state = State::Quoted;
@@ -468,7 +468,8 @@ impl Scan {
         self.at += 1;
     }
 
-    /// Passes bytes after a stray quote up to the end of its line. Says how many if that is among them.
+    /// Passes bytes after a stray quote up to the end of its line. Returns how many, or `None` if the line
+    /// does not end in them.
     fn pass_stray(&mut self, bytes: &[u8]) -> Option<usize> {
         let end = memchr2(b'\n', b'\r', bytes);
         let text = &bytes[..end.unwrap_or(bytes.len())];
@@ -481,8 +482,8 @@ impl Scan {
         Some(end + 1)
     }
 
-    /// Passes bytes inside quotes up to the next change of state; returns what is left, or else the place to
-    /// go back to.
+    /// Passes bytes inside quotes up to the next change of state. Returns the rest, or the offset to go back
+    /// to.
     fn advance_quoted<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
         let Some((&byte, rest)) = bytes.split_first() else { return Ok(bytes) };
         match self.state {
@@ -540,13 +541,13 @@ impl Scan {
         Ok(&rest[1..])
     }
 
-    /// Goes back if the field that the scan stands in is longer than fields can be.
+    /// Goes back if the current field is longer than fields may be.
     fn give_up_long_field(&mut self) -> Option<u64> {
         let is_long = self.is_quoted() && self.at - self.opened.place().0 > self.longest;
         is_long.then(|| self.go_back(false))
     }
 
-    /// Goes back to just after the quote that opened a field; returns that place.
+    /// Goes back to just after the quote that opened the field. Returns that offset.
     fn go_back(&mut self, text_follows: bool) -> u64 {
         let (at, lines) = self.opened.place();
         self.state = State::Stray;
@@ -560,7 +561,7 @@ impl Scan {
         self.at
     }
 
-    /// Notes the end of a record with a stray quote, if it is one.
+    /// Records the end of a record with a stray quote. Does nothing for other records.
     fn end_stray(&mut self) {
         if self.state == State::Stray
             && let Some(stray) = self.strays.as_mut().and_then(|strays| strays.last_mut())
@@ -569,7 +570,7 @@ impl Scan {
         }
     }
 
-    /// Notes a field that has ended, if it has line ends.
+    /// Records a field that has ended, if it contains line ends.
     fn add_span(&mut self) {
         let (opens, lines) = self.opened.place();
         if self.lines > lines

@@ -2,7 +2,7 @@ use super::super::tally::{LANES, ROUNDS};
 use super::*;
 use proptest::prelude::*;
 
-/// Ends of records, each with whether a quote in it is stray: byte by byte, with looks ahead.
+/// The ends of records, each with whether it has a stray quote: found byte by byte, with lookahead.
 fn by_hand(text: &[u8], newlines: bool, longest: usize) -> Vec<(usize, bool)> {
     let ends = |at: usize| text.get(at).is_some_and(|byte| is_terminator(*byte));
     let mut records = Vec::new();
@@ -36,7 +36,7 @@ fn by_hand(text: &[u8], newlines: bool, longest: usize) -> Vec<(usize, bool)> {
     records
 }
 
-/// Where a quoted field ends. None if its quote is stray.
+/// Where a quoted field ends. `None` if its quote is stray.
 fn field_end(text: &[u8], quote: usize, newlines: bool, longest: usize) -> Option<usize> {
     let mut at = quote + 1;
     loop {
@@ -53,7 +53,7 @@ fn field_end(text: &[u8], quote: usize, newlines: bool, longest: usize) -> Optio
     (is_end && at - quote <= longest).then_some(end)
 }
 
-/// As pieces of that size are passed: the numbers of records, of lines and of records with stray quotes.
+/// The numbers of records, of lines and of records with stray quotes, if pieces of this size are passed.
 fn by_pieces(mut scan: Scan, text: &[u8], size: usize) -> (u64, u64, u64) {
     let mut at = 0;
     loop {
@@ -69,7 +69,7 @@ fn by_pieces(mut scan: Scan, text: &[u8], size: usize) -> (u64, u64, u64) {
     (scan.records, scan.lines, scan.stray)
 }
 
-/// The ends of records, found one by one in pieces of that size.
+/// The ends of records, found one by one in pieces of this size.
 fn by_records(mut scan: Scan, text: &[u8], size: usize) -> Vec<(usize, bool)> {
     let mut at = 0;
     let mut ends = Vec::new();
@@ -96,7 +96,7 @@ fn by_records(mut scan: Scan, text: &[u8], size: usize) -> Vec<(usize, bool)> {
     }
 }
 
-/// Holds all ways to scan a text against each other; the numbers of records, lines and stray records.
+/// Compares all ways to scan a text. Returns the numbers of records, lines and stray records.
 fn check(text: &[u8], newlines: bool, longest: u64) -> (u64, u64, u64) {
     let shown = String::from_utf8_lossy(text);
     let scan = || Scan { longest, ..Scan::new(b',', newlines) };
@@ -209,7 +209,7 @@ fn long_runs_do_not_overflow_the_counters() {
     assert_eq!(by_pieces(Scan::new(b',', true), text.as_bytes(), text.len()), (rows, rows, 0));
 }
 
-/// A scan that went back for each quote to the end of the text would not come to its end.
+/// A scan that went back from the end of the text for each quote would practically never finish.
 #[test]
 fn texts_full_of_stray_quotes_are_scanned_in_little_time() {
     for line in ["a\",\"b\n", "1,\"x\n", "\"\"\"x\n", "\"\" \"\n", "1,\"\"\",\"\n", ",\"a\"\"\n"] {
@@ -222,7 +222,7 @@ fn texts_full_of_stray_quotes_are_scanned_in_little_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Proper CSV goes by blocks, odd texts step by step, and all ways must agree.
+    /// Proper CSV is passed by blocks, and odd texts step by step. All ways must agree.
     #[test]
     fn all_ways_count_the_same(
         pieces in prop::collection::vec(

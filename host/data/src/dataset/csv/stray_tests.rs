@@ -5,7 +5,8 @@ use crate::model::{Column, ColumnType, CsvFormat, SliceSize, TableFormat};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-/// The rows with a bar between their fields, and what was refused, however the text is cut.
+/// The rows, with a bar between fields, and what was refused. Asserts that they do not depend on how the text
+/// is cut.
 fn told_with(text: &str, csv: CsvFormat, columns: &[(&str, ColumnType)]) -> String {
     let files = Files::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv, columns);
@@ -63,7 +64,7 @@ fn text_after_a_closing_quote_fails_its_line() {
     line 5: column 1 'id': "\"4\"\"5,x" has no closing quote
     line 6: column 1 'id': "\"6\"7,\"x\"y" has text after its closing quote
     "#);
-    // The field on lines 2 and 3 is one, and the quote after it is not.
+    // The field on lines 2 and 3 is right, and the quote after it is stray.
     assert_snapshot!(told_with("a,b\n\"two\nlines\",\"He said \"hi\" to\nme\"\nx,y\n", csv(true), &[
         ("a", ColumnType::String),
         ("b", ColumnType::String),
@@ -82,7 +83,7 @@ fn two_stray_quotes_hold_a_field_together_unless_lines_are_records() {
     let expected = "2|b\n3|c\"\n4|d\nline 2: column 2 'text': \"\\\"a\" has no closing quote";
     assert_eq!(told_with(text, lines.clone(), &COLUMNS), expected);
     assert_eq!(told_with(&text.replace('\n', "\r\n"), lines.clone(), &COLUMNS), expected);
-    // All quotes are right, and lines are records all the same.
+    // All quotes are right, but each line is a record nevertheless.
     let lines = told_with("id,text\n1,\"a\n2\",\"b\"\n", lines, &COLUMNS);
     assert_snapshot!(lines, @r#"
     line 2: column 2 'text': "\"a" has no closing quote

@@ -1,12 +1,12 @@
-//! Counts ends of records and lines with vector code, and makes masks of what is where in a block.
+//! Counts the ends of records and lines with vector code, and makes bit masks of the bytes in a block.
 
 use memchr::memchr_iter;
 
-/// Bytes that the inner loop handles at once; one or two vector registers.
+/// How many bytes the inner loop handles at once: one or two vector registers.
 pub(super) const LANES: usize = 32;
-/// Rounds of the inner loop before its byte-sized counters could overflow.
+/// The number of rounds of the inner loop before its counters of one byte could overflow.
 pub(super) const ROUNDS: usize = 255;
-/// Bytes that are passed at once where there are quotes: the bits of a mask.
+/// How many bytes are passed at once if there are quotes: the number of bits in a mask.
 pub(super) const BLOCK: usize = 64;
 
 /// The number of lines that end in `bytes`, given the byte before them.
@@ -16,7 +16,7 @@ pub(in crate::dataset) fn count_lines(bytes: &[u8], before: u8) -> u64 {
     u64::from(ends_line(*first, before)) + tally(rest, &bytes[..rest.len()]).1
 }
 
-/// Whether that character stands at the start of a line; `before` is the byte before them all.
+/// Whether the character is at the start of a line. `before` is the byte before all `bytes`.
 pub(super) fn begins_a_line(bytes: &[u8], character: u8, before: u8) -> bool {
     let before = |at: usize| if at == 0 { before } else { bytes[at - 1] };
     memchr_iter(character, bytes).any(|at| is_terminator(before(at)))
@@ -37,14 +37,14 @@ pub(super) fn ends_line(byte: u8, before: u8) -> bool {
     (byte == b'\r') | ((byte == b'\n') & (before != b'\r'))
 }
 
-/// A bit for each byte, lowest first: what `is` says of the byte and the one before it.
+/// A bit for each byte, the lowest first: the result of `is` for the byte and the one before it.
 #[inline(always)]
 pub(super) fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8) -> bool) -> u64 {
     let mut flags = [0u8; BLOCK];
     for ((flag, &byte), &before) in flags.iter_mut().zip(block).zip(before) {
         *flag = u8::from(is(byte, before));
     }
-    // Gathers the lowest bits of eight bytes in the product's highest byte.
+    // Gathers the lowest bits of eight bytes in the highest byte of the product.
     let gather =
         |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     let (words, _) = flags.as_chunks::<8>();
@@ -59,8 +59,8 @@ pub(super) fn parity(mut bits: u64) -> u64 {
     bits
 }
 
-/// Counts the ends of records and of lines in `bytes`; `before` holds the byte before each. Written
-/// with counters of one byte in arrays so that the compiler makes vector code of it.
+/// Counts the ends of records and of lines in `bytes`. `before` has the byte before each. It counts in arrays
+/// of bytes, so that the compiler produces vector code.
 pub(super) fn tally(bytes: &[u8], before: &[u8]) -> (u64, u64) {
     let mut records = 0;
     let mut lines = 0;

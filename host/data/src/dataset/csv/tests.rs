@@ -1,4 +1,4 @@
-//! Cutting and reading together, held against arrow-csv reading the whole file at once.
+//! Cutting and reading together, compared with arrow-csv reading the whole file at once.
 
 use super::cut::Cutter;
 use super::infer::infer_format;
@@ -105,7 +105,7 @@ pub(super) fn csv(header: bool) -> CsvFormat {
     CsvFormat { header, ..CsvFormat::default() }
 }
 
-/// Pieces that CSV is made of, in any order: most texts are odd, many are hostile.
+/// Pieces of CSV in any order: most of these texts are odd, and many are hostile.
 pub(super) fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "a", "bc", "1", ",", ",", "\n", "\n", "\r\n", "\r", "\"", "\"", "\"\"", "\"x\ny\"", " ",
@@ -118,7 +118,7 @@ pub(super) fn pieces() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A field as it may stand in a file.
+/// A field in the form in which a file may have it.
 fn field() -> impl Strategy<Value = String> {
     let text = prop::collection::vec(
         prop::sample::select(vec!["a", "é", " ", ",", "\n", "\r\n", "\r", "\"", "0", "\u{feff}"]),
@@ -185,7 +185,7 @@ proptest! {
         prop_assert_eq!(rows, expected);
     }
 
-    /// No text, however odd, makes the scan count other records than csv-core, which `read` checks.
+    /// The scan and csv-core count the same records in any text, which `read` checks.
     #[test]
     fn any_text_can_be_cut_and_read(text in pieces(), size in 1u64..80, header in any::<bool>()) {
         use ColumnType::{Int64, String};
@@ -198,7 +198,7 @@ proptest! {
         prop_assert_eq!(read(&files, &format, &slices), read(&files, &format, &one));
     }
 
-    /// Whatever the number of rows, the slices hold the rows of the uncut file, each that number.
+    /// The slices have the rows of the uncut file. Each has the given number of rows.
     #[test]
     fn cuts_by_rows_hold_the_same_rows(
         text in prop_oneof![table(), pieces()], rows in 1u64..9, header in any::<bool>(),
@@ -301,7 +301,7 @@ fn files_without_rows_give_no_slice() {
 
 #[test]
 fn short_records_under_a_wide_header_cost_little() {
-    // The most memory that this process ever had, in KiB.
+    // The peak memory of this process so far, in KiB.
     let peak = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -370,7 +370,7 @@ fn the_first_part_decides_unless_all_is_asked_for() {
     let files = Files::new(&[("a.csv", b""), ("b.csv", b"n\n"), ("t.csv", &text)]);
     assert_eq!(files.infer(&csv(true), false).unwrap()[0].1, ColumnType::Int64);
     assert_eq!(files.infer(&csv(true), true).unwrap()[0].1, ColumnType::Float64);
-    // What cannot be read, or has another header, teaches nothing.
+    // Files that cannot be read, or that have another header, are skipped.
     let files = Files::new(&[
         ("a.csv", b"\0\n1\n"),
         ("b.csv", b"n\n"),

@@ -1,4 +1,4 @@
-//! Column types in Arrow's terms: what they become, which texts they accept, and what these mean.
+//! Column types in terms of Arrow: what they become, which texts they accept, and what these mean.
 
 use super::numbers::float as any_float;
 use crate::dataset::exact::keeps_digits;
@@ -9,11 +9,10 @@ use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::{DataType, TimeUnit};
 use std::borrow::Cow;
 
-/// The zone of timestamps. As an offset, because arrow knows zones by name only with a database of
-/// them.
+/// The zone of timestamps. It is an offset, because arrow needs a database to know zones by name.
 pub(super) const UTC: &str = "+00:00";
 
-/// What a column of this kind is in Arrow.
+/// The Arrow type of a column of this kind.
 pub fn arrow_type(kind: ColumnType) -> DataType {
     match kind {
         ColumnType::Boolean => DataType::Boolean,
@@ -36,8 +35,8 @@ pub fn fits(kind: ColumnType, text: &str) -> bool {
     accepts(kind, false, text)
 }
 
-/// The same. An `exact` column, whose kind was inferred, accepts only texts that its values still tell: a code such as
-/// `007` is no number.
+/// Like [`fits`]. An `exact` column, whose kind was inferred, accepts only texts from which its values lose
+/// nothing: the code `007` is not a number.
 pub(super) fn accepts(kind: ColumnType, exact: bool, text: &str) -> bool {
     match kind {
         ColumnType::Boolean => boolean(text).is_some(),
@@ -50,33 +49,33 @@ pub(super) fn accepts(kind: ColumnType, exact: bool, text: &str) -> bool {
     }
 }
 
-/// The text as a truth value.
+/// The text as a boolean.
 pub(super) fn boolean(text: &str) -> Option<bool> {
     let is_true = text.eq_ignore_ascii_case("true");
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
-/// The text as a whole number; an exact one [prints back](prints_back) as it stands.
+/// The text as a whole number. An exact one must [print back](prints_back) unchanged.
 pub(super) fn integer(text: &str, exact: bool) -> Option<i64> {
     let number = Int64Type::parse(text)?;
     (!exact || prints_back(text)).then_some(number)
 }
 
-/// The text as a whole number that is not negative; an exact one as [`integer`] has it.
+/// The text as a whole number that is not negative. An exact one is as for [`integer`].
 pub(super) fn unsigned(text: &str, exact: bool) -> Option<u64> {
     let number = UInt64Type::parse(text)?;
     (!exact || prints_back(text)).then_some(number)
 }
 
-/// Whether the text of a whole number has no plus, no zeros before its digits, and is not `-0`.
+/// Whether the text of a whole number has no plus and no leading zeros, and is not `-0`.
 fn prints_back(text: &str) -> bool {
     let text = text.trim_ascii();
     let first = text.strip_prefix('-').unwrap_or(text).bytes().next();
     text.len() == 1 || !matches!(first, Some(b'0' | b'+'))
 }
 
-/// The text as a number. None if it is larger than any. An exact one has no plus and no zeros before its digits, and
-/// no digit that its float loses.
+/// The text as a number. `None` if it is too large. An exact one has no plus, no leading zeros, and no digit
+/// that its float loses.
 pub(super) fn float(text: &str, exact: bool) -> Option<f64> {
     let number = any_float(text)?;
     let digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
@@ -98,8 +97,8 @@ pub(super) fn float(text: &str, exact: bool) -> Option<f64> {
     is_same.then_some(number)
 }
 
-/// A number without a sign, with digits on both sides of its point or without that, as JSON has it: `.5`, `5.`, and
-/// `5.e3` have not.
+/// A number without a sign, in the form of JSON: with digits on both sides of its point, or without a point.
+/// `.5`, `5.` and `5.e3` are not in that form.
 fn with_digits_at_point(text: &str) -> Cow<'_, str> {
     let (mantissa, power) = text.split_at(text.find(['e', 'E']).unwrap_or(text.len()));
     match (mantissa.strip_prefix('.'), mantissa.strip_suffix('.')) {
@@ -109,7 +108,7 @@ fn with_digits_at_point(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the float is the whole number that the text holds.
+/// Whether the float equals the whole number in the text.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a float beyond all `i128` becomes the largest, which is odd, and no float is that"
@@ -118,12 +117,13 @@ fn holds_whole(text: &str, number: f64) -> bool {
     text.parse::<i128>().is_ok_and(|whole| whole < i128::MAX && whole == number as i128)
 }
 
-/// Whether a column of floats holds the text's whole number.
+/// Whether a column of floats keeps the whole number in the text.
 pub(super) fn is_exact_float(text: &str) -> bool {
     float(text, true).is_some()
 }
 
-/// The text as a day since 1970; a moment is one if it is midnight in UTC. An exact one is written out in full.
+/// The text as a day since 1970. A text with a time must be midnight in UTC. An exact date is written in
+/// full, without a time.
 pub(super) fn date(text: &str, exact: bool) -> Option<i32> {
     let text = text.trim_ascii();
     if exact && !(text.len() == 10 && starts_with_date(text.as_bytes())) {
@@ -136,8 +136,8 @@ pub(super) fn date(text: &str, exact: bool) -> Option<i32> {
     Date32Type::parse(text)
 }
 
-/// The text as a point in time, in microseconds since 1970. None also if it tells more than microseconds, or if it
-/// is a leap second, which is no point in this count.
+/// The text as a point in time, in microseconds since 1970. Also `None` if it is finer than a microsecond, or
+/// if it is a leap second, which this count does not have.
 pub(super) fn microseconds(text: &str) -> Option<i64> {
     let (micros, nanos) = moment(text)?;
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
@@ -147,14 +147,15 @@ pub(super) fn microseconds(text: &str) -> Option<i64> {
     (!is_finer && !is_leap).then_some(micros)
 }
 
-/// Microseconds since 1970, and nanoseconds since the last whole second: more than a second of them in a leap second.
+/// Microseconds since 1970, and nanoseconds since the last whole second. In a leap second these are more than
+/// a second.
 fn moment(text: &str) -> Option<(i64, u32)> {
     let zone = UTC.parse::<Tz>().ok()?;
     let time = string_to_datetime(&zone, text).ok()?;
     Some((time.timestamp_micros(), time.timestamp_subsec_nanos()))
 }
 
-/// Why a column of this kind, inferred if it is `exact`, does not accept the text.
+/// Why a column of this kind does not accept the text. `exact`: whether the kind was inferred.
 pub(super) fn refusal(kind: ColumnType, exact: bool, text: &str) -> String {
     match kind {
         _ if exact && fits(kind, text) => {
@@ -168,9 +169,9 @@ pub(super) fn refusal(kind: ColumnType, exact: bool, text: &str) -> String {
     }
 }
 
-/// The kind of column that a single text suggests. Dates and times only where they are written out
-/// in full; numbers only where a column of them tells the same. Whole numbers too long for 64 bits are rather names
-/// than quantities, so text.
+/// The kind of column that a single text suggests. Dates and times must be written in full, and a number must
+/// lose nothing in a column of numbers. Whole numbers with more than 64 bits are text, because they are
+/// probably names rather than quantities.
 pub(super) fn guess(text: &str) -> ColumnType {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -192,7 +193,7 @@ pub(super) fn guess(text: &str) -> ColumnType {
     .unwrap_or(ColumnType::String)
 }
 
-/// Whether the text is a number, and may as well be a code: `12E4`. Among other floats it is one of them.
+/// Whether the text is a number that may also be a code, such as `12E4`. Among other floats it is a number.
 pub(super) fn may_be_code(text: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = text.split_once(['e', 'E']);
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_exact_float_keeps_the_last_digit_of_the_largest_whole_number() {
-        // The float nearest to 2^127 - 1 is 2^127, which is no `i128`.
+        // The float nearest to 2^127 - 1 is 2^127, which is beyond `i128`.
         assert_eq!(float("170141183460469231731687303715884105727", true), None);
         let smallest = "-170141183460469231731687303715884105728";
         assert_eq!(float(smallest, true), Some(-(2_f64.powi(127))));
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn moments_are_what_they_tell() {
-        // As datetime.datetime of Python tells them.
+        // As Python's datetime.datetime.
         assert_eq!(microseconds("1500-01-02T03:04:05"), Some(-14_831_672_155_000_000));
         assert_eq!(microseconds("9999-12-31T23:59:59.999999Z"), Some(253_402_300_799_999_999));
         assert_eq!(microseconds("2026-11-21T10:00:00+02:00"), Some(1_795_248_000_000_000));

@@ -1,18 +1,19 @@
-//! Four short floats at once, where the processor has AVX2: as [`short_float`](super::short_float) reads them, in less
-//! than half of the time.
+//! Parses four short floats at once, on processors with AVX2. The results are those of
+//! [`short_float`](super::short_float), in less than half of the time.
 
 use super::numbers::POWERS;
 use std::arch::x86_64::*;
 
-/// Floats that are read at once.
+/// How many floats are parsed at once.
 pub(super) const LANES: usize = 4;
 
-/// In a column of other floats it is of no use to try this more often in one block of records.
+/// After this many misses in one block of records, the column probably has other floats, and trying again is
+/// useless.
 pub(super) const MISSES: u32 = 8;
 
-/// The floats that four fields hold, each from its start to its end: a sign, if it is a minus, and 1 to 8 bytes of
-/// digits with at most one point among them, and if they should be `exact`, no zeros before other digits. None if one of
-/// them is anything else, or near the start or the end of `bytes`.
+/// The floats in four fields, each given by its start and its end. Each has an optional minus, and 1 to 8
+/// bytes of digits with at most one point among them; if it must be `exact`, it has no leading zeros. `None`
+/// if one of them is anything else, or is near the start or the end of `bytes`.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(super) fn floats(
@@ -37,7 +38,7 @@ pub(super) fn floats(
     let zero = _mm256_setzero_si256();
     let ones = _mm256_set1_epi8(1);
 
-    // The field's bytes are the highest ones of its lane; each is a digit or a point.
+    // The bytes of a field are the highest ones of its lane. Each is a digit or a point.
     let shift = _mm256_sub_epi64(_mm256_set1_epi64x(64), _mm256_slli_epi64::<3>(length));
     let kept = _mm256_sllv_epi64(_mm256_set1_epi8(-1), shift);
     let values =
@@ -47,7 +48,7 @@ pub(super) fn floats(
     let points = _mm256_sad_epu8(_mm256_and_si256(point, ones), zero);
     let others = _mm256_xor_si256(_mm256_or_si256(digits, point), _mm256_set1_epi8(-1));
 
-    // The digits before the point take its place.
+    // Moves the digits before the point over it.
     let has_point = _mm256_cmpgt_epi64(points, zero);
     let before = _mm256_andnot_si256(point, _mm256_sub_epi64(point, _mm256_set1_epi64x(1)));
     let before = _mm256_and_si256(before, has_point);
@@ -57,13 +58,13 @@ pub(super) fn floats(
     let places =
         _mm256_and_si256(_mm256_sad_epu8(_mm256_andnot_si256(after, ones), zero), has_point);
 
-    // Two, then four, then eight digits make a number.
+    // Combines digits to numbers of two, then four, then eight digits.
     let pairs = _mm256_maddubs_epi16(joined, _mm256_set1_epi16(0x010a));
     let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x0001_0064));
     let high = _mm256_mul_epu32(fours, _mm256_set1_epi64x(10_000));
     let number = _mm256_add_epi64(high, _mm256_srli_epi64::<32>(fours));
 
-    // A digit after a zero at the start; what follows a field is no digit.
+    // Is there a digit after a leading zero? The byte after a field is not a digit.
     let after_minus = _mm256_srlv_epi64(firsts, _mm256_and_si256(minus, _mm256_set1_epi64x(8)));
     let second = _mm256_and_si256(_mm256_srli_epi64::<8>(after_minus), byte);
     let zero_first = _mm256_cmpeq_epi64(
@@ -79,7 +80,7 @@ pub(super) fn floats(
         _mm256_set1_epi64x(-i64::from(exact)),
     );
 
-    // At least one digit, at most one point, and no more bytes than there are in the lane.
+    // There must be at least one digit, at most one point, and at most as many bytes as a lane has.
     let long = _mm256_cmpgt_epi64(length, _mm256_set1_epi64x(8));
     let short = _mm256_cmpgt_epi64(_mm256_set1_epi64x(1), _mm256_sub_epi64(length, points));
     let many = _mm256_cmpgt_epi64(points, _mm256_set1_epi64x(1));
@@ -88,7 +89,7 @@ pub(super) fn floats(
     if _mm256_testz_si256(wrong, wrong) == 0 {
         return None;
     }
-    // Numbers below 2^52 are the last bits of 2^52 and more.
+    // The number, which is below 2^52, becomes the lowest bits of the float 2^52. Then 2^52 is subtracted.
     let base = _mm256_set1_epi64x(0x4330_0000_0000_0000);
     let size = _mm256_sub_pd(
         _mm256_castsi256_pd(_mm256_or_si256(number, base)),
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Four texts behind each other, by this and one by one.
+    /// Four texts one after the other, parsed together and one by one.
     fn both(texts: &[String; LANES], exact: bool) -> (Option<[f64; LANES]>, [Option<f64>; LANES]) {
         let mut all = "some text,".to_owned();
         let bounds = texts.each_ref().map(|text| {
@@ -135,7 +136,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
-        /// Which is tried only where the processor can.
+        /// Does nothing on processors without AVX2.
         #[test]
         fn four_floats_are_what_each_is(
             texts in proptest::array::uniform4(prop_oneof![

@@ -1,13 +1,13 @@
-//! The part of a file that is looked at.
+//! The part of a file that is being scanned.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes read at once; they should stay in the second-level cache until they are looked at.
+/// How many bytes are read at once. They should stay in the second-level cache until they are scanned.
 const BLOCK: usize = 256 << 10;
 
-/// Bytes of a file from a place on. Keeps its buffer.
+/// Bytes of a file from an offset on. Reuses its buffer.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     block: Vec<u8>,
@@ -15,12 +15,13 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// What was moved to last; nothing at the file's end.
+    /// The bytes at the offset of the last move. Empty at the end of the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.block[..self.read]
     }
 
-    /// Moves to a place in a file. Blocks are full unless the file ends, so that a slow source costs no small looks.
+    /// Moves to an offset in a file. Fills the whole block unless the file ends, so that a slow source does
+    /// not cause many small scans.
     pub(super) fn move_to(&mut self, file: &File, offset: u64) -> io::Result<()> {
         self.read = 0;
         self.block.resize(BLOCK, 0);

@@ -1,22 +1,23 @@
-//! Commas: arrow-json takes them for blanks, so that it reads `{"a": 1 "b": 2}` and `[1,,2]`.
+//! Checks commas, because arrow-json treats them as blanks: it accepts `{"a": 1 "b": 2}` and `[1,,2]`.
 
 use memchr::memchr2;
 
-/// Strings up to here are looked at byte by byte, which is faster than to call for help.
+/// How many bytes of a string are searched one by one before `memchr2` is called. For short strings that is
+/// faster.
 const SHORT: usize = 16;
 
-/// What was seen last, but for blanks.
+/// What was seen last, except for blanks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// A line's begin, a colon, or the begin of a list or an object.
+    /// The beginning of a line, a list or an object; or a colon.
     Begin,
     /// The end of a value.
     Value,
     Comma,
 }
 
-/// Whether a comma stands between any two values of lists and objects, and nowhere else. Sees no other
-/// faults: of a text that has some, either may be said.
+/// Whether there is a comma between any two values of lists and objects, and nowhere else. Checks nothing
+/// else: the result for a text with other mistakes may be either.
 pub(super) fn are_right(text: &[u8]) -> bool {
     let mut last = Last::Begin;
     let mut at = 0;
@@ -44,12 +45,12 @@ pub(super) fn are_right(text: &[u8]) -> bool {
     true
 }
 
-/// Whether it may be within a number or a word.
+/// Whether the byte may be part of a number or a word.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+')
 }
 
-/// Behind the quote that ends the string whose first byte is at `at`.
+/// The index after the quote that ends a string. `at` is the index of the string's first byte.
 pub(super) fn string_end(text: &[u8], mut at: usize) -> usize {
     loop {
         let rest = text.get(at..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! From lines to Arrow.
+//! Decodes lines to Arrow tables.
 
 use super::commas;
 use super::decoders::{Counting, Decoders};
@@ -17,46 +17,48 @@ use arrow::json::reader::Decoder;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Cells that a table may have whatever its text is like. Rows may leave out columns, so that a short
-/// text can stand for a table that fits nowhere.
+/// A table may always have this many cells, however short its text is. Rows may leave out columns, so a short
+/// text can describe a table that does not fit in memory.
 const CELLS: u64 = 16 << 20;
 
-/// Names of keys without a column that are told.
+/// How many names of keys without a column are reported.
 const NAMES: usize = UnknownKeys::NAMES;
 
-/// Decodes lines with one schema. Keeps its decoders from one text to the next.
+/// Decodes lines with one schema. Reuses its decoders for the next text.
 #[derive(Debug)]
 pub struct JsonDecoder {
     schema: SchemaRef,
     /// Whether floats must not be rounded.
     exact: bool,
     part: Part,
-    /// For lines that are all alike.
+    /// The fast path, for lines that are all alike.
     plain: Option<PlainLines>,
-    /// A decoder that stands between two rows, and the rows it takes at once.
+    /// A decoder that is between two rows, and how many rows it can take at once.
     decoder: Option<(Decoder, usize)>,
-    /// The same for single lines.
+    /// A decoder for single lines.
     checker: Option<Decoder>,
-    /// The last text, with its values of JSON as texts.
+    /// A buffer for the last text, in which the values of JSON columns are quoted as texts. `None` if no
+    /// column is JSON.
     quoted: Option<Vec<u8>>,
-    /// Where keys that no column takes are counted.
+    /// Detects keys without a column. `None` if they are not counted.
     unknown: Option<Arc<Counting>>,
 }
 
-/// Records with keys that no column takes.
+/// The records that have keys without a column.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// How many.
+    /// The number of records.
     pub records: u64,
     /// Some of the keys.
     pub names: Vec<String>,
-    /// The byte of the text at which the first of the records begins.
+    /// The byte offset in the text at which the first of the records begins.
     pub start: usize,
 }
 
 impl JsonDecoder {
-    /// A decoder of tables with these columns. `exact`: whether a number does not fit that its column would round.
-    /// `dropped`: records are counted that have keys which are neither columns nor these; `None`: they are not counted.
+    /// A decoder for tables with these columns. `exact`: whether a number that its column would round is
+    /// refused. `dropped`: counts the records with keys that are neither columns nor `dropped`; `None`: does
+    /// not count.
     pub fn new(schema: SchemaRef, exact: bool, dropped: Option<&[String]>) -> Self {
         let part = Part::of_line(&schema, dropped.unwrap_or_default());
         Self {
@@ -71,12 +73,12 @@ impl JsonDecoder {
         }
     }
 
-    /// The columns of its tables.
+    /// The columns of the tables.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// The table that a text of `rows` lines is. None if not every line is one of its rows.
+    /// Decodes a text of `rows` lines. `None` if a line is not a row, or if the schema has no columns.
     pub fn decode(&mut self, text: &[u8], rows: u64) -> Option<RecordBatch> {
         if self.schema.fields().is_empty() {
             return None;
@@ -95,8 +97,8 @@ impl JsonDecoder {
         batch
     }
 
-    /// The records of a text that has been decoded, or was tried to, with keys that no column takes. `None` where there
-    /// are no such records, or where they are not counted.
+    /// Counts the records that have keys without a column. `text` is the one last passed to `decode`, whether
+    /// that succeeded or not. `None` if there are no such records, or if they are not counted.
     pub fn unknown_keys(&mut self, text: &[u8]) -> Option<Unknown> {
         let unknown = self.unknown.as_ref()?;
         if let Some(names) =
@@ -125,14 +127,14 @@ impl JsonDecoder {
         (found.records > 0).then_some(found)
     }
 
-    /// The same by arrow-json, of a text whose commas are right.
+    /// Decodes with arrow-json. The caller has checked the commas.
     pub(super) fn decode_any(&mut self, text: &[u8], rows: usize) -> Option<RecordBatch> {
         let (mut decoder, capacity) = match self.decoder.take() {
             Some((decoder, capacity)) if capacity > rows => (decoder, capacity),
             _ => (self.build(rows + rows / 8 + 2).ok()?, rows + rows / 8 + 2),
         };
         for (number, (_, line)) in Lines::new(text).enumerate() {
-            // A line that is not exactly one value must not be completed by the next one.
+            // A line that is not exactly one value must not continue in the next line.
             let passed = decoder.decode(line).ok()?;
             if passed != line.len() || decoder.has_partial_record() || decoder.len() != number + 1 {
                 return None;
@@ -143,7 +145,7 @@ impl JsonDecoder {
         Some(batch.unwrap_or_else(|| RecordBatch::new_empty(Arc::clone(&self.schema))))
     }
 
-    /// Why the line is no row; none if it is one.
+    /// Why the line is not a row. `None` if it is one.
     pub fn misfit(&mut self, line: &[u8]) -> Option<String> {
         let error = match self.check(line) {
             _ if self.schema.fields().is_empty() => "the table has no columns".to_owned(),
@@ -171,12 +173,12 @@ impl JsonDecoder {
             return Ok(false);
         }
         checker.flush()?;
-        // After an error it stands within a row, and is dropped.
+        // After an error the decoder would be in the middle of a row, so we keep it only on success.
         self.checker = Some(checker);
         Ok(true)
     }
 
-    /// Fails if a text of so many rows may need far more memory than its length.
+    /// Fails if a text of this many rows may need far more memory than its length.
     pub fn check_size(&self, text: &[u8], rows: u64, item: &str) -> Result<(), DatasetError> {
         let columns = self.schema.flattened_fields().len() as u64;
         if rows.saturating_mul(columns) <= CELLS.max(text.len() as u64) {

@@ -1,5 +1,5 @@
-//! The decoders that take the place of arrow-json's own: of numbers, dates, times and texts, which are stricter, and
-//! of objects, which see keys that no column takes.
+//! Decoders that replace those of arrow-json. The ones for numbers, dates, times and texts are stricter; the
+//! one for objects detects keys without a column.
 
 use super::field::is_json;
 use super::moments::{day, days, microseconds};
@@ -20,16 +20,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) struct Decoders {
     /// Whether floats must not be rounded.
     pub(super) exact: bool,
-    /// Where keys that no column takes are counted.
+    /// Detects keys without a column.
     pub(super) unknown: Option<Arc<Counting>>,
 }
 
-/// Whether objects have keys that no column takes.
+/// Records whether objects have keys without a column.
 #[derive(Debug)]
 pub(super) struct Counting {
-    /// Set once one has.
+    /// Set at the first such key.
     pub(super) found: AtomicBool,
-    /// Keys of a record that are known, too.
+    /// Keys of a record that are known, although they have no column.
     pub(super) dropped: Vec<String>,
     /// The columns of a record.
     record: Fields,
@@ -41,7 +41,7 @@ impl Counting {
         Self { found: AtomicBool::new(false), dropped: dropped.to_owned(), record }
     }
 
-    /// The keys that an object of these columns may have beside them.
+    /// The keys besides these columns that their object may have.
     fn dropped_of(&self, fields: &Fields) -> &[String] {
         if *fields == self.record { &self.dropped } else { &[] }
     }
@@ -120,7 +120,7 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for Moments<T> {
     }
 }
 
-/// A column of numbers, each read by `parse`.
+/// A column of numbers, which `parse` reads.
 struct Numbers<T: ArrowPrimitiveType> {
     parse: fn(&str) -> Option<T::Native>,
     name: &'static str,
@@ -145,8 +145,8 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for Numbers<T> {
     }
 }
 
-/// A column of texts: texts, and numbers and truth values as they are written. Or one of JSON, whose values were made
-/// texts before.
+/// A column of texts. Keeps the text of numbers and booleans. A column of JSON accepts only texts, because
+/// `parts` has already quoted its values.
 struct Texts {
     is_json: bool,
 }
@@ -172,7 +172,7 @@ impl ArrayDecoder for Texts {
             };
             let Some(text) = text else { return Err(tape.error(at, "string")) };
             length += text.len();
-            // The builder panics where 32 bits cannot count the bytes.
+            // The builder would panic if the bytes could not be counted in 32 bits.
             if i32::try_from(length).is_err() {
                 return Err(ArrowError::JsonError("a column's texts take 2 GB or more".to_owned()));
             }
@@ -182,9 +182,9 @@ impl ArrayDecoder for Texts {
     }
 }
 
-/// An object whose keys are looked at.
+/// A decoder of objects that checks their keys.
 struct Watched {
-    /// The keys that have columns, in the order in which they mostly come.
+    /// The keys that have columns, in the order in which they usually occur.
     keys: Vec<String>,
     known: HashSet<String>,
     inner: Box<dyn ArrayDecoder>,
@@ -198,7 +198,7 @@ impl Watched {
         Self { known, keys, inner, unknown }
     }
 
-    /// Whether the object that begins there has a key without a column.
+    /// Whether the object at this position has a key without a column.
     fn has_unknown(&self, tape: &Tape<'_>, at: u32) -> Result<bool, ArrowError> {
         let TapeElement::StartObject(end) = tape.get(at) else { return Ok(false) };
         let mut expected = self.keys.iter();

@@ -1,22 +1,22 @@
-//! Tells JSON that is no JSON lines, such as one list over many lines, by how a file begins. It fails as one, with what
-//! makes JSON lines of it, in place of an error for each of its lines.
+//! Recognizes files that hold other JSON than JSON lines, such as one list over many lines, by how they
+//! begin. Such a file fails once, with a command that converts it, instead of once for each of its lines.
 
 use crate::model::shell_word;
 use serde::de::IgnoredAny;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// How much of a text is looked at, in bytes.
+/// How many bytes at the beginning of a text are inspected.
 pub const START: usize = 256 << 10;
 
-/// What a text is that is no JSON lines.
+/// What a text is, if it is not JSON lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// Of this encoding.
+    /// A text in this encoding.
     Encoded(&'static str),
-    /// A list, on one line or on several.
+    /// One list, on one line or on several.
     List {
-        /// Whether it goes on after its first line.
+        /// Whether the list continues after its first line.
         on_lines: bool,
         /// Whether its items are objects.
         of_objects: bool,
@@ -36,15 +36,16 @@ pub enum Foreign {
     Sequence,
 }
 
-/// What a text is that begins so; `None` where it may be JSON lines. `is_all` says whether these are all its bytes. A text
-/// whose first line is wrong and whose second is an object is JSON lines.
+/// What a text is, judged by its first bytes. `None` if it may be JSON lines. The flag says whether these are
+/// all bytes of the text. A text whose first line is wrong and whose second line is an object counts as JSON
+/// lines.
 pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
     if let Some(encoding) = encoding(start) {
         return Some(Foreign::Encoded(encoding));
     }
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
-        // The last character may be cut.
+        // The last character may be cut off.
         Err(error) => std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default(),
     };
     let text = text.trim_ascii_start();
@@ -52,7 +53,7 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
         Some(end) => (&text[..end], text[end..].trim_ascii()),
         None => (text, ""),
     };
-    // Its end is not known.
+    // The first line may continue after the bytes that we have.
     let is_long = line.len() == text.len() && !is_all;
     match text.as_bytes().first()? {
         0x1e => Some(Foreign::Sequence),
@@ -76,9 +77,10 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
     }
 }
 
-/// What a text is whose first line begins a list. `is_long`: whether that line's end is not known.
+/// What a text is whose first line begins a list. `is_long`: whether that line may continue after the bytes
+/// that we have.
 fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<Foreign> {
-    // An empty one has none that are something else.
+    // An empty list counts as a list of objects.
     let of_objects = text.get(1..)?.trim_ascii_start().starts_with(['{', ']']);
     let second = second_line(rest);
     match first_value(line) {
@@ -93,7 +95,7 @@ fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<Foreign> {
     }
 }
 
-/// How a text is encoded, if not in UTF-8.
+/// The encoding of a text. `None` if it looks like UTF-8.
 fn encoding(start: &[u8]) -> Option<&'static str> {
     match start {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
@@ -108,15 +110,15 @@ fn encoding(start: &[u8]) -> Option<&'static str> {
 
 /// What a text begins with.
 enum First<'a> {
-    /// A whole value, and this after it, without blanks around it.
+    /// A whole value, and the text after it, trimmed.
     Whole(&'a str),
-    /// A value that does not end in the text.
+    /// A value that the text cuts off.
     Cut,
-    /// No value.
+    /// No valid value.
     Wrong,
 }
 
-/// The first line of what follows a text's first one.
+/// The first line of what follows the first line.
 fn second_line(rest: &str) -> &str {
     rest.split(['\n', '\r']).next().unwrap_or_default()
 }
@@ -130,13 +132,13 @@ fn first_value(text: &str) -> First<'_> {
     }
 }
 
-/// Whether the value that a text begins with, and that does not end on its first line, goes on in the `rest`.
+/// Whether the value that begins on the first line and does not end there continues in the `rest`.
 fn is_on_lines(text: &str, rest: &str) -> bool {
     !rest.is_empty() && !matches!(first_value(text), First::Wrong)
 }
 
 impl Foreign {
-    /// Why the file at the path fails, and what to do. `is_packed`: whether the text was packed in it.
+    /// Explains why the file at the path fails, and what to do. `is_packed`: whether the file is compressed.
     pub fn told(self, path: &Path, is_packed: bool) -> String {
         let what = match self {
             Self::Encoded(encoding) => &format!("is in {encoding}"),
@@ -164,7 +166,7 @@ impl Foreign {
             (true, Some(ending)) if ending == "zst" => format!("<(zstd -dc {name})"),
             (true, _) => format!("<(gunzip -c < {name})"),
         });
-        // Never the file's own name: the shell would empty it first.
+        // The output must not have the file's own name: the shell would empty the file before it is read.
         let to = shell_word(&format!("{stem}-lines.jsonl"));
         let digits =
             if command.contains("jq") { " (older jq than 1.7 rounds long numbers)" } else { "" };
@@ -174,7 +176,7 @@ impl Foreign {
         )
     }
 
-    /// The command that prints JSON lines.
+    /// The command that prints the file as JSON lines.
     fn command(self, name: &str) -> String {
         match self {
             Self::Encoded(encoding) => format!("iconv -f {encoding} -t UTF-8 {name}"),
@@ -224,7 +226,7 @@ mod tests {
             ("{\"a\": 1},\n{\"a\": 2},\n{\"a\": 3}\n", Some(Commas)),
             ("{\"a\": 1}, {\"a\": 2}", Some(Commas)),
             ("\u{1e}{\"a\": 1}\n\u{1e}{\"a\": 2}\n", Some(Sequence)),
-            // Lines, some of which are wrong.
+            // JSON lines, some of which are wrong.
             ("", None),
             (" \n\n", None),
             ("{\"a\": 1}\n[\n", None),
@@ -247,7 +249,7 @@ mod tests {
         let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
         assert_eq!(of(utf16("\u{feff}{\"a\": 1}\n")), Some(Encoded("UTF-16")));
         assert_eq!(of(utf16("{\"a\": 1}\n")), Some(Encoded("UTF-16LE")));
-        // Only the beginning is there.
+        // Only the beginning is known.
         let long = format!("[{}", "{\"a\": \"é\"}, ".repeat(1000));
         for cut in 2..40 {
             assert_eq!(foreign((&long.as_bytes()[..cut], false)), on_one, "{cut}");

@@ -1,4 +1,4 @@
-//! No digit and no value is lost between a file and its table.
+//! Tests that no digit and no value is lost between a file and its table.
 
 use super::field::{field_of, is_json};
 use super::tests::{File, format_of, inferred};
@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 
 const WHOLE: SliceSize = SliceSize::Bytes(MAX_SLICE);
 
-/// The type of the column `a` that has these values, as people call it, and the values as they are read with it.
+/// The type of a column `a` with these values, as text, and the values that are read from it.
 fn column(values: &[&str]) -> (String, Vec<String>) {
     let lines: Vec<_> = values.iter().map(|value| format!("{{\"a\":{value}}}\n")).collect();
     let file = File::new(lines.concat());
@@ -35,7 +35,7 @@ fn told(field: &Field) -> String {
     }
 }
 
-/// The types and values that DuckDB, polars and pandas give, but for text where these would round.
+/// The types and values that DuckDB, polars and pandas give, except that we use text where they would round.
 #[test]
 fn numbers_keep_their_digits() {
     for (values, kind) in [
@@ -58,7 +58,7 @@ fn numbers_keep_their_digits() {
             );
         }
     }
-    // What no number keeps is text.
+    // Values that no number type keeps become text.
     for values in [
         &["-1", "9223372036854775808"][..],
         &["18446744073709551616"],
@@ -79,7 +79,7 @@ fn numbers_keep_their_digits() {
     let nested = column(&["[{\"b\":[0.5]}]", "[{\"b\":[9007199254740993]}]"]);
     assert_eq!(nested.0, "[{b [Utf8]}]");
     assert_eq!(nested.1[1], "[{\"b\":[\"9007199254740993\"]}]");
-    // JSON has one kind of number: these are whole in a column of whole numbers, and are written as such.
+    // JSON has one kind of number, so `-0` in a column of whole numbers becomes `0`.
     assert_eq!(column(&["1", "-0"]), ("Int64".to_owned(), vec!["1".to_owned(), "0".to_owned()]));
     assert_eq!(column(&["1", "1e3"]).0, "Float64");
     assert_eq!(column(&["-0.0"]), ("Float64".to_owned(), vec!["-0.0".to_owned()]));
@@ -108,7 +108,7 @@ fn values_of_several_shapes_are_json() {
     assert_eq!(found, "{b json, c json, d Int64}");
     assert_eq!(seen[1], "{\"c\":\"{\\\"e\\\":1}\",\"d\":2}");
     assert_eq!(column(&["[{\"b\":1},{\"b\":[1]}]"]).0, "[{b json}]");
-    // Of these nothing is known.
+    // Nothing is known of these values.
     assert_eq!((column(&["null"]).0, column(&["[]"]).0), ("Utf8".to_owned(), "[Utf8]".to_owned()));
 }
 
@@ -183,7 +183,7 @@ fn values_after_the_sample_are_not_rounded() {
     line 10: column 'f': 1e400 is no float64
     line 11: column 'i': "1" is no int64
     "#);
-    // A job file that says float64 means the nearest one.
+    // If the job file says float64, values are rounded to the nearest float.
     let columns = vec![Field::new("f", DataType::Float64, true)];
     let file =
         File::new("{\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":1e400}\n");
@@ -240,26 +240,26 @@ fn keys_without_a_column_are_counted() {
         });
         told.collect::<Vec<_>>().join("; ")
     };
-    // Alike, and one after the other.
+    // Lines that are all alike, and lines that differ.
     assert_snapshot!(found("{\"a\":1}\n", "\n{\"a\":1,\"b\":2}\n{\"a\":2,\"b\":3}\n"), @r#"2 of 2: ["b"], t line 2"#);
     assert_snapshot!(found("{\"a\":1}\n", "{\"a\":1}\n{\"b\":1}\n{\"a\":\"x\",\"c\":1}\n{\"a\":2,\"b\":{}}\n"), @r#"2 of 3: ["b"], t line 2"#);
-    // Inside of objects and lists.
+    // Inside objects and lists.
     assert_snapshot!(found("{\"a\":{\"x\":[{\"y\":1}]}}\n", "{\"a\":{\"x\":[]}}\n{\"a\":{\"x\":[{\"y\":1},{\"z\":1}],\"w\":0}}\n"), @r#"1 of 2: ["a.x.z", "a.w"], t line 2"#);
     assert_snapshot!(found("{\"a\":{}}\n", "{\"a\":{\"x\":[]}}\n{\"a\":{},\"b\":1}\n"), @r#"1 of 2: ["b"], t line 2"#);
     assert_eq!(
         found("{\"a\":{\"x\":1},\"b\":1}\n", "{\"b\":1}\n{\"a\":null}\n{\"a\":{\"x\":2}}\n"),
         ""
     );
-    // Lines that are refused do not count, whether those that are kept are alike or not.
+    // Refused lines do not count, whether the remaining lines are alike or not.
     let refused = "{\"a\":1,\"b\":1}\nno\n";
     assert_snapshot!(found("{\"a\":1}\n", &format!("no\n{{\"a\":{{}},\"b\":1}}\n{refused}")), @r#"1 of 1: ["b"], t line 3"#);
     assert_snapshot!(found("{\"a\":1}\n", &format!("{{\"a\":[],\"c\":1}}\n{{\"a\":2}}\n\n{refused}")), @r#"1 of 2: ["b"], t line 4"#);
     assert_eq!(found("{\"a\":1}\n", "{\"a\":[],\"c\":1}\n{\"a\":2}\n"), "");
-    // A job file that names the columns wants no others.
+    // If the job file names the columns, other keys are not counted.
     let (schema, _) = File::new("{\"a\":1}\n").infer();
     let (_, _, unknown) = File::new("{\"a\":1,\"b\":1}\n").read_as(&format_of(&schema), WHOLE);
     assert!(unknown.is_empty());
-    // Keys that the job drops are known; in lines that are all alike, and in others.
+    // Keys that the job drops are known: in lines that are all alike, and in others.
     let format = TableFormat { dropped: vec!["b".to_owned()], ..inferred(&schema) };
     for (text, expected) in [
         ("{\"a\":1,\"b\":1}\n{\"a\":2,\"b\":2}\n", ""),

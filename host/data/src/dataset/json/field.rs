@@ -1,13 +1,14 @@
-//! Columns of JSON: the text of any value, told from other text by Arrow's own extension type.
+//! Columns of JSON: they hold the text of any value. Arrow's extension type distinguishes them from other
+//! text columns.
 
 use crate::dataset::csv::arrow_type;
 use crate::model::{Column, ColumnType};
 use arrow::datatypes::{DataType, Field};
 
-/// Where the name of an extension type stands in a field's metadata, and that name.
+/// The key of a field's metadata that holds the name of an extension type, and the name for JSON.
 const EXTENSION: (&str, &str) = ("ARROW:extension:name", "arrow.json");
 
-/// The field of a column that the job file names.
+/// The field for a column that the job file names.
 pub fn field_of(column: &Column) -> Field {
     match column.kind {
         ColumnType::Json => json_field(&column.name),
@@ -15,14 +16,14 @@ pub fn field_of(column: &Column) -> Field {
     }
 }
 
-/// A field of JSON.
+/// A field that holds JSON.
 pub(super) fn json_field(name: &str) -> Field {
     let (key, extension) = EXTENSION;
     let metadata = [(key.to_owned(), extension.to_owned())];
     Field::new(name, DataType::Utf8, true).with_metadata(metadata)
 }
 
-/// Whether the field is of JSON.
+/// Whether the field holds JSON.
 pub fn is_json(field: &Field) -> bool {
     let (key, extension) = EXTENSION;
     field.metadata().get(key).is_some_and(|found| found == extension)

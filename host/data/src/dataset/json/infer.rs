@@ -1,4 +1,4 @@
-//! Finds the columns of an input of JSON lines that does not say them.
+//! Infers the columns of a JSON lines input whose job file does not name them.
 
 use super::document::{START, foreign};
 use super::kinds::{Fields, Kind};
@@ -10,33 +10,38 @@ use crate::model::{SliceSize, Source};
 use arrow::datatypes::Schema;
 use serde::de::IgnoredAny;
 
-/// How much of an input decides the columns.
+/// How many bytes of an input are sampled.
 const SAMPLE: u64 = 1 << 20;
-/// At most so many files with rows, since each takes time to open before the first mini-batch.
+/// The maximum number of sampled files that have rows. Each takes time to open before the first mini-batch.
 const SAMPLE_FILES: u32 = 100;
-/// Columns and their parts, at most: every worker is told of them.
+/// The maximum number of columns and nested fields, because every worker receives the schema.
 const FIELDS: usize = 10_000;
-/// Levels of lists and objects, at most: what reads Arrow data bounds them too.
+/// The maximum depth of lists and objects. Readers of Arrow data limit it too.
 const LEVELS: usize = 16;
-/// Doubts that are told.
+/// How many doubts are reported.
 const DOUBTS: usize = 10;
 
-/// What the lines of an input say of its columns.
+/// What was inferred from the lines of an input.
 #[derive(Debug)]
 pub struct InferredJson {
-    /// The columns, in the order in which they came.
+    /// The columns, in order of appearance.
     pub schema: Schema,
-    /// What may not be meant: `column 'a' is json, as it holds a list here, and something else before: b.jsonl, about
-    /// line 7`.
+    /// What the user may not expect: `column 'a' is json, as it holds a list here, and something else before:
+    /// b.jsonl, about line 7`.
     pub doubts: Vec<String>,
 }
 
-/// The columns of one input, given its sources. They come from the first megabyte of lines, in at most
-/// 100 files, or with `full` from all files. A column without values is text, and so is one of numbers,
-/// truth values and texts; whole numbers and others are floats, or text where a float would round one of them.
-/// Where objects or lists meet something else, the column is JSON, and so is one of objects that are all empty. What
-/// cannot be read teaches nothing. `may_open` is asked before each file. Fails if a folder cannot be listed, or as
-/// `may_open` does.
+/// Infers the columns of one input, given its sources. Samples the first megabyte of lines, in at most 100
+/// files; with `full` it reads all files. Skips what cannot be read. Calls `may_open` before each file.
+///
+/// - A column without values is text, and so is one that mixes numbers, booleans and texts.
+/// - A column of whole numbers and fractions is float, or text if a float would round one of the numbers.
+/// - A column that mixes objects or lists with other values is JSON, and so is one whose objects are all
+///   empty.
+///
+/// # Errors
+///
+/// If a folder cannot be listed, or if `may_open` fails.
 pub fn infer_json<E: From<DatasetError>>(
     sources: &[Source],
     full: bool,
@@ -53,7 +58,7 @@ pub fn infer_json<E: From<DatasetError>>(
                 continue;
             }
             let most = if full { u64::MAX } else { left };
-            // A file that cannot be read is told when it is cut.
+            // An unreadable file is reported later, when it is cut into slices.
             let taken = learned.take_file(source, &file, unpacker, most).unwrap_or_default();
             left = left.saturating_sub(taken);
             files += u32::from(taken > 0);
@@ -72,7 +77,7 @@ struct Learned {
 }
 
 impl Learned {
-    /// Learns from a file, or from about its first `most` bytes; returns from how many.
+    /// Learns from a file, or from about its first `most` bytes. Returns how many bytes it used.
     fn take_file(
         &mut self,
         source: &Source,
@@ -93,7 +98,7 @@ impl Learned {
             taken += slice.length;
             let text = read_slice(unpacker.root_of(&slice, &source.root), &slice, &mut buffer)?;
             for ((_, line), number) in Lines::new(text).zip(slice.first_line..) {
-                // About the line: there may be blank ones between.
+                // Approximate: blank lines are not counted.
                 self.notes.place = (file.to_owned(), number);
                 self.take_line(line);
             }
@@ -101,7 +106,7 @@ impl Learned {
         Ok(taken)
     }
 
-    /// Learns from a line, if it is an object.
+    /// Learns from a line. Ignores lines that are not objects.
     fn take_line(&mut self, line: &[u8]) {
         let Ok(line) = std::str::from_utf8(line) else { return };
         if let Shape::Object(members) = shape(line)
@@ -112,20 +117,20 @@ impl Learned {
     }
 }
 
-/// What is noted on the way.
+/// The state of one inference, apart from the columns themselves.
 #[derive(Default)]
 struct Notes {
-    /// The line that is being read.
+    /// The file and line that is being read.
     place: (String, u64),
-    /// The column that is being read.
+    /// The top-level column that is being read.
     column: String,
-    /// Columns and parts of them.
+    /// The number of columns and nested fields so far.
     count: usize,
-    /// At most one of each column.
+    /// At most one for each column.
     doubts: Vec<Doubted>,
 }
 
-/// What may not be meant of a column, and where that was seen.
+/// What the user may not expect of a column, and where that was seen.
 struct Doubted {
     column: String,
     what: &'static str,
@@ -145,7 +150,7 @@ impl Notes {
         match self.doubts.iter().position(|known| known.column == self.column) {
             Some(at) => {
                 let known = &mut self.doubts[at];
-                // The last word on it.
+                // JSON is the final type of a column, so this doubt replaces an earlier one.
                 if is_json(what) && !is_json(known.what) {
                     known.what = what;
                     known.place.clone_from(&self.place);
@@ -160,7 +165,7 @@ impl Notes {
         }
     }
 
-    /// Learns from the members of an object that has so many levels around it.
+    /// Learns from the members of an object that is nested in `level` other values.
     fn take_members(&mut self, fields: &mut Fields, members: Members<'_>, level: usize) {
         for (name, value) in members {
             if level == 0 {
@@ -180,7 +185,7 @@ impl Notes {
         }
     }
 
-    /// Learns from a value of a column, or of a part of one.
+    /// Learns from a value of a column or of a nested field.
     fn take(&mut self, kind: &mut Kind, value: &str, level: usize) {
         let doubt = match shape(value) {
             Shape::Null => None,

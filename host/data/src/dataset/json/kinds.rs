@@ -1,4 +1,4 @@
-//! What the values of a column have in common.
+//! Determines what the values of a column have in common, and so its type.
 
 use super::field::{is_json, json_field};
 use crate::dataset::exact::Number;
@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field};
 use std::collections::HashMap;
 use std::mem::discriminant;
 
-/// Why a column is of another type than might be expected, from a value on.
+/// Why a column has another type than the user may expect, if it changed at this value.
 pub(super) type Doubt = Option<&'static str>;
 
 /// What the values of a column have in common.
@@ -17,16 +17,16 @@ pub(super) enum Kind {
     Unknown,
     Boolean,
     Number(Numbers),
-    /// Texts; or plain values of several kinds.
+    /// Texts, or a mix of plain values.
     String,
     List(Box<Kind>),
     Struct(Fields),
-    /// Values that no other type holds together.
+    /// Values that no other type can hold together.
     Json,
 }
 
 impl Kind {
-    /// Learns that there is such a value, which is neither list nor object.
+    /// Adds a value of this kind. It is neither a list nor an object.
     pub(super) fn take(&mut self, kind: Self) -> Doubt {
         match (&mut *self, kind) {
             (Self::Json, _) => None,
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// The same of a list. What is known of its items, as long as all values are lists.
+    /// Adds a list. Returns what is known of the items, as long as all values are lists.
     pub(super) fn take_list(&mut self) -> Result<&mut Kind, Doubt> {
         match self {
             Self::Unknown => *self = Self::List(Box::default()),
@@ -64,7 +64,7 @@ impl Kind {
         if let Self::List(item) = self { Ok(item) } else { Err(None) }
     }
 
-    /// The same of an object. What is known of its members, as long as all values are objects.
+    /// Adds an object. Returns what is known of the members, as long as all values are objects.
     pub(super) fn take_object(&mut self) -> Result<&mut Fields, Doubt> {
         match self {
             Self::Unknown => *self = Self::Struct(Fields::default()),
@@ -80,7 +80,7 @@ impl Kind {
         if let Self::Struct(fields) = self { Ok(fields) } else { Err(None) }
     }
 
-    /// The same of a number.
+    /// Adds a number.
     pub(super) fn take_number(&mut self, text: &str) -> Doubt {
         if matches!(self, Self::Unknown) {
             *self = Self::Number(Numbers::default());
@@ -94,7 +94,7 @@ impl Kind {
         lost.then(|| numbers.why_text())
     }
 
-    /// A field of values like these.
+    /// A field that holds values like these.
     pub(super) fn field(&self, name: &str) -> Field {
         let kind = match self {
             Self::Boolean => DataType::Boolean,
@@ -103,13 +103,13 @@ impl Kind {
             Self::Json => return json_field(name),
             Self::List(item) => {
                 let item = item.field(Field::LIST_FIELD_DEFAULT_NAME);
-                // A list as a whole is easier to read than the pieces of its text.
+                // Text of a whole list is easier to read than a list of JSON texts.
                 if is_json(&item) {
                     return json_field(name);
                 }
                 DataType::List(item.into())
             }
-            // Not every format has a word for an object without members.
+            // Not every format can express an object without members.
             Self::Struct(fields) if fields.fields.is_empty() => return json_field(name),
             Self::Struct(fields) => DataType::Struct(fields.arrow().into()),
         };
@@ -120,21 +120,22 @@ impl Kind {
 /// What numbers have in common.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// One is written with a point or a power.
+    /// One is written with a point or an exponent.
     fractions: bool,
     negative: bool,
-    /// A whole number is beyond `i64`, but not beyond `u64`.
+    /// One is a whole number beyond `i64`, but not beyond `u64`.
     beyond_signed: bool,
-    /// A whole number is beyond these.
+    /// One is a whole number beyond both.
     beyond_all: bool,
-    /// A float would round a whole number, or another one.
+    /// A float would round one of the whole numbers.
     rounds_whole: bool,
+    /// A float would round one of the fractions.
     rounds: bool,
 }
 
 impl Numbers {
     fn take(&mut self, text: &str) {
-        // It is one, as the line is JSON.
+        // Always succeeds: the line is valid JSON.
         let Some(number) = Number::new(text) else { return };
         let is_kept = number.float().is_some();
         if !number.is_plain {
@@ -150,7 +151,7 @@ impl Numbers {
         }
     }
 
-    /// The type that holds all of them with all their digits.
+    /// The type that keeps all digits of all numbers.
     fn data_type(&self) -> DataType {
         match self.fractions {
             true if self.rounds || self.rounds_whole => DataType::Utf8,
@@ -179,7 +180,7 @@ impl Numbers {
     }
 }
 
-/// The columns of a table, or the parts of an object, in the order in which they came.
+/// The columns of a table, or the members of an object, in order of appearance.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     fields: Vec<(String, Kind)>,
@@ -187,12 +188,12 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// The fields for Arrow.
+    /// The fields, as Arrow has them.
     pub(super) fn arrow(&self) -> Vec<Field> {
         self.fields.iter().map(|(name, kind)| kind.field(name)).collect()
     }
 
-    /// The kind of a field, which is made if it is not there and `may_grow` says so.
+    /// The kind of a field. A new field is added if `may_grow` allows it.
     pub(super) fn get(&mut self, name: &str, may_grow: impl FnOnce() -> bool) -> Option<&mut Kind> {
         let place = match self.places.get(name) {
             Some(&place) => place,

@@ -2,7 +2,7 @@
 
 use memchr::memchr2;
 
-/// Walks over the lines of a text that hold anything.
+/// Iterates over the lines of a text that are not empty.
 #[derive(Debug)]
 pub struct Lines<'a> {
     text: &'a [u8],
@@ -17,7 +17,7 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Iterator for Lines<'a> {
-    /// Where a line begins, and the line without its end.
+    /// The offset of a line, and the line without its end.
     type Item = (usize, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,4 +1,4 @@
-//! Why a line is no row of a table.
+//! Explains why a line is not a row of a table.
 
 use super::field::is_json;
 use super::moments::{day, days, microseconds};
@@ -11,8 +11,8 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Why arrow-json refuses the line, in words for people; `error` is what it says itself. `exact`: whether a number does
-/// not fit that its column would round.
+/// Explains to the user why arrow-json refuses the line. `error` is arrow-json's own message. `exact`:
+/// whether a number that its column would round counts as a misfit.
 pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> String {
     let Ok(text) = std::str::from_utf8(line) else {
         let bad = String::from_utf8_lossy(line);
@@ -20,7 +20,8 @@ pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> 
         let start = bad[..at].char_indices().rev().take(10).last().map_or(at, |(start, _)| start);
         return format!("{:?} is not UTF-8", shortened(&bad[start..]));
     };
-    // What makes values says more; what passes over them knows no limits.
+    // Parsing into `Value` gives the more detailed error, but it also refuses valid JSON that exceeds its
+    // limits (depth, number range). `IgnoredAny` has no such limits.
     let whole = serde_json::from_str::<Value>(text).err();
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         return syntax(text, &whole.unwrap_or(error));
@@ -40,7 +41,7 @@ pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> 
     }
 }
 
-/// What serde says, without its line: it has seen only this one.
+/// The error message of serde without its line number: serde has seen only this line.
 fn syntax(text: &str, error: &serde_json::Error) -> String {
     if text.trim().is_empty() {
         return "holds blanks only; leave it empty, or write an object".to_owned();
@@ -50,7 +51,7 @@ fn syntax(text: &str, error: &serde_json::Error) -> String {
     format!("is no JSON: {told} at character {}", error.column())
 }
 
-/// Looks for the first value that does not fit.
+/// Finds the first value that does not fit.
 struct Misfit {
     exact: bool,
 }
@@ -58,7 +59,7 @@ struct Misfit {
 impl Misfit {
     fn members(&self, object: &str, fields: &Fields, path: &str) -> Option<String> {
         let Shape::Object(members) = shape(object) else { return None };
-        // Of several with one name the last one counts.
+        // If a name occurs several times, the last member counts.
         let members: HashMap<Cow<'_, str>, &str> = members.collect();
         fields.iter().find_map(|field| {
             let value = members.get(field.name().as_str())?;
@@ -66,7 +67,7 @@ impl Misfit {
         })
     }
 
-    /// Why the value does not fit the field; `path` is what it is called.
+    /// Why the value does not fit the field. `path` names the value in the message.
     fn value(&self, value: &str, field: &Field, path: &str) -> Option<String> {
         let kind = field.data_type();
         let (fits, name) = match (kind, shape(value)) {
@@ -113,7 +114,7 @@ impl Misfit {
     }
 }
 
-/// Whether a column of dates or times takes the value.
+/// Whether a column of dates or times accepts the value.
 fn moment<T>(
     value: &str,
     shape: &Shape<'_>,

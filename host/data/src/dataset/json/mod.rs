@@ -1,12 +1,20 @@
-//! Tables of JSON lines: an object on each line. `lines` finds them, and `document` tells files that hold other JSON.
-//! `infer` finds the columns, of a `kind` each, and `walk` shows it the values of a line. `decode` turns lines into Arrow
-//! with arrow-json and sorts out those that it refuses; `plain` does so much faster where all lines are alike;
-//! `misfit` says why a line was refused. `commas` and `decoders` are stricter than arrow-json, on `moments`, and on
-//! numbers (`exact`), that lose nothing. `parts` keeps the text of values in columns of JSON (`field`), and finds keys without a column.
-//! Slices of files are cut by [`csv`](super::csv)'s cutter, which finds line ends the same way, and read by the reader of `text`.
+//! Reads tables of JSON lines: files with an object on each line.
 //!
-//! A line ends at LF, CRLF or a lone CR; JSON text holds none of them. Blank lines are no rows. Keys
-//! that the schema does not have are left out, and counted where it was inferred; those that a line lacks are null.
+//! - `lines` finds the lines, and `document` recognizes files that hold other JSON.
+//! - `infer` infers the columns, each of a `kind`; `walk` shows it the values of a line.
+//! - `decode` turns lines into Arrow tables with arrow-json, and sorts out the lines that arrow-json refuses.
+//! - `plain` does the same much faster if all lines are alike.
+//! - `misfit` explains why a line was refused.
+//! - `commas` and `decoders` are stricter than arrow-json. Dates and times (`moments`) and numbers (`exact`)
+//!   lose nothing.
+//! - `parts` keeps the text of values in JSON columns (`field`), and finds keys without a column.
+//!
+//! The cutter of [`csv`](super::csv) cuts files into slices, because it finds line ends the same way. The
+//! reader in `text` reads the slices.
+//!
+//! A line ends at LF, CRLF or a lone CR: JSON strings cannot contain them unescaped. Blank lines are not
+//! rows. Keys that the schema does not have are left out, and counted if the schema was inferred. Keys that a
+//! line lacks are null.
 
 mod commas;
 mod decode;

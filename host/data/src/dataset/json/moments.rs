@@ -1,24 +1,25 @@
-//! Dates and times of JSON: texts, or whole numbers that count from 1970 on. Each becomes exactly what it says, or
-//! does not fit: arrow's parsers cut off what is finer than a microsecond, and the time of a date.
+//! Parses the dates and times of JSON: texts, or whole numbers that count from 1970. The result is exact, or
+//! the value does not fit. Arrow's parsers would cut off what is finer than a microsecond, and the time of a
+//! date.
 
 use crate::dataset::exact::integer;
 use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::Date32Type;
 
-/// Digits of a second that are kept.
+/// How many fractional digits of a second are kept.
 const PLACES: usize = 6;
 const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
 
-/// The number of days since 1970 that is written there.
+/// The text as a number of days since 1970.
 pub(super) fn days(text: &str) -> Option<i32> {
     integer(text)?.try_into().ok()
 }
 
-/// The text as a day, in days since 1970. Of a day with a time, that time is midnight, in UTC or in no zone.
+/// The text as a date, in days since 1970. A time after the date must be midnight, and a zone must be UTC.
 pub(super) fn day(text: &str) -> Option<i32> {
     let text = text.trim();
-    // Years of more digits have a sign.
+    // Years of more than four digits have a sign.
     if text.len() <= "2026-11-22".len() || text.starts_with(['+', '-']) {
         return Date32Type::parse(text);
     }
@@ -30,11 +31,11 @@ pub(super) fn day(text: &str) -> Option<i32> {
         .flatten()
 }
 
-/// The text as a point in time, in microseconds since 1970, in UTC where it names no zone. `None` for a text that is
-/// finer than that, and for the second 60, which this count of time does not have.
+/// The text as a point in time, in microseconds since 1970. Without a zone it is in UTC. `None` if the text
+/// is finer than a microsecond, or if its second is 60: this count has no leap seconds.
 pub(super) fn microseconds(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
-    // `10:00:00.5`, or `100000`, after the day.
+    // Where the seconds are in `10:00:00.5` or in `100000`, after the date.
     let seconds = if bytes.get(13) == Some(&b':') { 17..19 } else { 15..17 };
     if bytes.get(seconds) == Some(b"60") {
         return None;
@@ -53,7 +54,7 @@ pub(super) fn microseconds(text: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Days and microseconds as pyarrow and Python's datetime have them.
+    /// The days and microseconds that pyarrow and Python's datetime give.
     #[test]
     fn moments_are_exact_or_none() {
         for (text, expected) in [

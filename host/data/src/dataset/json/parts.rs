@@ -1,5 +1,5 @@
-//! What becomes of each part of a line: which values are kept as the text that they are written in, and which keys no
-//! column takes.
+//! Decides for each part of a line how it is read. Finds the values that are kept as JSON text, and the keys
+//! without a column.
 
 use super::field::is_json;
 use super::walk::{Shape, shape};
@@ -7,21 +7,21 @@ use arrow::datatypes::{DataType, Field, Schema};
 use serde::de::IgnoredAny;
 use std::collections::HashMap;
 
-/// What becomes of a value.
+/// How a value is read.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// It is decoded as its type says.
+    /// It is decoded as its type.
     Typed,
-    /// It is kept as the text that it is written in.
+    /// Its text is kept unchanged.
     Json,
-    /// Each item of a list becomes this.
+    /// Each item of a list is read like this.
     Items(Box<Part>),
-    /// The members of an object become these; others nothing.
+    /// The named members of an object are read like these. Other members have no column.
     Members(HashMap<String, Part>),
 }
 
 impl Part {
-    /// Of a line of a table. Keys that are `dropped` are known, though no column takes them.
+    /// The part for a line of a table. `dropped` keys are known, although they have no column.
     pub(super) fn of_line(schema: &Schema, dropped: &[String]) -> Self {
         let dropped = dropped.iter().map(|name| (name.clone(), Self::Typed));
         let columns = schema.fields().iter().map(|field| (field.name().clone(), Self::of(field)));
@@ -41,7 +41,7 @@ impl Part {
         }
     }
 
-    /// Whether any value is kept as its text.
+    /// Whether the text of any value is kept.
     pub(super) fn has_json(&self) -> bool {
         match self {
             Self::Typed => false,
@@ -51,8 +51,8 @@ impl Part {
         }
     }
 
-    /// Appends a line in which each value that is kept as its text is a text that holds it, and a line end. Nulls stay
-    /// nulls. False if the line is no JSON.
+    /// Appends the line and a line end. Each value whose text is kept becomes a JSON string that holds that
+    /// text; nulls stay nulls. Returns false if the line is not JSON.
     pub(super) fn quote(&self, line: &[u8], out: &mut Vec<u8>) -> bool {
         let Ok(text) = std::str::from_utf8(line) else { return false };
         if serde_json::from_str::<IgnoredAny>(text).is_err() {
@@ -65,7 +65,7 @@ impl Part {
         true
     }
 
-    /// `value` is a part of `line`, of which all before `copied` was appended.
+    /// `value` is a part of `line`. The part of `line` before `copied` has already been appended.
     fn quote_value(&self, value: &str, line: &str, copied: &mut usize, out: &mut Vec<u8>) {
         match (self, shape(value)) {
             (Self::Typed, _) | (_, Shape::Null) => {}
@@ -89,8 +89,8 @@ impl Part {
         }
     }
 
-    /// Adds the names of a value's keys that no column takes, as `a.b`, to those that are known, up to `most`. `path` is
-    /// what the value is called. Whether there are any.
+    /// Collects the keys of a value that have no column, as `a.b`, until `names` holds `most`. `path` is the
+    /// name of the value. Returns whether there are such keys.
     pub(super) fn unknown(
         &self,
         value: &str,

@@ -1,4 +1,4 @@
-//! The fast way and arrow-json give the same.
+//! Tests that the fast path and arrow-json give the same tables.
 
 use super::*;
 use crate::dataset::json::decode::JsonDecoder;
@@ -121,7 +121,7 @@ fn keys_without_a_column_are_seen() {
 
 const NUMBER: &str = "-?[01]{1,2}([.][05]{0,2})?(e[+-]?[0-9]{1,3})?|-?[1-9][0-9]{0,21}|[1-9][0-9]{0,17}[.][0-9]{1,18}|null";
 
-/// Values for the keys i, n, f, b, t and one that is unknown; few of them unfit.
+/// Values for the keys i, n, f, b, t and an unknown one. Few of them do not fit.
 fn values() -> impl Strategy<Value = [String; 6]> {
     let text = || "null|\"[a,}\u{1}é]{0,3}\"".boxed();
     let truth = "true|false|null|1".boxed();
@@ -132,7 +132,7 @@ fn values() -> impl Strategy<Value = [String; 6]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever the fast way takes, it takes as arrow-json does.
+    /// What the fast path accepts, it reads as arrow-json does.
     #[test]
     fn both_ways_agree(
         keys in prop::sample::subsequence(vec![0_usize, 1, 2, 3, 4, 5], 1..=6).prop_shuffle(),

@@ -1,4 +1,4 @@
-//! From a file to tables, over cutter, inference and reader.
+//! From files to tables: tests of the cutter, the inference and the reader together.
 
 use super::field::is_json;
 use super::infer::infer_json;
@@ -44,13 +44,13 @@ impl File {
         std::iter::from_fn(|| cut.next_slice().unwrap()).collect()
     }
 
-    /// All rows as JSON lines, and what was refused.
+    /// All rows as JSON lines, and the refused lines.
     fn read(&self, schema: &Schema, size: SliceSize) -> (Vec<String>, Vec<FailedItem>) {
         let (rows, refused, _) = self.read_as(&format_of(schema), size);
         (rows, refused)
     }
 
-    /// All rows as JSON lines, what was refused, and which keys had no column.
+    /// All rows as JSON lines, the refused lines, and the keys without a column.
     pub(super) fn read_as(
         &self,
         format: &TableFormat,
@@ -90,13 +90,13 @@ impl File {
     }
 }
 
-/// Of columns that a job file names.
+/// The format for columns that a job file names.
 pub(super) fn format_of(schema: &Schema) -> TableFormat {
     let schema = schema_bytes(schema).unwrap();
     TableFormat { kind: TableKind::Jsonl, schema, ..TableFormat::default() }
 }
 
-/// Of columns that were inferred.
+/// The format for inferred columns.
 pub(super) fn inferred(schema: &Schema) -> TableFormat {
     TableFormat { inferred: true, counts_unknown_keys: true, ..format_of(schema) }
 }
@@ -282,7 +282,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// However it is cut, a text has the rows that it has uncut, and all those that serde_json reads.
+    /// However a text is cut, it has the same rows, and all rows that serde_json reads.
     #[test]
     fn cutting_changes_nothing(text in text(), size in 1u64..60, by_rows in any::<bool>()) {
         let file = File::new(&text);

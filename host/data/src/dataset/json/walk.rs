@@ -1,9 +1,9 @@
-//! Walks over a JSON text that is known to be right, and gives the text of each value in it.
+//! Walks over a JSON text and gives the text of each value in it. The text must be valid JSON.
 
 use super::commas::string_end;
 use std::borrow::Cow;
 
-/// What a value is.
+/// The type of a value, with the means to walk into it.
 #[derive(Debug)]
 pub(super) enum Shape<'a> {
     Null,
@@ -14,7 +14,7 @@ pub(super) enum Shape<'a> {
     Object(Members<'a>),
 }
 
-/// What the value is that the text begins with, after blanks.
+/// The shape of the value that the text begins with, after blanks.
 pub(super) fn shape(text: &str) -> Shape<'_> {
     let text = text.trim_ascii();
     match text.as_bytes().first() {
@@ -60,7 +60,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// What is left of a list or an object.
+/// The rest of a list or an object.
 #[derive(Debug)]
 struct Rest<'a> {
     text: &'a str,
@@ -68,7 +68,7 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// The next value, or name, after what stands between two of them; `None` at the end.
+    /// The next value or name, after the separators. `None` at the end.
     fn value(&mut self) -> Option<&'a str> {
         let bytes = self.text.as_bytes();
         let between = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
@@ -79,7 +79,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Where the value ends that begins there; `None` where no value begins.
+/// Where the value ends that begins at `start`. `None` if no value begins there.
 fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     let mut depth = 0_usize;
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    /// What the walk sees, put together again.
+    /// What the walk sees, as a `Value`.
     fn seen(text: &str) -> Value {
         match shape(text) {
             Shape::List(items) => items.map(seen).collect(),
@@ -148,7 +148,7 @@ mod tests {
             prop_assert_eq!(seen(&text), serde_json::from_str::<Value>(&text).unwrap(), "{}", text);
         }
 
-        /// Whatever a text is, walking over it comes to an end.
+        /// The walk ends on any text.
         #[test]
         fn nothing_breaks(text in "[{}\\[\\]\",:a1 \\\\é]{0,40}") {
             if let Shape::Object(members) = shape(&text) {

@@ -1,10 +1,10 @@
-//! What a query may take.
+//! Limits of a query.
 
 use std::time::Duration;
 
-/// Bytes that SQLite may hold, for sorting and grouping too: it writes no file.
+/// The maximum memory of SQLite in bytes, including sorting and grouping, because it writes no file.
 pub(super) const MEMORY: u64 = 512 << 20;
-/// Bytes of the largest value.
+/// The maximum bytes of a value.
 pub(super) const VALUE: u64 = 128 << 20;
-/// How long the first run of a query may take; a worker's run of it has the job's own time-out.
+/// The maximum duration of the first run of a query. A worker's run has the job's own timeout.
 pub(super) const PATIENCE: Duration = Duration::from_secs(240);

@@ -1,15 +1,15 @@
-//! Which columns the result of a query has. SQLite has types of values and not of columns: a column gets the
-//! type that its table declares, or else that of its values, and values that do not fit are an error.
+//! Determines the columns of a query's result. In SQLite values have types, but columns do not. A column gets
+//! the type that its table declares, or else that of its values. A value that does not fit is an error.
 
 use crate::dataset::csv::shortened;
 use arrow::datatypes::DataType;
 use rusqlite::types::ValueRef;
 use std::fmt;
 
-/// The largest whole number up to which all have a floating-point number of their own.
+/// Floats hold all whole numbers up to this one exactly.
 const EXACT: u64 = 1 << 53;
 
-/// What the values of a column are.
+/// The type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Boolean,
@@ -20,8 +20,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// By the type that a table declares for the column, read as SQLite does; none where it leaves the
-    /// matter to the values.
+    /// The kind for the type that a table declares for the column, interpreted as in SQLite. `None` if the
+    /// values decide.
     pub(super) fn declared(declared: &str) -> Option<Self> {
         let declared = declared.to_ascii_uppercase();
         let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
@@ -35,7 +35,7 @@ impl Kind {
         })
     }
 
-    /// By its first value.
+    /// The kind of a value. `None` for null.
     pub(super) fn of(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Null => None,
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The kind that holds values of both; none if there is none.
+    /// The kind that holds the values of both. `None` if there is no such kind.
     pub(super) fn join(self, other: Self) -> Option<Self> {
         match (self, other) {
             _ if self == other => Some(self),
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Whether a column of this kind holds the value as it is.
+    /// Whether a column of this kind can hold the value unchanged.
     pub(super) fn holds(self, value: ValueRef<'_>) -> bool {
         match (self, value) {
             (_, ValueRef::Null)
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// What it is in Arrow.
+    /// The type in Arrow.
     pub(super) fn arrow(self) -> DataType {
         match self {
             Self::Boolean => DataType::Boolean,
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// The kind whose values are of that type; none if there is none.
+    /// The kind whose values have this type in Arrow. `None` if there is no such kind.
     pub(super) fn from_arrow(kind: &DataType) -> Option<Self> {
         let all = [Self::Boolean, Self::Int64, Self::Float64, Self::String, Self::Binary];
         all.into_iter().find(|known| known.arrow() == *kind)
@@ -99,7 +99,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a value is, in words.
+/// Describes a value in words.
 pub(super) fn what(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Null => "a null".to_owned(),
@@ -113,7 +113,7 @@ pub(super) fn what(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Bytes that a value takes in a table, about.
+/// About how many bytes a value takes in a table.
 pub(super) fn size(value: ValueRef<'_>) -> u64 {
     match value {
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 8,

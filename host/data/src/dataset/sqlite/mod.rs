@@ -1,9 +1,9 @@
-//! SQLite databases. `open` opens a stranger's file so that a query can read it and do nothing else;
-//! `columns` says which columns the result has, `rows` goes over it: once to learn what it is like, once to
-//! make a table of it. `bounds` are what it may take, `words` makes sentences of SQLite's errors.
+//! SQLite databases. `open` opens an untrusted file so that a query can only read it. `columns` determines
+//! the columns of the result. `rows` runs the query: once to survey the result, and once to make a table of
+//! it. `bounds` has the limits, and `words` turns SQLite's errors into sentences.
 //!
-//! The result of a database is never cut, as nobody can say where a part of it begins without running the
-//! query up to there.
+//! The result of a query is never cut: to find where a part of it begins, one would have to run the query up
+//! to there.
 
 mod bounds;
 mod columns;

@@ -1,4 +1,4 @@
-//! A database of a stranger's, open for one query.
+//! Opens an untrusted database for one query.
 
 use super::bounds::{MEMORY, VALUE};
 use super::words::told;
@@ -14,21 +14,21 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Functions that reach out of the database, or answer otherwise each time: a mini-batch that is tried again must
-/// be the same.
+/// Functions that access something outside the database, or whose results differ each time. A retry of a
+/// mini-batch must give the same rows.
 const FORBIDDEN: [&str; 4] = ["fts3_tokenizer", "load_extension", "random", "randomblob"];
-/// The first bytes of a journal that was not finished.
+/// The first bytes of the journal of an unfinished change.
 const HOT_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// Bytes of a write-ahead log without an entry.
+/// The bytes of a write-ahead log without entries.
 const EMPTY_LOG: u64 = 32;
-/// What an address has only encoded.
+/// The characters that must be percent-encoded in a URI.
 const ENCODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Tables that are named where one is not there.
+/// How many tables a message lists if a table is missing.
 const TABLES: usize = 20;
 
-/// A database with the query whose result is its table. All it says of what is wrong goes on from the
-/// file's name.
+/// A database, and the query whose result is its table. Error messages continue a sentence that begins with
+/// the file's name.
 #[derive(Debug)]
 pub struct Database {
     pub(super) connection: Connection,
@@ -36,8 +36,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a file. Nobody may write to it as long as it is open. Fails if it cannot be opened, or if what
-    /// belongs to it lies in another file still.
+    /// Opens a file. No process may write to it while it is open. Fails if it cannot be opened, or if some of
+    /// its contents are still in another file.
     pub fn open(path: &Path, query: &str) -> Result<Self, DatasetError> {
         check_whole(path)?;
         match connect(path) {
@@ -46,8 +46,8 @@ impl Database {
         }
     }
 
-    /// The query, ready to run. Fails if the database is none, or if the query cannot be run on it or might do
-    /// more than read.
+    /// The query, ready to run. Fails if the file is not a database, or if the query cannot run on it or
+    /// might do more than read.
     pub(super) fn statement(&self) -> Result<Statement<'_>, DatasetError> {
         let statement = match self.connection.prepare(&self.query) {
             Ok(statement) => statement,
@@ -64,7 +64,7 @@ impl Database {
         Ok(statement)
     }
 
-    /// The names of its tables, to go on in a message.
+    /// The names of its tables, as the continuation of a message.
     fn tables(&self) -> String {
         let names = || -> rusqlite::Result<Vec<String>> {
             let mut statement = self.connection.prepare(
@@ -84,7 +84,8 @@ impl Database {
     }
 }
 
-/// Refuses a database whose last changes lie in a file beside it: opened as it is, it would be an older one.
+/// Refuses a database whose latest changes are in a file beside it. If it were opened without that file, its
+/// contents would be old.
 fn check_whole(path: &Path) -> Result<(), DatasetError> {
     let log = beside(path, "-wal");
     if log.metadata().is_ok_and(|found| found.len() > EMPTY_LOG) {
@@ -114,18 +115,18 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A connection on which statements can do nothing but read the file.
+/// A connection whose statements can only read the file.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(address(path), flags)?;
-    // What the file itself says (views, for one) gets no more trust than the file.
+    // We trust the definitions in the file (views, for example) as little as the file.
     for (config, value) in [
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
         (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
         (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
-        // "name" is never a text: a misspelt column is an error.
+        // "name" is never a text, so a misspelled column is an error.
         (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
     ] {
         connection.set_db_config(config, value)?;
@@ -141,7 +142,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     }
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "query_only", true)?;
-    // In memory.
+    // 2 means in memory.
     connection.pragma_update(None, "temp_store", 2)?;
     connection.pragma_update(None, "hard_heap_limit", MEMORY.cast_signed())?;
     connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
@@ -158,8 +159,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The file as SQLite's address of something that nobody changes: it takes no locks, and looks for no other
-/// file.
+/// The URI of the file, marked as immutable: SQLite takes no locks, and looks for no other file.
 fn address(path: &Path) -> String {
     let path = percent_encode(path.as_os_str().as_bytes(), ENCODED);
     format!("file://{path}?mode=ro&immutable=1")

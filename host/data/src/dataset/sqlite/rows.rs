@@ -1,4 +1,4 @@
-//! Over the result of the query, row by row.
+//! Runs the query and reads its result row by row.
 
 use super::bounds::PATIENCE;
 use super::columns::{Kind, size, what};
@@ -17,24 +17,24 @@ use rusqlite::{Row, Statement};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Steps of SQLite's between two looks at the clock: one may take a tenth of a second.
+/// The number of SQLite's steps between two checks of the time. One step may take a tenth of a second.
 const STEPS: i32 = 1000;
 
-/// What the result of a query is like.
+/// A summary of a query's result.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Its columns.
+    /// The columns.
     pub schema: SchemaRef,
-    /// Its rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes that they take in memory, about.
+    /// About how many bytes they take in memory.
     pub bytes: u64,
 }
 
 impl Database {
-    /// Runs the query, and keeps nothing but what its result is like. Fails if it cannot be run to its end, in
-    /// a few minutes, or if the result is more than a worker can hold or has columns whose values are not
-    /// of one type.
+    /// Runs the query, and keeps only a summary of its result. Fails if the query does not finish within a
+    /// few minutes, if the result is more than a worker can hold, or if the values of a column are not of one
+    /// type.
     pub fn survey(&mut self) -> Result<Survey, DatasetError> {
         self.survey_within(PATIENCE)
     }
@@ -67,9 +67,8 @@ impl Database {
         Ok(Survey { schema: Arc::new(Schema::new(fields)), rows, bytes })
     }
 
-    /// Runs the query, and makes a table with these columns of its result, which must have so many rows. A
-    /// column that it lacks is null. Fails if the database is another than it was when it was
-    /// surveyed.
+    /// Runs the query, and makes a table with these columns of its result, which must have `rows` rows. A
+    /// column that the result lacks is null. Fails if the database has changed since it was surveyed.
     pub fn read(&self, columns: &SchemaRef, rows: u64) -> Result<RecordBatch, DatasetError> {
         let changed = |found: String| {
             DatasetError(format!(
@@ -116,7 +115,7 @@ impl Database {
 
 type Take<'t> = dyn FnMut(u64, &Row<'_>) -> Result<(), DatasetError> + 't;
 
-/// Hands all rows to `take`, with their numbers from 1.
+/// Calls `take` for each row, with its number from 1.
 fn each_row(statement: &mut Statement<'_>, take: &mut Take<'_>) -> Result<(), DatasetError> {
     let mut rows = statement.query([]).map_err(|error| told(&error))?;
     let mut number = 0;
@@ -142,16 +141,16 @@ fn check_size(bytes: u64) -> Result<(), DatasetError> {
     )
 }
 
-/// A column of the result, as far as it is known.
+/// What is known of a column of the result.
 #[derive(Debug)]
 struct Seen {
     name: String,
-    /// What its table declares, in its words.
+    /// The type that its table declares, unchanged.
     declared: Option<String>,
     kind: Option<Kind>,
 }
 
-/// The columns before the first row.
+/// The columns, before the first row is read.
 fn seen(statement: &Statement<'_>) -> Vec<Seen> {
     let columns = statement.columns().map(|column| {
         let kind = column.decl_type().and_then(Kind::declared);
@@ -163,7 +162,7 @@ fn seen(statement: &Statement<'_>) -> Vec<Seen> {
 
 impl Seen {
     fn field(&self) -> Field {
-        // As in text without a value.
+        // A column without values is text, as in CSV.
         let kind = self.kind.unwrap_or(Kind::String);
         Field::new(&self.name, kind.arrow(), true)
     }
@@ -184,7 +183,7 @@ impl Seen {
     }
 }
 
-/// Says of a value that it is none of its column; `expected` goes on from there.
+/// Fails with a message about a value that does not fit its column. `expected` is a part of the message.
 fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result<(), DatasetError> {
     let what = what(value);
     match value {

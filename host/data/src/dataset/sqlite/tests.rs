@@ -1,4 +1,4 @@
-//! Databases, made by SQLite and by hand.
+//! Databases that SQLite makes, and broken ones.
 
 use super::Database;
 use crate::dataset::DatasetError;
@@ -19,12 +19,12 @@ impl Shop {
         shop
     }
 
-    /// As a program that writes.
+    /// A connection that writes, as another program would.
     fn connect(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
 
-    /// A name with what has a meaning in addresses.
+    /// A name with characters that are special in URIs.
     fn path(&self) -> PathBuf {
         self.0.path().join("a shop?mode=rw&x#1%41.sqlite")
     }
@@ -98,7 +98,7 @@ fn columns_have_declared_types_or_those_of_their_values() {
     assert_eq!((none.num_rows(), none.num_columns()), (0, 2));
 }
 
-/// A column of a table has one type: what does not fit is told with its row.
+/// A column of a table has one type: a value that does not fit is reported with its row.
 #[test]
 fn values_that_do_not_fit_are_told() {
     let shop = Shop::new(
@@ -118,8 +118,8 @@ fn values_that_do_not_fit_are_told() {
     assert_eq!(shop.table("select cast(bad as blob) as bad from t").unwrap().num_rows(), 4);
 }
 
-/// Nothing is rounded, cut or turned into another kind of value: what SQLite has is in the table, or its row is named.
-/// SQLite itself has changed some by the time: `007` in a column of numbers is 7, and 2^64 - 1 a float.
+/// No value is rounded, cut or converted: the table has SQLite's value, or the row is reported. SQLite itself
+/// has already changed some: `007` in a column of numbers is 7, and 2^64 - 1 is a float.
 #[test]
 fn values_are_those_that_sqlite_has() {
     let shop = Shop::new(
@@ -139,7 +139,7 @@ fn values_are_those_that_sqlite_has() {
     insta::assert_snapshot!(shop.error("select n from u"), @r#"has the number 1.8446744073709552e19 in column 'n' of row 1, where its table declares INTEGER; convert it in query, as by cast("n" as text), or leave the row out"#);
 }
 
-/// The file is a stranger's, and the query a tenant's.
+/// The file is untrusted, and so is the tenant's query.
 #[test]
 fn a_query_reads_and_does_nothing_else() {
     let shop = orders();
@@ -216,7 +216,7 @@ fn a_query_without_end_is_ended() {
     let mut database = Database::open(&shop.path(), endless).unwrap();
     let error = database.survey_within(Duration::from_millis(50)).unwrap_err();
     insta::assert_snapshot!(error, @"takes more than 240 s to be queried; simplify query, or make a database that has just its result");
-    // The next one has its own time.
+    // The next query has its own time limit.
     let mut database = Database::open(&shop.path(), "select id from orders").unwrap();
     assert_eq!(database.survey_within(Duration::from_millis(50)).unwrap().rows, 3);
 }
@@ -232,7 +232,7 @@ fn what_is_too_large_is_told() {
     insta::assert_snapshot!(shop.error(sorted), @"takes more than 512 MB of memory to be queried; sort and group less of it in query");
 }
 
-/// The last changes of a database that is open may lie in other files.
+/// The latest changes of an open database may be in other files.
 #[test]
 fn a_database_that_is_not_whole_is_refused() {
     let shop = orders();
@@ -240,7 +240,7 @@ fn a_database_that_is_not_whole_is_refused() {
     writer.pragma_update(None, "journal_mode", "wal").unwrap();
     writer.execute_batch("insert into orders (id) values (4)").unwrap();
     insta::assert_snapshot!(shop.error("select id from orders"), @"has changes in /d/a shop?mode=rw&x#1%41.sqlite-wal that are not in the database yet: a program has it open, or ended without closing it; close that program, or run sqlite3 on it with PRAGMA wal_checkpoint(TRUNCATE)");
-    // Closed, it is whole, and read although it is in that mode.
+    // After the writer has closed it, it is complete. It can be read although it is still in WAL mode.
     drop(writer);
     assert_eq!(shop.table("select id from orders").unwrap().num_rows(), 4);
     let mut writer = shop.connect();
@@ -274,7 +274,7 @@ fn what_is_no_database_is_told() {
     ");
 }
 
-/// Whatever bytes a file has, reading it ends, and with words or with a table.
+/// Whatever bytes a file has, reading it ends with an error or with a table.
 #[test]
 fn no_file_brings_the_reader_down() {
     let shop = orders();

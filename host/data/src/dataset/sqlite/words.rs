@@ -1,11 +1,11 @@
-//! What SQLite says, as sentences that go on from the file's name.
+//! Turns SQLite's errors into sentences that continue after the file's name.
 
 use super::bounds::{MEMORY, PATIENCE, VALUE};
 use crate::dataset::DatasetError;
 use crate::model::ByteSize;
 use rusqlite::{Error, ErrorCode};
 
-/// The error of a database or of its query.
+/// Explains an error of a database or of its query.
 pub(super) fn told(error: &Error) -> DatasetError {
     let message = match error {
         Error::SqliteFailure(_, Some(message)) => message.clone(),
@@ -39,7 +39,7 @@ pub(super) fn told(error: &Error) -> DatasetError {
              result",
             PATIENCE.as_secs(),
         ),
-        // With another code where it is a function that is denied.
+        // SQLite uses another code if the denied action is a function.
         _ if message.starts_with("not authorized") => format!(
             "is not queried: {message}; query may only select, and must give the same rows each time"
         ),

@@ -1,4 +1,4 @@
-//! On which line of which file a row of a table stands.
+//! Finds the file and the line of a row of a table.
 
 use crate::dataset::csv::records::Records;
 use crate::dataset::csv::{Origins, count_lines, read_slice, reason};
@@ -8,21 +8,21 @@ use arrow::datatypes::SchemaRef;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a table was read from, to find its rows there. Looking costs about as much as reading did,
-/// so it is done only for rows that failed.
+/// What a table was read from, to find its rows there. A search takes about as long as the table took to
+/// read, so it is done only for rows that failed.
 #[derive(Debug)]
 pub struct RowLines<'a> {
     pub(super) format: &'a TableFormat,
     /// The columns in the files, for JSON lines.
     pub(super) json: Option<SchemaRef>,
     pub(super) origin: Origin,
-    /// What the table's files are called together.
+    /// The name of all the table's files together.
     pub(super) label: String,
 }
 
 #[derive(Debug)]
 pub(super) enum Origin {
-    /// Slices of files, one behind the other.
+    /// Slices of files, one after the other.
     Parts(Vec<Part>),
     /// Rows that were gathered from many files.
     Spilled { root: PathBuf, rows: SpilledRows, all_fit: bool },
@@ -34,13 +34,13 @@ pub(super) struct Part {
     pub(super) root: PathBuf,
     pub(super) slice: TextSlice,
     pub(super) item: String,
-    /// Rows that it gave to the table.
+    /// How many rows it gave to the table.
     pub(super) rows: usize,
 }
 
 impl RowLines<'_> {
-    /// For each of the rows, counted from 0 and rising, the file and the line on which it begins,
-    /// counted from 1. No line where it cannot be found any more.
+    /// The file of each of the rows, and the line on which the row begins, counted from 1. `rows` are counted
+    /// from 0, and must ascend. The line is `None` if it can no longer be found.
     pub fn of(&self, rows: &[usize]) -> Vec<(String, Option<u64>)> {
         let mut found = Vec::with_capacity(rows.len());
         match &self.origin {
@@ -76,7 +76,7 @@ impl RowLines<'_> {
         if rows.is_empty() {
             return found;
         }
-        // It could be read a moment ago; if that has changed, the line is not worth an error.
+        // The file could be read a moment ago. If it no longer can, the line is not worth an error.
         let Ok(text) = read_slice(&part.root, &part.slice, &mut buffer) else { return found };
         let mut counted = 0;
         let mut line = part.slice.first_line;
@@ -90,7 +90,7 @@ impl RowLines<'_> {
         found
     }
 
-    /// Calls `found` for each of the rows with the number of its record and its first byte.
+    /// Calls `found` for each of the rows, with the number of its record and the offset of its first byte.
     fn each(&self, text: &[u8], all_fit: bool, rows: &[usize], mut found: impl FnMut(u64, usize)) {
         let mut wanted = rows.iter().copied().peekable();
         if let Some(schema) = &self.json {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(table.lines.of(&[0, 1, 2, 3, 4]), all);
         assert_eq!(table.lines.of(&[1, 4]), [all[1].clone(), all[4].clone()]);
         assert_eq!(table.lines.of(&[2, 9]), [all[2].clone(), place("both", None)]);
-        // A file that is gone costs the line and no more.
+        // If a file is gone, only the line is lost.
         std::fs::remove_file(root.join("1.csv")).unwrap();
         assert_eq!(table.lines.of(&[0, 3]), [place("/one", None), all[3].clone()]);
     }

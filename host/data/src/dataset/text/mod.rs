@@ -1,5 +1,5 @@
-//! Tables of text, CSV and JSON lines: `reader` turns slices of their files into Arrow by [`csv`](super::csv) and
-//! [`json`](super::json); `lines` tells where a row stands in its file.
+//! Reads tables of text: CSV and JSON lines. `reader` turns slices of their files into Arrow with
+//! [`csv`](super::csv) and [`json`](super::json). `lines` finds the line of a row in its file.
 
 mod lines;
 mod reader;

@@ -1,4 +1,4 @@
-//! The worker's side: from a slice of a file to Arrow IPC.
+//! The worker's side: turns a slice of a file into Arrow IPC.
 
 use super::lines::{Origin, Part, RowLines};
 use crate::dataset::csv::{
@@ -16,26 +16,26 @@ use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads parts of CSV files into Arrow IPC. Keeps its buffers from one mini-batch to the next.
+/// Reads parts of CSV and JSON lines files into Arrow IPC. Reuses its buffers for the next mini-batch.
 #[derive(Debug)]
 pub struct TableReader {
-    /// The columns that stand in the files.
+    /// The format, with only the columns that are in the files.
     format: TableFormat,
     data_schema: SchemaRef,
-    /// Gives the last columns, from the files' paths.
+    /// The format of the files' paths, from which the last columns come.
     path: Option<PartitionFormat>,
-    /// All columns, and which of them the guest gets, if not all.
+    /// All columns; and which of them the guest receives, `None` if all.
     all: SchemaRef,
     picked: Option<Vec<usize>>,
-    /// What the guest gets.
+    /// The columns that the guest receives.
     schema: SchemaRef,
-    /// For JSON lines; all else about decoding is for CSV.
+    /// The decoder of JSON lines. The other fields about decoding are for CSV.
     json: Option<JsonDecoder>,
-    /// For slices of simple text.
+    /// The fast path, for slices of simple text.
     plain: Option<PlainDecoder>,
     text: Vec<u8>,
     kept: Vec<u8>,
-    /// Of the mini-batch that is being read.
+    /// Those of the current mini-batch.
     unknown_keys: Option<UnknownKeys>,
     ipc: Stream,
 }
@@ -43,27 +43,28 @@ pub struct TableReader {
 /// A mini-batch in memory.
 #[derive(Debug)]
 pub struct LoadedTable<'a> {
-    /// Schema, one record batch, end.
+    /// A schema, one record batch and an end mark.
     pub ipc: &'a Stream,
-    /// Rows in it.
+    /// The number of rows.
     pub rows: u64,
-    /// Records that did not fit the schema; exact, also where `rejected` was cut.
+    /// How many records did not fit the schema. This is exact even if `rejected` was cut.
     pub rejected_count: u64,
-    /// The first of them, with file and line; at most
+    /// The first of them, with file and line: at most
     /// [`AttemptReport::MAX_FAILED_ITEMS`](crate::model::AttemptReport::MAX_FAILED_ITEMS).
     pub rejected: Vec<FailedItem>,
-    /// Records of JSON lines with keys that no column takes, where these are counted.
+    /// Records of JSON lines that have keys without a column. `None` if there are none, or if they are not
+    /// counted.
     pub unknown_keys: Option<UnknownKeys>,
-    /// Where its rows stand in their files.
+    /// Finds the rows in their files.
     pub lines: RowLines<'a>,
 }
 
-/// A slice of a mini-batch of several.
+/// One of the slices of a mini-batch.
 #[derive(Clone, Copy, Debug)]
 pub struct TablePart<'a> {
     /// The input's folder.
     pub root: &'a Path,
-    /// The slice of a file below it.
+    /// The slice of a file in that folder.
     pub slice: &'a TextSlice,
     /// The file's name in messages.
     pub item: &'a str,
@@ -75,10 +76,9 @@ impl TableReader {
         Self::with_path(format, format.path.clone())
     }
 
-    /// A reader for rows that were gathered, all of whose columns stand in one text; otherwise as
-    /// [`Self::new`].
+    /// A reader for gathered rows: all columns are in one text. Otherwise like [`Self::new`].
     pub fn for_rows(format: &TableFormat) -> Result<Self, DatasetError> {
-        // The text holds a row after the other, whatever their files were like.
+        // The text has the dialect of gathered rows, whatever the dialect of the files was.
         let csv = format.csv.gathered();
         Self::with_path(&TableFormat { csv, ..format.clone() }, None)
     }
@@ -93,7 +93,7 @@ impl TableReader {
         if let Some(picked) = &picked {
             let mut is_picked = vec![false; columns.len()];
             picked.iter().filter_map(|&at| is_picked.get_mut(at).map(|is| *is = true)).count();
-            // What nobody asks for is right whatever it says.
+            // A column that the job does not need accepts any value.
             let others = columns.iter_mut().zip(is_picked).filter(|(_, is_picked)| !is_picked);
             others.for_each(|(column, _)| column.kind = ColumnType::String);
         }
@@ -140,14 +140,13 @@ impl TableReader {
         })
     }
 
-    /// The schema of every table it gives.
+    /// The schema of all tables that this reader returns.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// Reads the slice of the file below `root`; `item` is the file's name in messages. Records that
-    /// do not fit the schema are left out and named. Fails if the file cannot be read or is not the
-    /// one that was planned.
+    /// Reads a slice of a file below `root`. `item` is the file's name in messages. Leaves out and names the
+    /// records that do not fit the schema. Fails if the file cannot be read, or has changed since planning.
     pub fn read(
         &mut self,
         root: &Path,
@@ -157,8 +156,8 @@ impl TableReader {
         self.read_group(std::iter::once(TablePart { root, slice, item }), item)
     }
 
-    /// Reads slices of several files, in their order, into one table; otherwise as [`Self::read`].
-    /// `label` is what they are called together.
+    /// Reads slices of several files, in order, into one table. Otherwise like [`Self::read`]. `label` is the
+    /// name of all files together.
     pub fn read_group<'a>(
         &mut self,
         parts: impl Iterator<Item = TablePart<'a>>,
@@ -191,9 +190,9 @@ impl TableReader {
         self.finish(&batch, misfits, Origin::Parts(origins), label)
     }
 
-    /// Reads rows that were gathered from many files; otherwise as [`Self::read`]. All columns stand
-    /// in their text. `root` is the folder that their files lie below, `label` what they are called
-    /// together.
+    /// Reads rows that were gathered from many files. All columns are in their text. Otherwise like
+    /// [`Self::read`]. `root` is the folder with the files of the gathered rows, and `label` is the name of
+    /// the rows together.
     pub fn read_rows(
         &mut self,
         root: &Path,
@@ -236,7 +235,7 @@ impl TableReader {
         }
     }
 
-    /// A slice of one file, with all columns.
+    /// Loads a slice of one file, with the columns of its path.
     fn load(&mut self, part: TablePart<'_>) -> Result<(RecordBatch, Misfits), DatasetError> {
         let places = Places::File { item: part.item, first_line: part.slice.first_line };
         let (batch, misfits) = self.load_text(part, places)?;
@@ -258,7 +257,7 @@ impl TableReader {
         }
     }
 
-    /// The columns that the guest gets.
+    /// Keeps only the columns that the guest receives.
     fn project(&self, batch: RecordBatch, label: &str) -> Result<RecordBatch, DatasetError> {
         let Some(picked) = &self.picked else { return Ok(batch) };
         match batch.project(picked) {
@@ -307,7 +306,7 @@ impl TableReader {
         if let Ok(valid) = std::str::from_utf8(text) {
             let count = usize::try_from(rows).unwrap_or(usize::MAX).min(text.len());
             let plain = self.plain.as_mut().and_then(|plain| plain.decode(valid, count));
-            // It may take lines that are records each for a field with line ends.
+            // The fast path may have read several lines, each a record, as a field with line ends.
             if let Some(batch) = plain.filter(|batch| batch.num_rows() as u64 == rows) {
                 return Ok((batch, Misfits::default()));
             }
@@ -332,7 +331,7 @@ impl TableReader {
         json.check_size(text, rows, item)?;
         let first_line = places.first_line();
         let mut misfits = Misfits::default();
-        // Where the lines that are kept begin, if some may not be.
+        // The offsets of the kept lines, if some lines are refused.
         let mut starts = Vec::new();
         let batch = match json.decode(text, rows) {
             Some(batch) => batch,
