@@ -1,6 +1,6 @@
 //! The parent side of child processes: it spawns workers and the planner, sends them messages, kills and
-//! reaps them. It imports `protocol`, `perf`, `wall` and `model`, never `worker`. It makes no decisions.
-//!
+//! reaps them. It imports `protocol`, `gpu`, `perf`, `wall`, `opening`, `inference` and `model`, never
+//! `worker`. It makes no decisions.
 //! Everything here runs on the one thread of a current-thread tokio runtime, which must live as long as the
 //! job: the kernel kills a worker when the *thread* that spawned it ends.
 //!
