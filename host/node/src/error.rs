@@ -60,7 +60,7 @@ pub enum NodeError {
     SideInput {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The side inputs that are single files are larger than may be copied.
@@ -78,7 +78,7 @@ pub enum NodeError {
     /// The entry script cannot be compiled, or is not an entry script.
     #[error(transparent)]
     EntryScript(#[from] CompileError),
-    /// A Python script cannot be run.
+    /// A Python or JavaScript script cannot be run.
     #[error(transparent)]
     Python(#[from] PythonError),
     /// The entry script takes another kind of mini-batch than the job has.

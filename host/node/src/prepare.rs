@@ -30,7 +30,8 @@ use std::path::{Path, PathBuf};
 /// Prepares a job on this machine. `say` gets lines for people about slow steps.
 ///
 /// # Errors
-/// If the machine lacks something that the job needs, or does not allow it, or the job is cancelled.
+/// If the machine lacks something that the job needs, if its policy forbids the job, or if the job is
+/// cancelled.
 pub fn prepare(
     spec: JobSpec,
     options: NodeOptions,

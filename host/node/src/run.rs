@@ -36,7 +36,7 @@ pub struct Running {
     pub(super) room: Room,
     /// The GPUs that the job has until it ends.
     pub(super) gpus: Gpus,
-    /// Whether workers are to have GPUs.
+    /// Whether workers will have GPUs.
     pub(super) wants_gpus: bool,
     /// The set-up of workers. `None` until the models are where workers find them.
     pub(super) template: Option<Setup>,

@@ -42,7 +42,7 @@ pub(super) fn delegated() -> Result<Delegated, LayerError> {
 }
 
 impl Delegated {
-    /// `own` is the number of this process.
+    /// `own` is the id of this process.
     pub(super) fn at(folder: PathBuf, own: u32) -> Result<Self, LayerError> {
         let offered = read(folder.join("cgroup.controllers"))?;
         let is_there = |name: &&str| offered.split_whitespace().any(|offered| offered == *name);

@@ -260,8 +260,8 @@ fn take_away(path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Removes the cgroups of leaders with the meant ids that are no longer held. Returns how many are left
-/// because they have processes or are held.
+/// Removes the cgroups that are no longer held, of leaders whose ids satisfy `is_meant`. Returns how many are
+/// left because they have processes or are held.
 fn remove(folder: &Path, is_meant: impl Fn(u32) -> bool) -> usize {
     let leader = |name: &str| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -40,7 +40,6 @@ impl Ended {
 ///
 /// # Errors
 /// For people: the reason from `stop`, or how long we waited.
-/// For people: that reason, or how long was waited.
 pub fn end_of(
     mut child: Child,
     patience: Duration,

@@ -29,7 +29,7 @@ struct Usage {
     total: u64,
 }
 
-/// The GPUs of the machine whose `/proc` and `/sys` these are.
+/// The GPUs of a machine with these `/proc` and `/sys` folders.
 pub(super) fn gpus(proc: &Path, sys: &Path) -> Vec<Gpu> {
     let mut gpus = Vec::new();
     for (device, path) in entries(&proc.join("driver/nvidia/gpus")) {

@@ -26,7 +26,6 @@ const PACKAGED_BYTES: u64 = 512 << 20;
 ///
 /// # Errors
 /// If there are too many.
-/// If there are too many.
 fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
