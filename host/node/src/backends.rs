@@ -1,4 +1,4 @@
-//! What computes with a job's models: found, and tried out, before the job begins.
+//! The libraries that compute with a job's models: found and tried before the job begins.
 
 use super::error::NodeError;
 use super::model_error::ModelError;
@@ -9,17 +9,18 @@ use crate::model::Backend;
 use crate::spec::{JobSpec, ModelSpec};
 use std::path::PathBuf;
 
-/// What was found to compute with a job's models, beside tract.
+/// The libraries that were found besides tract.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// ONNX Runtime's library, if the job may use it, with its version.
     pub(super) onnxruntime: Option<(PathBuf, Option<String>)>,
-    /// What the user should know.
+    /// A notice for the user.
     pub(super) notice: Option<String>,
 }
 
-/// Finds ONNX Runtime's library for a job that may use it. Where it cannot be used, that is an error if a model of the
-/// job is to run on it, or the command line names it for this very job; else tract does its work, and a notice says so.
+/// Finds ONNX Runtime's library for a job that may use it. If it cannot be used, this is an error only if a
+/// model of the job must run on it, or if the command line names it for this job. Otherwise tract is used
+/// instead, and a notice says so.
 pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<Found, NodeError> {
     let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
     let may = by_name.is_some()
@@ -53,9 +54,9 @@ pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<
     Ok(found)
 }
 
-/// Refuses models that are too large with the weights that lie beside them. Only a process behind a wall may
-/// look which these are, so that this is done where all files of the folder are more than the limit. Returns what the
-/// user should know.
+/// Refuses models that are too large together with their external weights. Only a process behind a wall may
+/// find out which files these are, so we ask it only if all files of the folder together exceed the limit.
+/// Returns notices for the user.
 pub(super) fn weigh_models(
     spec: &JobSpec,
     models: &[ModelSpec],
@@ -84,8 +85,9 @@ pub(super) fn weigh_models(
     Ok(notices)
 }
 
-/// Looks at each model before workers load it. One that tract has to compute, and cannot, is an error. Returns what the
-/// user should know: outputs that the entry script does not get. Of a model that could not be looked at, workers tell.
+/// Checks each model before workers load it. Fails if tract has to compute a model and cannot. Returns
+/// notices for the user about outputs that the entry script does not get. If a model cannot be checked,
+/// workers report the reason later.
 pub(super) fn judge_models(
     spec: &JobSpec,
     models: &[ModelSpec],
@@ -111,14 +113,14 @@ pub(super) fn judge_models(
     Ok(notices)
 }
 
-/// Who tries out what computes with this job's models.
+/// The process that tries the libraries for this job's models.
 pub(super) fn probe(spec: &JobSpec, options: &NodeOptions) -> Probe {
     let program = options.program.clone();
     let os_sandbox = spec.worker.os_sandbox;
     Probe { program, os_sandbox, cuda: cuda_folders(options) }
 }
 
-/// Where CUDA's libraries are: also beside ONNX Runtime, whether that or another backend computes.
+/// The folders of CUDA's libraries, also those installed with ONNX Runtime, for any backend.
 pub(super) fn cuda_folders(options: &NodeOptions) -> Vec<PathBuf> {
     let library = options.onnxruntime.as_ref().and_then(|named| named.find().ok());
     library_folders(library.as_deref())
@@ -131,7 +133,7 @@ mod tests {
     use insta::assert_snapshot;
     use std::path::Path;
 
-    /// What is noticed or refused for a job with a model for this backend.
+    /// The notice or the error for a job with a model for this backend.
     fn told(backend: Backend, named: Option<NamedLibrary>) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt"] {
@@ -156,7 +158,7 @@ mod tests {
         let needs = |named| told(Backend::OnnxRuntime, named).unwrap_err();
         assert_snapshot!(needs(None), @r#"models.digits.backend is onnxruntime, and its library was not found: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH or SANDMILL_ONNXRUNTIME=PATH; or set the backend to auto"#);
         assert_snapshot!(needs(gone("ORT_DYLIB_PATH")), @"models.digits.backend is onnxruntime, which cannot be used: ORT_DYLIB_PATH names /gone: No such file or directory (os error 2)");
-        // Somebody wanted it for this job.
+        // The user named the library for this job.
         let error = told(Backend::Auto, NamedLibrary::given(Some(Path::new("/gone")))).unwrap_err();
         assert_snapshot!(error, @"--onnxruntime names /gone: No such file or directory (os error 2)");
     }

@@ -1,4 +1,4 @@
-//! What the files of a folder are that the entry script sees whole.
+//! Identifies the contents of folders that the entry script sees as a whole.
 
 use crate::model::hex;
 use sha2::{Digest, Sha256};
@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use walkdir::WalkDir;
 
-/// So many files of a folder that is shown whole are looked at.
+/// The maximum number of files that count.
 const FILES: usize = 100_000;
 
-/// A digest of a folder's files: their names, sizes and times. What a version control system or a
-/// compiler keeps for itself does not count, as it changes by being looked at; nor does `job_file`.
+/// A digest of a folder's files: their names, sizes and times. Folders of Git and of compilers are skipped,
+/// as they change on their own; so is `job_file`.
 pub(super) fn content(folder: &Path, job_file: Option<&Path>) -> String {
     let is_cache = |path: &Path| {
         path.file_name().is_some_and(|name| name == ".git") || path.join("CACHEDIR.TAG").exists()
@@ -29,7 +29,7 @@ pub(super) fn content(folder: &Path, job_file: Option<&Path>) -> String {
         let name = path.strip_prefix(folder).unwrap_or(path);
         seen.extend(name.as_os_str().as_bytes());
         seen.push(0);
-        // Of a link, what it leads to.
+        // For a link, the metadata of its target.
         if let Ok(metadata) = path.metadata() {
             for number in [metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()] {
                 seen.extend(number.to_le_bytes());
@@ -39,7 +39,7 @@ pub(super) fn content(folder: &Path, job_file: Option<&Path>) -> String {
     hex(Sha256::digest(&seen))
 }
 
-/// Whether the path is, or leads to, a file whose path is without links.
+/// Whether the path is, or links to, this file. `file` is a path without links.
 fn is_same(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
@@ -70,7 +70,7 @@ mod tests {
         assert_ne!(content(dir.path(), None), second);
     }
 
-    /// C25: time-outs may change in the job file, also where the entry script can see that.
+    /// C25: a job file may change its time-outs, even if the entry script can see the file.
     #[test]
     fn the_job_file_is_no_file_of_the_folders_that_are_shown() {
         let dir = tempfile::tempdir().unwrap();

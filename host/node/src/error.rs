@@ -16,16 +16,16 @@ use std::path::PathBuf;
 /// Why this machine cannot do what a job needs.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// An input is not there, or is not what it should be.
+    /// An input is missing, or is not what it should be.
     #[error(transparent)]
     Input(#[from] DatasetError),
-    /// An input lies in a store, and cannot be had from there.
+    /// An input is in a store and cannot be downloaded.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// This build does not have what the job needs.
+    /// This build lacks a feature that the job needs.
     #[error(transparent)]
     NotBuilt(#[from] NotBuilt),
-    /// The operator's policy does not allow it.
+    /// The operator's policy forbids it.
     #[error(transparent)]
     Policy(#[from] SpecErrors),
     /// The operator's caps for all jobs of the machine leave no room for this one.
@@ -38,50 +38,50 @@ pub enum NodeError {
         folder.display()
     )]
     Overlap {
-        /// What is read, as in "input 'texts'".
+        /// The input that is read, as in "input 'texts'".
         reader: String,
         /// "the job directory" or "the output folder".
         what: &'static str,
-        /// That folder.
+        /// The folder.
         folder: PathBuf,
-        /// What to do.
+        /// The advice for the user.
         advice: String,
     },
-    /// A path that child processes could not be told.
+    /// A path that cannot be passed to child processes.
     #[error("the path of {what} is not UTF-8: {path:?}; rename the folder, or use another")]
     NotUtf8 {
-        /// Whose path, as in "the job directory".
+        /// The path's role, as in "the job directory".
         what: String,
         /// The path.
         path: PathBuf,
     },
-    /// A side input that is a single file cannot be handed over.
+    /// A side input that is a single file cannot be copied.
     #[error("the side input {} cannot be copied into the job directory: {source}", path.display())]
     SideInput {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Side inputs that are single files have more bytes than may be copied.
+    /// The side inputs that are single files are larger than may be copied.
     #[error(
         "with the side input {}, which lies on another file system or is another user's, more than limits.copies ({most}) \
          would be copied into the job directory; put it into a folder of its own and name the folder, which is shown as \
          it is, or raise the limit", path.display()
     )]
     Copies {
-        /// The file that was too much.
+        /// The file that exceeded the limit.
         path: PathBuf,
-        /// What may be copied.
+        /// The limit.
         most: ByteSize,
     },
-    /// The entry script cannot be built, or is no entry script.
+    /// The entry script cannot be compiled, or is not an entry script.
     #[error(transparent)]
     EntryScript(#[from] CompileError),
-    /// A Python script cannot be run.
+    /// A Python or JavaScript script cannot be run.
     #[error(transparent)]
     Python(#[from] PythonError),
-    /// The entry script takes another kind of mini-batch than the job hands over.
+    /// The entry script takes another kind of mini-batch than the job has.
     #[error(
         "the entry script {} takes {takes}, but the job hands over {}: {}",
         path.display(), given.plain(), takes.remedy(*given)
@@ -89,9 +89,9 @@ pub enum NodeError {
     Misfit {
         /// The component.
         path: PathBuf,
-        /// What it says of itself.
+        /// The kind that it takes.
         takes: Takes,
-        /// What the job's inputs are.
+        /// The kind that the job's inputs give.
         given: Takes,
     },
     /// The entry script is not the one that the job file pins.
@@ -102,9 +102,9 @@ pub enum NodeError {
     Digest {
         /// The component.
         path: PathBuf,
-        /// What it has.
+        /// The digest of the component.
         found: String,
-        /// What the job file says.
+        /// The digest in the job file.
         expected: String,
     },
     /// A path cannot be resolved.
@@ -112,39 +112,39 @@ pub enum NodeError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A model is not there, or not the one that is meant.
+    /// A model is missing, or is not the one that the job names.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// What is to compute with the job's models is not there.
+    /// A library that computes with the job's models is missing.
     #[error("{0}")]
     Backend(String),
-    /// The inputs could not be compared with what an earlier run saw.
+    /// The inputs could not be compared with those of an earlier run.
     #[error("{0}")]
     Inputs(String),
-    /// The job insists on a wall that this machine cannot build.
+    /// The job requires a wall that this machine cannot build.
     #[error(transparent)]
     Wall(#[from] WallError),
-    /// Somebody asked for the end before the job began. Holds the reason.
+    /// The job was cancelled before it began. Holds the reason.
     #[error("{0}: the job was not begun, and what there is of it is as it was")]
     Cancelled(String),
-    /// What an earlier run left in the folder for gathered rows is in the way.
+    /// A folder for gathered rows that an earlier run left cannot be removed.
     #[error("cannot remove {}: {source}", path.display())]
     Spill {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The compiled entry script is open, and cannot be handed on.
+    /// The compiled entry script is open, but cannot be passed on.
     #[error("the compiled entry script cannot be used: {0}")]
     Component(io::Error),
-    /// No process can be started that plans the job.
+    /// The planner process cannot be started.
     #[error("the planner process cannot be started: {0}")]
     Planner(io::Error),
-    /// The memory of workers cannot be watched.
+    /// The workers' memory cannot be watched.
     #[error("the monitor of memory cannot be started: {0}")]
     Monitor(io::Error),
 }

@@ -1,28 +1,28 @@
-//! What this build has of the parts that may be left out. A job that needs more is refused before anything begins.
+//! The optional features of this build. A job that needs more is refused before anything begins.
 
 use crate::model::{Absence, DeviceChoice, Feature};
 use crate::spec::JobSpec;
 use sandmill_guest_host::features::{HAS_CUDA, HAS_INFERENCE};
 use sandmill_store::HAS_STORES;
 
-/// A job asks for what this build does not have.
+/// The job needs a feature that this build lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}, and {source}: {instead}use a build with that feature")]
 pub struct NotBuilt {
-    /// What the job asks for, in the words of the job file.
+    /// The setting that needs it, in the words of the job file.
     what: String,
     source: Absence,
-    /// What else would do, if anything.
+    /// What the user can do instead, if anything.
     instead: &'static str,
 }
 
 impl NotBuilt {
-    /// Something asks for a part that this build does not have. `what` is the first half of a sentence.
+    /// The error for a feature that this build lacks. `what` is the first half of a sentence.
     pub fn new(what: impl Into<String>, feature: Feature) -> Self {
         Self { what: what.into(), source: feature.absence(), instead: "" }
     }
 
-    /// The part.
+    /// The missing feature.
     pub fn feature(&self) -> Feature {
         self.source.0
     }
@@ -32,7 +32,7 @@ impl NotBuilt {
     }
 }
 
-/// Whether this build has a part.
+/// Whether this build has a feature.
 pub fn has(feature: Feature) -> bool {
     match feature {
         Feature::Inference => HAS_INFERENCE,
@@ -52,7 +52,8 @@ pub(super) fn check_stores(spec: &JobSpec) -> Result<(), NotBuilt> {
     lacking_stores(spec, has).map_or(Ok(()), Err)
 }
 
-/// What of models and GPUs a build that `has` some parts lacks for a job.
+/// The feature for models or GPUs that a job needs and the build lacks. `has` says which features the build
+/// has.
 fn lacking(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
     if !has(Feature::Inference) {
         let of = |what: String| NotBuilt::new(what, Feature::Inference);
@@ -78,7 +79,7 @@ fn lacking(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
     None
 }
 
-/// What of stores it lacks.
+/// The same for stores.
 fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
     if has(Feature::Stores) {
         return None;
@@ -96,7 +97,7 @@ fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBu
 mod tests {
     use super::*;
 
-    /// What a build with these parts says of a job.
+    /// The message of a build with these features about a job.
     fn told(lines: &str, parts: &[Feature]) -> String {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt", "m.onnx"] {

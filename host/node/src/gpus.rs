@@ -1,4 +1,5 @@
-//! The GPUs of a job: no other job of this machine has them as long as it runs (prs-semantics G1).
+//! The GPUs of a job. No other job of this machine gets them while it runs (G1 in
+//! `docs/parallel-run-step.md`).
 
 use super::backends::probe;
 use super::kernels;
@@ -10,19 +11,19 @@ use crate::spec::JobSpec;
 use crate::turns::{Devices, Taken, TurnsError};
 use std::fmt::Write as _;
 
-/// Those that the job has taken. Others may have them once this is dropped and the workers are gone.
+/// The GPUs that the job has taken. Other jobs may take them once this is dropped and the workers are gone.
 #[derive(Debug, Default)]
 pub(super) struct Gpus {
     leases: Vec<GpuLease>,
     /// Holds the locks.
     _taken: Taken,
-    /// None where no driver tells anything.
+    /// `None` if no driver reports GPU memory.
     memory: Option<MemoryWatch>,
 }
 
 impl Gpus {
-    /// Takes as many as the job has workers for, if there are that many. If there are not, a notice says
-    /// what becomes of the rest, and who has them.
+    /// Takes as many GPUs as the job has workers for. If there are fewer, a notice says why, and which
+    /// processes have the others.
     pub(super) fn take(
         spec: &JobSpec,
         options: &NodeOptions,
@@ -54,8 +55,8 @@ impl Gpus {
         Ok((Self { leases, _taken: taken, memory }, notice))
     }
 
-    /// Has compiled what tract needs there, if a model may come to run there; a notice says if that does
-    /// not work. `inference`: what was found for the job.
+    /// Compiles tract's kernels for the GPUs, if a model may run there; returns a notice if that fails.
+    /// `inference`: the settings that were found for the job.
     pub(super) fn make_ready(
         &mut self,
         spec: &JobSpec,
@@ -84,29 +85,29 @@ impl Gpus {
         }
     }
 
-    /// Whether the job has none.
+    /// Whether the job has no GPUs.
     pub(super) fn is_empty(&self) -> bool {
         self.leases.is_empty()
     }
 
-    /// Their indices.
+    /// The indices of the GPUs.
     pub(super) fn indices(&self) -> Vec<u32> {
         self.leases.iter().map(|lease| lease.index).collect()
     }
 
-    /// What a worker is told of the one with this index; none if the job has not taken it.
+    /// The lease of the GPU with this index. `None` if the job has not taken it.
     pub(super) fn lease(&self, index: u32) -> Option<GpuLease> {
         self.leases.iter().find(|lease| lease.index == index).cloned()
     }
 
-    /// Tells when the memory of a GPU is back.
+    /// Watches whether the memory of a GPU is free again.
     pub(super) fn memory(&self) -> Option<MemoryWatch> {
         self.memory.clone()
     }
 }
 
-/// The GPUs that a job may have, and the name of each for all jobs of the machine. Where no driver tells
-/// which there are, their number is taken at the job's word.
+/// The GPUs that a job may have, with names that are the same for all jobs of the machine. If no driver
+/// reports them, we trust the job's number.
 fn candidates(gpus: u32, inventory: &Inventory) -> (Vec<GpuLease>, Vec<String>) {
     if inventory.known {
         inventory.gpus.iter().map(|gpu| (gpu.lease(), gpu.uuid.clone())).unzip()
@@ -115,7 +116,7 @@ fn candidates(gpus: u32, inventory: &Inventory) -> (Vec<GpuLease>, Vec<String>) 
     }
 }
 
-/// What is told of a job with fewer GPUs than it could use. `busy` are those that others have, and the
+/// The notice for a job with fewer GPUs than it could use. `busy` are those that other jobs have, with the
 /// processes that took them.
 fn lacking(
     has: usize,
@@ -157,7 +158,7 @@ mod tests {
         assert_snapshot!(lacking(0, 4, &[], Some("the driver knows of no GPU")), @"no worker of this job gets a GPU: the driver knows of no GPU");
     }
 
-    /// A count is believed where no driver says otherwise, and never where one does.
+    /// The job's count is used only if the driver does not report its GPUs.
     #[test]
     fn what_the_driver_tells_is_what_there_is() {
         let unknown = Inventory::default();

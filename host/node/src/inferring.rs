@@ -1,5 +1,5 @@
-//! Who computes with which model, for the words of a time-out: a backend may hang, and a killed worker says
-//! nothing any more.
+//! The current model call of a worker, for the message of a time-out: a backend may hang, and a killed worker
+//! cannot report anything.
 
 use crate::inference::has_inference;
 use crate::model::{InferenceNote, InferenceWork, JobDir, WorkerId};
@@ -9,8 +9,8 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-/// Which model the worker computes with, in words, if it does; in what it is at for `most` so long. `template`: what
-/// workers are told.
+/// The worker's current model call, in words. `None` if there is none. `most`: how long its guest has been in
+/// the current call, an upper bound for the duration. `template`: the set-up of workers.
 pub(super) fn inferring(
     template: &Setup,
     job_dir: &JobDir,
@@ -25,7 +25,7 @@ pub(super) fn inferring(
     words(read(job_dir, worker)?, &names, most)
 }
 
-/// What the worker noted last, of which nothing is believed but that it is a note.
+/// The worker's last note. The worker is untrusted, so we check that it is a valid note.
 fn read(job_dir: &JobDir, worker: WorkerId) -> Option<InferenceNote> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let mut options = OpenOptions::new();

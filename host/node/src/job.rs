@@ -1,4 +1,4 @@
-//! What this machine holds for a job that is prepared, and cannot be told: open files, locks, processes.
+//! What this machine holds for a prepared job and cannot send in a message: open files, locks, processes.
 
 use super::backends::cuda_folders;
 use super::error::NodeError;
@@ -14,44 +14,43 @@ use crate::spec::JobSpec;
 use crate::turns::Turns;
 use std::path::PathBuf;
 
-/// What this machine holds for a job. The job's settings are as they were checked; what was found of them here stands
-/// beside them.
+/// A prepared job on this machine: its settings as they were checked, and what was found for them here.
 #[derive(Debug)]
 pub struct NodeJob {
     pub(super) spec: JobSpec,
     pub(super) options: NodeOptions,
     pub(super) real: RealPaths,
-    /// By the name that the job gives it, or where it was built.
+    /// Its name in the job, or where it was built.
     pub(super) entry_script: PathBuf,
     pub(super) staged: Staged,
-    /// What inference may use, with the libraries that were found.
+    /// The settings for inference, with the libraries that were found.
     pub(super) inference: InferenceSettings,
     pub(super) component: Compiled,
-    /// The library of the runtime that runs a Python script.
+    /// The library of a script's runtime.
     pub(super) library: Option<PathBuf>,
-    /// The models as they were when they were looked at.
+    /// The models as they were checked.
     pub(super) seen: Vec<Seen>,
-    /// What each worker may hold.
+    /// The memory budget of each worker.
     pub(super) budget: MemoryBudget,
     pub(super) job_dir: JobDir,
-    /// The machine's caps; none if there are none.
+    /// The machine's caps. `None` if there are none.
     pub(super) turns: Option<Turns>,
-    /// Processes that were started meanwhile, if any.
+    /// Processes that were started during the preparation, if any.
     pub(super) standby: Option<Standby>,
-    /// The GPUs that are this job's alone.
+    /// The GPUs that only this job has.
     pub(super) gpus: Gpus,
 }
 
 impl NodeJob {
-    /// Waits for all objects of stores that come unasked. `say` gets lines for people.
+    /// Waits for all objects of stores that are downloaded without a request. `say` gets lines for people.
     pub fn await_objects(&self, say: &mut dyn FnMut(&str)) {
         wait_for(&self.staged.objects, &self.options, say);
     }
 
-    /// Takes the GPUs that the job may have, and makes them ready. Returns what the user should know of them.
+    /// Takes the GPUs that the job may have, and prepares them. Returns notices for the user.
     ///
     /// # Errors
-    /// If it cannot be seen which GPUs other jobs have.
+    /// If it is not possible to find out which GPUs other jobs have.
     pub fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
         let (mut gpus, lacking) = Gpus::take(&self.spec, &self.options)?;
         if !gpus.is_empty() {

@@ -1,4 +1,4 @@
-//! Has a process of its own compile what tract needs on a job's GPUs, before the job's workers need it.
+//! Starts a process that compiles tract's kernels for a job's GPUs, before the job's workers need them.
 
 use crate::cancel::Cancel;
 use crate::inference::KERNELS_COMMAND;
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long it may take for one GPU.
+/// How long compiling may take for one GPU.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Bytes of what it says that are told.
+/// The number of bytes of the process's output that are reported.
 const TOLD: u64 = 2000;
 
 /// Why tract cannot use the GPUs; a clause for people.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KernelsError {
-    /// The cache's folder has no absolute path.
+    /// The cache folder has no absolute path.
     #[error(transparent)]
     NoPath(io::Error),
     /// The folder cannot be made.
@@ -29,16 +29,16 @@ pub(super) enum KernelsError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The process cannot be started.
     #[error(transparent)]
     Start(io::Error),
-    /// The process was ended before it was done, for this reason.
+    /// The process was killed before it was done, for this reason.
     #[error(transparent)]
     Stopped(WaitError),
-    /// The process ended without success.
+    /// The process failed.
     #[error("{}", said(.0))]
     Failed(Ended),
 }
@@ -47,8 +47,8 @@ fn said(ended: &Ended) -> String {
     if ended.faults.is_empty() { ended.told("its process") } else { ended.faults.clone() }
 }
 
-/// Whether a model may come to run on a GPU by tract. `has_other`: whether ONNX Runtime can use the GPU, and
-/// so is what `auto` comes to there; asked only if that matters.
+/// Whether tract may run a model on a GPU. `has_other`: whether ONNX Runtime can use the GPU; then `auto`
+/// means ONNX Runtime there. Called only if that matters.
 pub(super) fn wanted(spec: &JobSpec, has_other: impl FnOnce() -> bool) -> bool {
     may_run(&spec.models, spec.inference.allow_guest_models, has_other)
 }
@@ -61,7 +61,7 @@ fn may_run(models: &[ModelSpec], guests: bool, has_other: impl FnOnce() -> bool)
     on_gpu(Backend::Tract) || (guests || on_gpu(Backend::Auto)) && !has_other()
 }
 
-/// Compiles for these GPUs into a folder below the cache's, where that is not done yet. Returns the folder.
+/// Compiles for these GPUs into a folder inside the cache folder, if not done yet. Returns the folder.
 pub(super) fn compile(
     program: &Path,
     cache: &Path,
@@ -119,7 +119,7 @@ mod tests {
         assert!(may(&[model(Tract, Device::Gpu)], false, true));
     }
 
-    /// A script takes the place of the program.
+    /// The program is a shell script here.
     fn compiled(
         script: &str,
         cancel: &Cancel,

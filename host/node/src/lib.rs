@@ -1,25 +1,28 @@
-//! One machine that runs a job: looks at itself for the job, holds what belongs to the job here, and runs its workers.
-//! It knows no leader but by the words of `wire`.
+//! One machine that runs a job: it prepares the job's files here, and runs its workers. It knows a leader
+//! only through the messages of `wire`.
 //!
-//! It uses all crates below but `registry`; `sandmill` alone uses it, and joins it to a leader.
+//! This crate uses all crates below it except `registry`. Only `sandmill` uses it, and connects it to a
+//! leader.
 //!
-//! `prepare` finds and checks all that a job needs, and makes a `job` of it, which `start` makes run; `look` tells what
-//! the inputs are today. The leader asks for these in the words of `protocol::node`.
+//! `prepare` finds and checks everything that a job needs and makes a `job` of it, which `start` starts;
+//! `look` reports the current state of the inputs. The leader asks for these with the messages of
+//! `protocol::node`.
 //!
-//! `staging` brings what lies in stores, and takes results there; `real_paths` resolves the paths that a job names, and
-//! `overlap` refuses a job that would read what it writes. `models` looks at the job's models (`model_digests` and `model_folder`
-//! at all that they are made of), and puts single files where workers find them; `backends` finds and tries out what computes with
-//! them. `content` says what the files of folders are. `gpus` takes the GPUs that no other job has, and `kernels` makes
-//! them ready for models. `setup` says what planner and workers are told, and `looks` what the planner looks into.
+//! `staging` downloads objects from stores, and uploads results; `real_paths` resolves the paths that a job
+//! names, and `overlap` refuses a job that would read what it writes. `models` checks the job's models
+//! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
+//! (`single_file`); `backends` finds and tries the libraries that compute with models. `content` identifies
+//! the contents of folders. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models.
+//! `setup` makes the requests for the planner and the workers, and `looks` lists what the planner reads.
 //!
-//! `python` shows a Python script to workers, and looks at its imports; `trial` tries entry scripts out, and has one
-//! map a stream of tables (`mapping`).
+//! `python` makes a Python script visible to workers, and checks its imports; `trial` runs entry scripts on
+//! trial, and maps a stream of tables with one (`mapping`).
 //!
-//! `features` refuses a job that needs what this build has not.
+//! `features` refuses a job that needs a feature which this build lacks.
 //!
-//! `run` runs a job here: `machine` decides, and what it decides is done. `room`
-//! starts workers where the machine has places for them, `processor_time` counts what killed workers used, and
-//! `inferring` tells which model a worker computes with.
+//! `run` runs a job here: `machine` decides, and `run` does what it decides. `room` starts workers when the
+//! machine has room for them, `processor_time` counts what killed workers used, and `inferring` reports with
+//! which model a worker computes.
 
 mod backends;
 mod content;

@@ -1,5 +1,5 @@
-//! What the inputs of a job are today: it is planned once in advance, and the files of its mini-batches are looked at as
-//! workers do.
+//! Reports the current state of a job's inputs: it plans the job once in advance, and stamps the files of its
+//! mini-batches as workers do.
 
 use super::error::NodeError;
 use super::job::NodeJob;
@@ -16,17 +16,18 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Plans the job, and tells `hear` of each part of the plan, and of its files, until that has heard enough.
+    /// Plans the job, and passes each part of the plan, with the state of its files, to `hear`, until that
+    /// returns `Break`.
     ///
     /// # Errors
-    /// If the inputs cannot be planned, or nothing was heard for too long, or the job is cancelled.
+    /// If the inputs cannot be planned, if no news arrives for too long, or if the job is cancelled.
     pub fn look(
         &mut self,
         look: &Look,
         hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let looked = self.look_at_inputs(look, hear);
-        // What a shuffle wrote is written again by the run.
+        // The run writes again what a shuffle wrote here.
         self.remove_spill()?;
         looked
     }
@@ -48,7 +49,7 @@ impl NodeJob {
         let result = runtime.block_on(async {
             let (worker_events, _) = mpsc::channel(1);
             let (events, says) = mpsc::channel(4);
-            // Dropping the pool ends the planner.
+            // Dropping the pool kills the planner.
             let mut pool = Pool::new(program, component, worker_events);
             pool.plan(&request, events).map_err(failed)?;
             let answer = |answer| pool.answer(answer);
@@ -63,13 +64,13 @@ impl NodeJob {
                 result = follow(planner, looker, look.patience, hear) => result,
             }
         });
-        // Should a disk not answer, nobody waits for it.
+        // If a disk does not answer, we do not wait for it.
         runtime.shutdown_background();
         result
     }
 }
 
-/// Follows the planner to the end of the plan, and tells what it says, with what the files are.
+/// Follows the planner to the end of the plan, and passes on what it plans, with the state of the files.
 async fn follow(
     mut planner: LonePlanner<'_>,
     looker: Looker,
@@ -93,7 +94,7 @@ async fn follow(
                 Looked::MiniBatches(looked.map_err(|e| NodeError::Inputs(e.to_string()))?)
             }
             Some(FromPlanner::Finished) => {
-                // There is nothing to break off any more.
+                // There is nothing left to break off.
                 let _ = hear(Looked::Finished);
                 return Ok(());
             }
@@ -116,7 +117,7 @@ async fn follow(
     }
 }
 
-/// Looks at files as the workers did.
+/// Reads the state of files as the workers did.
 struct Looker {
     roots: Vec<Root>,
     since: Timestamp,
@@ -124,7 +125,7 @@ struct Looker {
 }
 
 impl Looker {
-    /// Files that were changed after `since` are told.
+    /// Reports files that were changed after `since`.
     fn new(sources: &[Source], since: Timestamp) -> Self {
         Self { roots: sources.iter().map(Root::of).collect(), since, now: Timestamp::now() }
     }
@@ -140,7 +141,8 @@ impl Looker {
         batches.into_iter().map(look).collect()
     }
 
-    /// When a file was changed, if that was late enough. The clock of a file server may be ahead of ours.
+    /// The time a file was changed, if that is after `since`. A time in the future is ignored: a file
+    /// server's clock may be fast.
     fn change(&self, file: &Found) -> Option<Timestamp> {
         let nanos = i32::try_from(file.nanos).unwrap_or(0);
         let time = Timestamp::new(file.seconds, nanos).ok()?;
@@ -160,7 +162,7 @@ mod tests {
         MiniBatch { stamp, ..batch }
     }
 
-    /// What is heard of a planner that says this. Breaks off after so many messages.
+    /// The messages for the leader when the planner sends these. Breaks off after `most` of them.
     fn heard(messages: Vec<FromPlanner>, most: usize) -> (Vec<Looked>, Result<(), String>) {
         let source = Source::new("texts", "/data".into());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -191,7 +193,7 @@ mod tests {
             let batches = FromPlanner::MiniBatches(vec![batch(7)]);
             vec![FromPlanner::Tables(vec![]), notice, batches, FromPlanner::Finished]
         };
-        // There is no such file.
+        // The file does not exist.
         let at = LookedAt { batch: batch(7), stamp: 7, changed: None };
         let all = [Looked::Tables(vec![]), Looked::MiniBatches(vec![at]), Looked::Finished];
         assert_eq!(heard(messages(), 9), (all.to_vec(), Ok(())));
@@ -206,7 +208,7 @@ mod tests {
         assert_eq!((looked.len(), result), (1, Err("the planner process broke down".to_owned())));
     }
 
-    /// C25: it is told of files that they are younger than the job.
+    /// C25: a file that is newer than the job is reported.
     #[test]
     fn a_file_that_was_changed_later_is_told() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the planner asks for of the objects of stores.
+//! The objects of stores that the planner asks for.
 
 use crate::model::Source;
 use crate::protocol::{FromPlanner, MayOpen};
@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
-/// The file that the planner has asked for last, and those that it said it is likely to ask for next. The first one's
-/// object is here from the answer on until the planner asks for another, or says that it looks into none any more; the
-/// others come as far as there is room.
+/// The file that the planner asked for last, and those that it will probably ask for next. The first one's
+/// object stays here from the answer until the planner asks for another, or says that it needs none. The
+/// others are downloaded as far as there is room.
 #[derive(Debug)]
 pub struct Looks {
     roots: Vec<PathBuf>,
@@ -23,20 +23,20 @@ struct Look {
     number: u64,
     source: u32,
     file: String,
-    /// What became of it, once that is known.
+    /// The result, once it is known.
     answer: Option<MayOpen>,
 }
 
 impl Looks {
-    /// Of a planner that reads these sources. It has asked for nothing yet.
+    /// For a planner that reads these sources and has not asked for anything yet.
     pub fn new(sources: &[Source]) -> Self {
         let roots = sources.iter().map(|source| source.root.clone()).collect();
         Self { roots, files: VecDeque::new() }
     }
 
-    /// The planner asks for a file of a source, and is likely to ask for those that are `next`. Returns the answer, if
-    /// it is known; else one of those that [arrive](Self::arrived) has it. What a planner asks that took the place
-    /// of one that died is no news.
+    /// Handles the planner's request for a file of a source; it will probably ask for the files in `next`.
+    /// Returns the answer if it is known; otherwise a later [arrival](Self::arrived) has it. If a new planner
+    /// repeats its predecessor's request, the object is kept.
     pub fn open(
         &mut self,
         source: u32,
@@ -45,7 +45,8 @@ impl Looks {
         objects: &mut Objects,
     ) -> Option<MayOpen> {
         let known = self.files.iter().position(|look| look.is(source, &file));
-        // First what goes: there may be room for one only, and what was asked for earlier comes earlier.
+        // Release first: there may be room for one object only, and objects are downloaded in the order of
+        // the requests.
         self.release(0, known.unwrap_or(self.files.len()), objects);
         for (index, file) in std::iter::once(file).chain(next).enumerate() {
             if self.files.get(index).is_some_and(|look| !look.is(source, &file)) {
@@ -59,13 +60,13 @@ impl Looks {
         self.files.front()?.answer.clone()
     }
 
-    /// Where a file of a source lies.
+    /// The path of a file of a source.
     pub(super) fn path(&self, source: u32, file: &str) -> PathBuf {
         let root = self.roots.get(source as usize);
         root.map_or_else(|| PathBuf::from(file), |root| root.join(file))
     }
 
-    /// Something has come. Returns the answer for the planner, if it has waited for that.
+    /// Handles an arrival. Returns the answer for the planner, if the planner waits for it.
     pub fn arrived(&mut self, arrival: &Arrival) -> Option<MayOpen> {
         let Arrival::Ready(number, failed) = arrival else { return None };
         let index = self.files.iter().position(|look| look.number == *number)?;
@@ -75,7 +76,7 @@ impl Looks {
         look.answer.clone().filter(|_| index == 0)
     }
 
-    /// The planner looks into nothing any more.
+    /// The planner needs no file now.
     pub fn close(&mut self, objects: &Objects) {
         self.release(0, self.files.len(), objects);
     }
@@ -94,21 +95,22 @@ impl Look {
     }
 }
 
-/// A planner whose mini-batches nobody runs: an object goes when the planner asks for the next one.
+/// A planner whose mini-batches are not run. An object is released when the planner asks for the next one.
 pub(super) struct LonePlanner<'a> {
-    /// What it says.
+    /// The planner's messages.
     pub(super) says: mpsc::Receiver<FromPlanner>,
-    /// Takes answers to it.
+    /// Sends answers to the planner.
     pub(super) answer: &'a dyn Fn(MayOpen),
-    /// What it asks for.
+    /// The files that the planner asks for.
     pub(super) looks: Looks,
-    /// Of the job's inputs.
+    /// The objects of the job's inputs.
     pub(super) objects: &'a mut Objects,
 }
 
 impl LonePlanner<'_> {
-    /// The next thing that it says, but for what it asks, which is answered; none at its end. That the disk has no room
-    /// for objects counts as its failure. Fails if neither it nor any object has moved for so long.
+    /// The planner's next message; `None` at its end. Its requests are answered here and not returned. If the
+    /// disk has no room for objects, this counts as the planner's failure. Fails if neither the planner nor
+    /// an object has made progress for so long.
     pub(super) async fn next(
         &mut self,
         patience: Duration,
@@ -145,7 +147,7 @@ impl Drop for LonePlanner<'_> {
 mod tests {
     use super::*;
 
-    /// The number of the first look.
+    /// The number of the first request.
     const FIRST: u64 = 1 << 63;
 
     fn answer(file: &str, unfetched: Option<&str>) -> Option<MayOpen> {
@@ -154,7 +156,7 @@ mod tests {
         Some(MayOpen { source: 0, file, unfetched })
     }
 
-    /// That of what was wanted after so many others.
+    /// The arrival of the request that follows `number` others.
     fn ready(number: u64) -> Arrival {
         Arrival::Ready(FIRST + number, vec![])
     }
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
         assert_eq!(bench.open("a", &[]), answer("a", None), "another planner asks");
         assert_eq!(bench.open("b", &[]), None);
-        // Whoever asked for it has died.
+        // The planner that asked for it has died.
         assert_eq!(bench.open("c", &[]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None);
         let failed = Arrival::Ready(FIRST + 2, vec![(0, "gone".to_owned())]);
@@ -198,7 +200,8 @@ mod tests {
         assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
         assert_eq!(bench.open("b", &["c", "d"]), answer("b", None));
         assert_eq!(bench.numbers(), [("b", 1), ("c", 2), ("d", 3)]);
-        // Others than were named, and then back: what was asked for too early would be in the way.
+        // Other files than announced, and then an earlier one: objects requested too early would be in the
+        // way.
         assert_eq!(bench.open("c", &["x", "d"]), None);
         assert_eq!(bench.numbers(), [("c", 2), ("x", 4), ("d", 5)]);
         assert_eq!(bench.open("a", &["b", "c"]), None);

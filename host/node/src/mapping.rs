@@ -1,5 +1,5 @@
-//! What the process of an entry script does for `sandmill map`: it takes an Arrow IPC stream while it comes, calls `run`
-//! with each record batch, and writes what comes back as another stream.
+//! The child process of `sandmill map`: it reads an Arrow IPC stream as it arrives, calls `run` with each
+//! record batch, and writes the results as another stream.
 
 use crate::dataset::{Incoming, IncomingRows};
 use crate::model::Failure;
@@ -10,42 +10,42 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 
-/// What the context calls the input.
+/// The name of the input in the context.
 const DATASET: &str = "stdin";
 
-/// How to map.
+/// The settings for mapping.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Mapping {
-    /// Rows of a mini-batch at the most; none where each record batch is one.
+    /// The maximum number of rows of a mini-batch. `None` if each record batch is a mini-batch.
     pub rows: Option<NonZeroU64>,
 }
 
-/// The rows of a mini-batch, by their place in the input.
+/// The rows of a mini-batch, by their position in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// The mini-batch, from 0.
+    /// The number of the mini-batch, from 0.
     pub id: u64,
     /// Its first row in the input, from 0.
     pub first: u64,
-    /// Its rows.
+    /// The number of rows.
     pub count: u64,
 }
 
-/// What happens meanwhile.
+/// The progress of mapping.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MapNews {
-    /// `init` went well.
+    /// `init` succeeded.
     Ready,
-    /// `run` is called.
+    /// `run` is about to be called.
     Began(Taken),
-    /// `run` returned; so many items failed by its own word, the first of them with the place in the mini-batch, from 1,
-    /// and the reason.
+    /// `run` returned. Has the number of items that it reported as failed, and the first of them: the
+    /// position in the mini-batch, from 1, and the reason.
     Returned(u64, Vec<(u64, String)>),
-    /// All mini-batches are done; `shutdown` is called.
+    /// All mini-batches are done; `shutdown` is about to be called.
     ShuttingDown,
-    /// The output is whole.
+    /// The output is complete.
     Ended,
-    /// The input cannot be read: what follows "standard input".
+    /// The input cannot be read. The text follows "standard input".
     BadInput(String),
     /// `init`, `run` or `shutdown` failed.
     Failed(Failure),
@@ -108,7 +108,7 @@ fn call<'a>(
 fn failed(tally: &Tally) -> MapNews {
     let named = tally.failed_items.iter().map(|item| (item.row.unwrap_or(1), item.reason.clone()));
     let named: Vec<_> = named.collect();
-    // Rows that are missing without a word are none that failed: a script may filter.
+    // Rows that are missing without a reason have not failed: a script may filter.
     let count = if named.is_empty() { 0 } else { tally.items.failed };
     MapNews::Returned(count, named)
 }

@@ -1,5 +1,4 @@
-//! What a model is made of, as digests: what it is registered with, and is held against when a job
-//! begins.
+//! The digests of a model. They are registered with the model, and checked when a job begins.
 
 use super::model_error::ModelError;
 use super::model_folder::of_folder;
@@ -10,22 +9,22 @@ use crate::spec::ModelSpec;
 /// The SHA-256 of a model, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelDigests {
-    /// Of the ONNX file.
+    /// The digest of the ONNX file.
     pub file: String,
-    /// Over all of the folder that belongs to the model; none if the file alone does.
+    /// The digest of the model's folder. `None` if the model is a single file.
     pub folder: Option<String>,
-    /// Files.
+    /// The number of files.
     pub files: u64,
-    /// Bytes in them.
+    /// The bytes in them.
     pub bytes: u64,
 }
 
-/// Reads all of a model.
+/// Reads all files of a model.
 ///
 /// # Errors
-/// If a file cannot be read, or the folder holds too much for a model.
+/// If a file cannot be read, or the folder has too many files for a model.
 pub fn model_digests(model: &ModelSpec) -> Result<ModelDigests, ModelError> {
-    // The command that asks for them ends with Ctrl-C.
+    // Ctrl-C ends the command that asks for the digests.
     let go_on = || false;
     let file = look_at(model, ByteSize(u64::MAX), &go_on)?.sha256;
     let Some(folder) = &model.folder else {

@@ -1,4 +1,4 @@
-//! What can be wrong with a model, for people.
+//! Errors about models, for people.
 
 use crate::spec::ModelSpec;
 use std::io;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 /// What is wrong with a model.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// Its file cannot be used.
+    /// Its file or folder cannot be used.
     #[error("model {name}: {} {what}: {source}", path.display())]
     Io {
         /// The model.
         name: String,
-        /// What cannot be done, as in "cannot be read".
+        /// What we cannot do, as in "cannot be read".
         what: &'static str,
-        /// With what.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is not the one that the job file pins.
+    /// It does not have the digest in the job file.
     #[error(
         "model {name}: {} has the SHA-256 {found}, but {expected}: it is not \
          the model that this job was made for; put the right one there, or change the digest",
@@ -30,12 +30,12 @@ pub enum ModelError {
         name: String,
         /// Its file.
         path: PathBuf,
-        /// What it has.
+        /// The digest that it has.
         found: String,
-        /// What the job file says, and where: `models.m.digest (job.yaml:12) is ...`.
+        /// The digest in the job file, and where: `models.m.digest (job.yaml:12) is ...`.
         expected: String,
     },
-    /// It is not what was registered.
+    /// It differs from what was registered.
     #[error(
         "model {which}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
          {found}; put back what was registered, or register what is there as a new version",
@@ -48,12 +48,12 @@ pub enum ModelError {
         title: String,
         /// Its file or its folder.
         path: PathBuf,
-        /// What it has.
+        /// The digest that it has.
         found: String,
-        /// What it had.
+        /// The digest that was registered.
         expected: String,
     },
-    /// Nothing on this machine can compute it.
+    /// No library on this machine can compute it.
     #[error("model {name}: {why}")]
     Refused {
         /// The model.
@@ -66,10 +66,10 @@ pub enum ModelError {
     TooLarge {
         /// The model.
         name: String,
-        /// In words.
+        /// Its size and the limit, in words.
         why: String,
     },
-    /// It was written to, or replaced, meanwhile.
+    /// It was changed or replaced while the job was prepared.
     #[error(
         "model {name}: {} changed while the job was being prepared; start the job again once nobody \
          writes to it",

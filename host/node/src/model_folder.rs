@@ -1,4 +1,4 @@
-//! The files of the folder that belongs to a model.
+//! The files of a model's folder.
 
 use super::model_error::{ModelError, io_error};
 use crate::compile::hash_until;
@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use walkdir::{DirEntry, WalkDir};
 
-/// More files than this are hardly one model.
+/// A folder with more files is hardly one model.
 const FILES: u64 = 10_000;
 
-/// The digest of a folder, its files and their bytes.
+/// The digest of a folder, the number of its files and their bytes.
 pub(super) fn of_folder(
     model: &ModelSpec,
     folder: &Path,
@@ -45,14 +45,14 @@ pub(super) fn of_folder(
     Ok((hex(digest.finalize()), files, bytes))
 }
 
-/// What the files of a folder are at this moment, by their paths in it; none if there are more than a model has,
-/// or if they cannot be looked at: then nobody can say of one whether it changed.
+/// The current stamps of a folder's files, by their paths in it. `None` if there are more than a model has,
+/// or if they cannot be read: then changes cannot be detected.
 pub(super) fn stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
     let mut stamps = Vec::new();
     for entry in WalkDir::new(folder).sort_by_file_name() {
         let entry = entry.ok()?;
         let path = entry.path();
-        // What a link leads to counts.
+        // A link is stamped by its target.
         let Ok(metadata) = path.metadata() else { continue };
         if metadata.is_file() {
             let name = path.strip_prefix(folder).unwrap_or(path).to_str()?;
@@ -65,8 +65,8 @@ pub(super) fn stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
     Some(stamps)
 }
 
-/// Adds a file: its path below the folder, what it is, and its content or, of a link, where it leads.
-/// Returns its bytes.
+/// Adds a file to the digest: its path below the folder, its kind, and its content or, for a link, its
+/// target. Returns its bytes.
 fn add(
     entry: &DirEntry,
     folder: &Path,

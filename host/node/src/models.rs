@@ -1,8 +1,8 @@
-//! The job's models: whether each is the one that is meant, and where its workers find it.
+//! The job's models: whether each is the expected one, and where its workers find it.
 //!
-//! A folder is shown to workers as it is. A single file must not bring its neighbours along: it gets a
-//! folder of its own in the job directory, as another name of the same file where the file system can
-//! do that, else as a copy.
+//! Workers see a model's folder unchanged. If a model is a single file, workers must not see the files beside
+//! it: the file gets a folder of its own in the job directory, as a hard link if the file system allows it,
+//! otherwise as a copy.
 
 use super::model_error::{ModelError, io_error};
 use super::model_folder;
@@ -15,20 +15,20 @@ use crate::spec::ModelSpec;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A model that was looked at.
+/// A model that was checked.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub(super) sha256: String,
-    /// The ONNX file, without links: the one that was read.
+    /// The ONNX file that was read, without links.
     file: PathBuf,
-    /// The folder that belongs to the model, without links.
+    /// The model's folder, without links.
     folder: Option<PathBuf>,
     stamp: FileStamp,
 }
 
-/// Looks at each model: is its file there, not too large, and the right one? In the order of `models`. Stops in the
-/// middle of a file when the job is cancelled.
+/// Checks that each model's file exists, is not too large, and has the expected digest. Results are in the
+/// order of `models`. Stops in the middle of a file if the job is cancelled.
 pub(super) fn look(
     models: &[ModelSpec],
     limit: ByteSize,
@@ -66,7 +66,7 @@ pub(super) fn look_at(
     Ok(Seen { sha256, file: real, folder, stamp: FileStamp::of(&metadata) })
 }
 
-/// Where models lie, without links, by their names.
+/// The paths of models without links, with the models' names.
 pub(super) fn places<'a>(
     models: &'a [ModelSpec],
     seen: &'a [Seen],
@@ -77,7 +77,7 @@ pub(super) fn places<'a>(
     })
 }
 
-/// A digest is not the one that is meant.
+/// The error for a digest that is not the expected one.
 fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> ModelError {
     let name = model.name.clone();
     let path = path.to_owned();
@@ -96,7 +96,7 @@ fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> Model
     }
 }
 
-/// Makes models ready for processes that are told of this folder as their job directory.
+/// Prepares models for processes that use this folder as their job directory.
 ///
 /// # Errors
 /// If a file cannot be used, or is larger than `limit`.
@@ -110,8 +110,8 @@ pub fn give_models(
     Ok(placed(models, &seen, job_dir))
 }
 
-/// Puts models that are single files where workers find them; what an earlier run left there is taken
-/// away first. `seen`: what they were when they were looked at.
+/// Puts models that are single files where workers find them, and first removes what an earlier run left
+/// there. `seen`: the models as they were checked.
 pub(super) fn stage(
     models: &[ModelSpec],
     seen: &[Seen],
@@ -126,7 +126,7 @@ pub(super) fn stage(
     Ok(())
 }
 
-/// Opens the file of a model once more, if it is what it was.
+/// Opens the file of a model again, and checks that it has not changed.
 fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
     let opened = regular_at_its_path(&seen.file);
     let (file, now) = opened.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
@@ -141,13 +141,13 @@ fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
 fn give_folder(model: &ModelSpec, seen: &Seen, folder: &Path) -> Result<(), ModelError> {
     let mut file = open_again(model, seen)?;
     let name = Path::new(model.file.file_name().unwrap_or_default());
-    // Models were held to their own limit.
+    // The size of models was checked against their own limit.
     single_file::give(&mut file, name, folder, u64::MAX)
         .map(drop)
         .map_err(|e| io_error(model, "cannot be copied into the job directory", &model.file, e))
 }
 
-/// The models as workers find them; those that are single files have been [staged](stage) before.
+/// The models as workers find them. Those that are single files must have been [staged](stage).
 pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
     let placed = |(model, seen): (&ModelSpec, &Seen)| {
         let host = seen.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
@@ -159,7 +159,7 @@ pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> V
         let beside = model.folder.as_deref().and_then(model_folder::stamps);
         Model {
             name: model.name.clone(),
-            // Paths of models are UTF-8, as is seen to before.
+            // The paths of models were checked to be UTF-8.
             file: file.to_string_lossy().into_owned(),
             host,
             guest: model.guest(),
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A model in a file of this text, and where it lies.
+    /// A model in a file with this text, and its folder.
     fn model(text: &str) -> (tempfile::TempDir, ModelSpec) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("digits.onnx");
@@ -202,7 +202,7 @@ mod tests {
         error.to_string().replace(dir.path().to_str().unwrap(), "/d")
     }
 
-    /// No neighbour comes along, and a second run finds what is there then.
+    /// The folder has no other files, and a second run gets the current file.
     #[test]
     fn a_single_file_gets_a_folder_of_its_own() {
         let (dir, model) = model("first");
@@ -210,7 +210,7 @@ mod tests {
         let job_dir = JobDir::new(dir.path().join("job"));
         let models = [model];
         for text in ["first", "second"] {
-            // Another file, as somebody does who replaces a model.
+            // Make a new file, as a user does who replaces a model.
             fs::remove_file(&models[0].file).unwrap();
             fs::write(&models[0].file, text).unwrap();
             let seen = look(&models, LIMIT, &Cancel::new()).unwrap();
@@ -235,7 +235,7 @@ mod tests {
         give_folder(&model, &seen(&model), &job_dir.model("digits")).unwrap();
         let staged = job_dir.model("digits").join("link.onnx");
         assert!(staged.symlink_metadata().unwrap().is_file());
-        // The kernel links no file of `/proc`.
+        // The kernel cannot hard-link files of `/proc`.
         model.file = PathBuf::from("/proc/version");
         give_folder(&model, &seen(&model), &job_dir.model("digits")).unwrap();
         let copied = fs::read(job_dir.model("digits").join("version")).unwrap();

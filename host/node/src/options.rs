@@ -1,30 +1,30 @@
-//! What a job may use of this machine.
+//! The resources of this machine for a job.
 
 use crate::cancel::Cancel;
 use crate::inference::NamedLibrary;
 use crate::spec::{Datastores, OperatorPolicy};
 use std::path::PathBuf;
 
-/// What a job may use of this machine, and with what.
+/// The resources of this machine for a job, and its policy.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// The folder for compiled components; none means the user's cache folder.
+    /// The folder for compiled components. `None` means the user's cache folder.
     pub cache_dir: Option<PathBuf>,
     /// The `sandmill` binary, for child processes.
     pub program: PathBuf,
-    /// Where ONNX Runtime's library is, for jobs with models; none if it is not known.
+    /// ONNX Runtime's library, for jobs with models. `None` if it is not known.
     pub onnxruntime: Option<NamedLibrary>,
     /// Ends the preparation early.
     pub cancel: Cancel,
-    /// The stores that inputs may name, with what leads into them.
+    /// The stores that inputs may name, with their credentials.
     pub datastores: Datastores,
-    /// What the operator of this machine lets jobs do.
+    /// The policy of this machine's operator.
     pub policy: OperatorPolicy,
 }
 
 #[cfg(test)]
 impl NodeOptions {
-    /// Options with the `sandmill` binary; the rest as it mostly is.
+    /// Options with this `sandmill` binary, and defaults for the rest.
     pub(crate) fn of(program: &str) -> Self {
         Self {
             cache_dir: None,

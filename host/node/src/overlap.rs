@@ -1,4 +1,4 @@
-//! What a job reads and what it writes must not be in each other's way.
+//! Checks that a job does not read what it writes.
 
 use super::error::NodeError;
 use super::real_paths::resolve;
@@ -7,8 +7,8 @@ use crate::dataset;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
-/// Nothing that is read may take in what the job writes, or lie where it would be removed. And no
-/// path of either may be one that messages and `job.json` cannot hold.
+/// Fails if something that is read contains, or is inside, what the job writes. Also fails if one of these
+/// paths is not UTF-8: messages and `job.json` could not hold it.
 pub(super) fn refuse_overlap(
     spec: &JobSpec,
     staged: &Staged,
@@ -48,14 +48,13 @@ pub(super) fn refuse_overlap(
     Ok(())
 }
 
-/// How to name a job directory that does not lie in the folder: beside it.
+/// Advice for a job directory beside the folder instead of inside it.
 fn place_beside(folder: &Path, job: &str) -> String {
     let beside = folder.parent().unwrap_or(Path::new("/")).join("jobs").join(job);
     format!("as by --job-dir '{}'", beside.display().to_string().replace('\'', r"'\''"))
 }
 
-/// The folders, beside the inputs, that the entry script sees with all that is in them, and models that
-/// are single files.
+/// The folders besides the inputs that the entry script sees as a whole, and models that are single files.
 fn shown_whole<'a>(
     spec: &'a JobSpec,
     staged: &'a Staged,
@@ -71,7 +70,7 @@ fn shown_whole<'a>(
     side_inputs.chain(source.map(|path| ("source_directory".to_owned(), path))).chain(models)
 }
 
-/// The path without links. Fails if it, or what it leads to, is not UTF-8.
+/// The path without links. Fails if it, or its target, is not UTF-8.
 fn utf8(what: &str, path: &Path) -> Result<PathBuf, NodeError> {
     let resolved = resolve(path)?;
     for path in [path, &resolved] {

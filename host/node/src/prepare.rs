@@ -1,5 +1,5 @@
-//! From a checked job to all that it needs of this machine: inputs found, entry script built and compiled, models looked
-//! at. Nothing is written to the job directory.
+//! Prepares a checked job on this machine: finds inputs, builds and compiles the entry script, and checks
+//! models. Writes nothing to the job directory.
 
 use super::backends::{self, find_onnxruntime, judge_models, weigh_models};
 use super::content::content;
@@ -27,10 +27,11 @@ use crate::turns::Turns;
 use crate::wall;
 use std::path::{Path, PathBuf};
 
-/// Prepares a job on this machine. `say` gets lines for people about what takes time.
+/// Prepares a job on this machine. `say` gets lines for people about slow steps.
 ///
 /// # Errors
-/// If the machine lacks something that the job needs, or does not allow it, or the job is cancelled.
+/// If the machine lacks something that the job needs, if its policy forbids the job, or if the job is
+/// cancelled.
 pub fn prepare(
     spec: JobSpec,
     options: NodeOptions,
@@ -38,7 +39,7 @@ pub fn prepare(
     say: &mut dyn FnMut(&str),
 ) -> Result<(Prepared, NodeJob), NodeError> {
     features::check(&spec)?;
-    // Before any input is fetched, as the process that does is behind the wall, too.
+    // Before any input is downloaded, because the downloading process needs the wall, too.
     wall::check(spec.worker.os_sandbox)?;
     let standby = stand_by(&spec, &options, ask.begins);
     let staged = stage(&spec, &options, say)?;
@@ -52,7 +53,7 @@ pub fn prepare(
     options.policy.check_model_places(places(&staged.models, &seen))?;
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
-    // An entry script may do something else with the models that it is given.
+    // An entry script may do other things with its models than compute with them.
     let computes = !staged.models.is_empty() && script.computes_with_models(&spec)?;
     let Ready { path: entry_script, component, library, runtime, notices: of_script } =
         script.compile(&spec, &options, &real, say)?;
@@ -86,7 +87,7 @@ pub fn prepare(
     Ok((told(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
 }
 
-/// What of it the leader is told.
+/// The result for the leader.
 fn told(
     job: &NodeJob,
     found: backends::Found,
@@ -134,16 +135,16 @@ fn usable_backends(job: &NodeJob, found: backends::Found) -> Vec<PreparedBackend
     std::iter::once(tract).chain(onnxruntime).collect()
 }
 
-/// An entry script that was found, and is the one that is meant.
+/// An entry script that was found, with the digest that the job expects.
 struct Script {
-    /// By the name that the job gives it, or where it was built.
+    /// Its name in the job, or where it was built.
     path: PathBuf,
     file: EntryFile,
     compiler: Compiler,
 }
 
 impl Script {
-    /// Builds the entry script if the job names a guest crate.
+    /// Finds the entry script. Builds it if the job names a guest crate.
     fn find(
         spec: &JobSpec,
         options: &NodeOptions,
@@ -159,17 +160,17 @@ impl Script {
             real.entry_script = resolve(&path)?;
         }
         let file = EntryFile::open_at_its_path(&real.entry_script, &compiler)?;
-        // Before the compiler sees it.
+        // We check the digest before the compiler reads the script.
         check_digest(spec, &path, file.digest())?;
         Ok(Self { path, file, compiler })
     }
 
-    /// Whether it may compute with models: the runtimes of scripts can.
+    /// Whether it may compute with models. The runtimes of scripts can.
     fn computes_with_models(&self, spec: &JobSpec) -> Result<bool, NodeError> {
         Ok(spec.script.is_some() || self.compiler.outline(&self.path)?.names.compute_with_models())
     }
 
-    /// Returns what runs.
+    /// Compiles the entry script, or chooses the runtime of a script.
     fn compile(
         self,
         spec: &JobSpec,
@@ -189,7 +190,7 @@ impl Script {
     }
 }
 
-/// What runs a job.
+/// The code that runs a job.
 struct Ready {
     /// The entry script, or the runtime that loads it.
     path: PathBuf,
@@ -202,7 +203,7 @@ struct Ready {
     notices: Vec<String>,
 }
 
-/// Looks at what a Python script imports. Fails if it imports what it cannot have.
+/// Checks the imports of a script. Fails if a package that it needs is missing.
 fn python_script(
     script: &LoadedScript,
     compiler: &Compiler,
@@ -233,7 +234,7 @@ fn python_script(
     Ok(Ready { path, component, library, runtime, notices })
 }
 
-/// Starts what the job will need, if it begins here and its workers are alike.
+/// Starts standby processes if the job begins here and its workers can be forked.
 fn stand_by(spec: &JobSpec, options: &NodeOptions, begins: bool) -> Option<Standby> {
     let alike = spec.gpus == 0 && spec.models.is_empty();
     (begins && alike).then(|| Standby::start(&options.program, spec.worker.os_sandbox))
@@ -243,7 +244,7 @@ fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
     options.cancel.reason().map_or(Ok(()), |reason| Err(NodeError::Cancelled(reason)))
 }
 
-/// An entry script that says nothing may take any kind.
+/// Fails if the entry script takes another kind of mini-batch. A script that declares no kind may take any.
 fn refuse_misfit(spec: &JobSpec, path: &Path, takes: Option<Takes>) -> Result<(), NodeError> {
     let given = Takes::given_by(&spec.input_kind);
     match takes {
@@ -282,7 +283,7 @@ mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
 
-    /// What is said of a job with these lines in a folder with `in/a.txt` and `model/`.
+    /// The error for a job with these lines in a folder with `in/a.txt` and `model/`.
     fn refused(lines: &str, job_dir: &str) -> String {
         let dir = tempfile::tempdir().unwrap();
         refused_in(dir.path(), lines, job_dir.as_ref())
@@ -320,7 +321,7 @@ mod tests {
         assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/d/jobs/x'");
         assert_snapshot!(refused(&format!("{side}\noutput: model/out"), "jobs/x"), @"the side input at /side_inputs/s and the output folder /d/model/out are in each other's way, as the job would read what it writes: name another folder for `output`");
         assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/above/jobs/x'");
-        // Only the entry script is wrong with these.
+        // With these lines, only the entry script is wrong.
         for lines in [side, "inputs: {a: '*/*.txt'}", "inputs: {a: in}\nsource_directory: model"] {
             let error = refused(lines, "jobs/x");
             assert!(error.contains("entry.wasm"), "{lines}: {error}");
@@ -333,7 +334,7 @@ mod tests {
         let job_dir = OsStr::from_bytes(b"jobs-\xFF");
         let error = refused_in(dir.path(), "inputs: {a: in}", job_dir);
         assert_snapshot!(error, @r#"the path of the job directory is not UTF-8: "/d/jobs-\xFF"; rename the folder, or use another"#);
-        // Links lead into a folder whose name is no text.
+        // A link leads to a folder whose name is not UTF-8.
         let odd = dir.path().join(OsStr::from_bytes(b"odd-\xFF"));
         fs::create_dir(&odd).unwrap();
         std::os::unix::fs::symlink(&odd, dir.path().join("link")).unwrap();

@@ -1,24 +1,24 @@
-//! How much processor time the attempts of killed workers took: they cannot say it themselves any
-//! more. Next to the elapsed time it tells whether an attempt computed or waited (prs-semantics
-//! 1.10, 1.11).
+//! The processor time of the attempts of killed workers, which cannot report it themselves. Together with the
+//! elapsed time it shows whether an attempt computed or waited (1.10 and 1.11 in
+//! `docs/parallel-run-step.md`).
 
 use crate::model::WorkerId;
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::FromWorker;
 use std::collections::HashMap;
 
-/// What each worker has used, in seconds.
+/// The processor time of each worker, in seconds.
 #[derive(Debug, Default)]
 pub(super) struct ProcessorTime {
-    /// Up to the end of its last attempt, or of `init`. Looking at a process costs too much to do
-    /// it for each mini-batch, so what attempts report is added up.
+    /// The time up to the end of its last attempt, or of `init`. Reading a process's time costs too much to
+    /// do it for each mini-batch, so we add up what attempts report.
     before: HashMap<WorkerId, f64>,
-    /// In the attempt that a kill has ended.
+    /// The time of the attempt that a kill has ended.
     killed: HashMap<WorkerId, f64>,
 }
 
 impl ProcessorTime {
-    /// To be called with every event before it is acted on.
+    /// Call it with every event before the event is handled.
     pub(super) fn note(&mut self, event: &PoolEvent, pool: &Pool) {
         match event {
             PoolEvent::Worker(worker, FromWorker::Ready { .. }) => {
@@ -35,7 +35,7 @@ impl ProcessorTime {
         }
     }
 
-    /// To be called before a worker is killed.
+    /// Call it before a worker is killed.
     pub(super) fn note_kill(&mut self, worker: WorkerId, pool: &Pool) {
         if let (Some(before), Some(used)) =
             (self.before.get(&worker), pool.processor_seconds(worker))
@@ -44,7 +44,7 @@ impl ProcessorTime {
         }
     }
 
-    /// What the attempt took that a kill of this worker has ended; 0 if none has.
+    /// The time of the attempt that a kill of this worker has ended; 0 if there is none.
     pub(super) fn of_killed(&mut self, worker: WorkerId) -> f64 {
         self.killed.remove(&worker).unwrap_or_default()
     }

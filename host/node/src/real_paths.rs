@@ -1,5 +1,5 @@
-//! The paths that a job names, resolved once. What is held against the operator's policy is then what is opened: a link
-//! that comes in the place of one of their parts meanwhile is refused where the path is opened.
+//! The paths that a job names, resolved once. So the paths that are checked against the operator's policy are
+//! the ones that are opened. If a link later replaces a part of such a path, opening it fails.
 
 use super::error::NodeError;
 use super::staging::Staged;
@@ -8,7 +8,7 @@ use crate::opening;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
-/// Paths without links, of what a job reads beside its inputs and its models.
+/// The paths without links of what a job reads besides its inputs and models.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RealPaths {
     pub(super) entry_script: PathBuf,
@@ -17,10 +17,10 @@ pub(super) struct RealPaths {
     side_inputs: Vec<PathBuf>,
 }
 
-/// A job with paths without links in the place of those that it names, for [`OperatorPolicy::check`].
+/// The job with resolved paths, for [`OperatorPolicy::check`].
 ///
 /// # Errors
-/// If one cannot be looked up.
+/// If a path cannot be resolved.
 ///
 /// [`OperatorPolicy::check`]: crate::spec::OperatorPolicy::check
 pub fn with_real_paths(spec: &JobSpec, staged: &Staged) -> Result<JobSpec, NodeError> {
@@ -34,7 +34,7 @@ impl RealPaths {
     /// Resolves the paths.
     ///
     /// # Errors
-    /// If one cannot be looked up.
+    /// If a path cannot be resolved.
     pub(super) fn find(spec: &JobSpec, staged: &Staged) -> Result<Self, NodeError> {
         let side_inputs = staged.side_inputs.iter().map(|mount| resolve(&mount.host));
         Ok(Self {
@@ -44,8 +44,7 @@ impl RealPaths {
         })
     }
 
-    /// A copy of the job with these paths, and what was staged, in the place of those that it names. `output`,
-    /// `parent`: where it writes.
+    /// A copy of the job with these paths, and with the staged files. `output`, `parent`: where it writes.
     pub(super) fn of(
         &self,
         spec: &JobSpec,
@@ -72,7 +71,7 @@ impl RealPaths {
     }
 }
 
-/// The path without links, also where its last parts do not exist yet.
+/// The path without links, even if its last parts do not exist yet.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, NodeError> {
     opening::resolve(path).map_err(|source| NodeError::Path { path: path.to_owned(), source })
 }

@@ -1,4 +1,4 @@
-//! Starts workers where the machine has places for them (see `turns`).
+//! Starts workers if the machine has places for them (see `turns`).
 
 use crate::model::{WorkerId, os_error};
 use crate::perf::Monitor;
@@ -8,21 +8,21 @@ use crate::turns::{Place, Turns};
 use std::collections::HashMap;
 use std::io;
 
-/// What came of starting a worker process.
+/// The result of starting a worker process.
 #[derive(Debug)]
 pub(super) enum Spawned {
-    /// It runs, under this process id.
+    /// It runs, with this process id.
     Runs(u32),
     /// The machine has no place for it now.
     NoRoom,
-    /// It cannot be started; why, in words.
+    /// It cannot be started, for this reason.
     Failed(String),
 }
 
 /// The places that this job's workers have.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// None if there are no caps.
+    /// `None` if there are no caps.
     turns: Option<Turns>,
     taken: HashMap<WorkerId, Place>,
     /// Whether the machine was full in this round.
@@ -39,13 +39,13 @@ impl Room {
         self.turns.is_some()
     }
 
-    /// A new round. In one round, nobody gets a place after somebody got none: the numbers of the
-    /// workers that got none are used again.
+    /// Begins a new round. After one worker found no place, no other gets one in the same round, because the
+    /// numbers of workers without a place are used again.
     pub(super) fn begin_round(&mut self) {
         self.full = false;
     }
 
-    /// Starts a worker process, if there is a place for it. Returns what came of it.
+    /// Starts a worker process, if there is a place for it.
     pub(super) fn start(
         &mut self,
         pool: &mut Pool,
@@ -84,7 +84,7 @@ impl Room {
         Ok(!self.full)
     }
 
-    /// Gives the place of a worker back that is gone.
+    /// Frees the place of a worker that is gone.
     pub(super) fn release(&mut self, worker: WorkerId) {
         self.taken.remove(&worker);
     }

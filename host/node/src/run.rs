@@ -1,4 +1,5 @@
-//! Runs a job on this machine: what happens goes to `machine`, and what that decides is done. Decides nothing itself.
+//! Runs a job on this machine: it passes events to `machine`, and does what that decides. It decides nothing
+//! itself.
 
 use super::error::NodeError;
 use super::gpus::Gpus;
@@ -19,36 +20,36 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// What runs a job on this machine.
+/// A job that runs on this machine.
 #[derive(Debug)]
 pub struct Running {
     pub(super) machine: NodeMachine,
     /// The job's processes.
     pub(super) pool: Pool,
-    /// What workers say.
+    /// Events of the workers.
     pub(super) workers: mpsc::Receiver<PoolEvent>,
-    /// Whether a worker has said something since the last pause.
+    /// Whether a worker has reported since the last pause.
     pub(super) heard: bool,
     /// Workers that were asked to end.
     pub(super) leaving: HashSet<WorkerId>,
-    /// Where there are places for workers.
+    /// Decides whether there is a place for another worker.
     pub(super) room: Room,
-    /// The GPUs that are the job's until its end.
+    /// The GPUs that the job has until it ends.
     pub(super) gpus: Gpus,
-    /// Whether workers are to have GPUs.
+    /// Whether workers will have GPUs.
     pub(super) wants_gpus: bool,
-    /// What workers are told; `None` until models lie where they find them.
+    /// The set-up of workers. `None` until the models are where workers find them.
     pub(super) template: Option<Setup>,
     pub(super) job_dir: JobDir,
     pub(super) processor_time: ProcessorTime,
     pub(super) request: PlanRequest,
-    /// What the planner says; `None` until it is started.
+    /// The planner's messages. `None` until it is started.
     pub(super) planner: Option<mpsc::Receiver<FromPlanner>>,
-    /// How to read the tables; `None` until the planner has looked.
+    /// How to read the tables. `None` until the planner has inspected them.
     pub(super) tables: Option<Vec<TableFormat>>,
-    /// What the inputs are made of.
+    /// The objects of stores in the inputs.
     pub(super) objects: Objects,
-    /// What the planner looks into.
+    /// The objects that the planner asks for.
     pub(super) looks: Looks,
     pub(super) watched: MonitorOptions,
     /// `None` before and after the job.
@@ -59,7 +60,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Has the planner cut the inputs.
+    /// Starts the planner, which cuts the inputs into mini-batches.
     ///
     /// # Errors
     /// If its process cannot be started.
@@ -70,10 +71,10 @@ impl Running {
         Ok(())
     }
 
-    /// Begins to watch what the workers use.
+    /// Begins to watch the resources that the workers use.
     ///
     /// # Errors
-    /// If that cannot be begun.
+    /// If the monitor cannot be started.
     pub fn watch(&mut self) -> Result<(), NodeError> {
         let (events, perf) = mpsc::unbounded_channel();
         let monitor = Monitor::start(self.watched.clone(), events).map_err(NodeError::Monitor)?;
@@ -82,8 +83,8 @@ impl Running {
         Ok(())
     }
 
-    /// See [`NodeJob::begin`](super::NodeJob::begin). No process starts early where the machine may be full, or workers
-    /// are to have GPUs.
+    /// See [`NodeJob::begin`](super::NodeJob::begin). Starts no process early if the machine may be full, or
+    /// if workers will have GPUs.
     pub(super) fn begin(
         &mut self,
         template: Setup,
@@ -94,14 +95,14 @@ impl Running {
         self.machine.number_from(first_worker);
         self.start = start;
         if is_new && !self.wants_gpus && !self.room.is_capped() {
-            // What is wrong is told when it is spawned.
+            // An error is reported when the worker is spawned.
             let _ = self.pool.begin(&for_worker(&template, WorkerId(0), None, &[]));
         }
         self.template = Some(template);
     }
 
-    /// Waits for the next thing that happens here, and returns what the leader must know of it. The planner is heard only
-    /// if more of the plan is wanted. Nothing is lost if this is dropped while it waits.
+    /// Waits for the next event here, and returns what the leader must know of it. The planner's messages are
+    /// read only if `wants_plan`. Nothing is lost if this is dropped while it waits.
     pub async fn next(&mut self, wants_plan: bool) -> Vec<Told> {
         tokio::select! {
             biased;
@@ -112,7 +113,7 @@ impl Running {
         }
     }
 
-    /// What the leader must know of the next thing that a worker has said already, if one has.
+    /// What the leader must know of a worker event that is already queued, if there is one.
     pub fn said_already(&mut self) -> Option<Vec<Told>> {
         let event = self.workers.try_recv().ok()?;
         Some(self.on_pool_event(event))
@@ -148,7 +149,7 @@ impl Running {
                 NodeMessage::Finished(worker, report)
             }
             PoolEvent::Exited(worker, exit) => {
-                // One that was killed, or failed, may have left half a file.
+                // A worker that was killed, or that failed, may have left half a file.
                 if self.leaving.remove(&worker) && exit.code == Some(0) {
                     told.push(Told::WorkerDone(worker));
                 }
@@ -165,7 +166,7 @@ impl Running {
         self.handle(message, told)
     }
 
-    /// With what is missing around all workers.
+    /// Adds the reason if workers have no cgroup.
     fn all_of_wall(&self, mut wall: WallState) -> WallState {
         wall.missing.extend(self.pool.unconfined().map(|reason| format!("cgroup: {reason}")));
         wall
@@ -182,7 +183,7 @@ impl Running {
         }
     }
 
-    /// The planner waits here for objects that it asks for: what it says of one stands before what it asks next.
+    /// The planner waits for the objects it asks for, so its messages about one come before its next request.
     fn on_planner(&mut self, said: FromPlanner) -> Vec<Told> {
         match said {
             FromPlanner::Opening { waits: false, .. } => Vec::new(),
@@ -208,13 +209,13 @@ impl Running {
         }
     }
 
-    /// Does what the leader wants. Returns what it must know of that.
+    /// Does what the leader orders. Returns what the leader must know of that.
     pub fn obey(&mut self, order: Order) -> Vec<Told> {
         let outputs = self.machine.obey(order, self.start.elapsed());
         self.follow_all(outputs, Vec::new())
     }
 
-    /// Time has passed, and a worker may be late. Returns what the leader must know.
+    /// Handles the passing of time: a worker may be late. Returns what the leader must know.
     pub fn tick(&mut self) -> Vec<Told> {
         let now = self.start.elapsed();
         let template = self.template.as_ref();
@@ -235,8 +236,8 @@ impl Running {
         told
     }
 
-    /// Does what was decided, and what is decided of that. An answer is taken in only after all actions of its round are
-    /// done.
+    /// Does what was decided, and what follows from that. The machine receives a result only after all
+    /// actions of its round are done.
     fn follow_all(&mut self, outputs: Vec<NodeOutput>, mut told: Vec<Told>) -> Vec<Told> {
         let mut inbox = VecDeque::new();
         self.room.begin_round();
@@ -267,7 +268,7 @@ impl Running {
         }
     }
 
-    /// Does it; returns what the machine must know of that.
+    /// Does one action. Returns its result for the machine.
     fn act(&mut self, action: NodeAction) -> Option<NodeMessage> {
         match action {
             NodeAction::Spawn(worker, gpu) => return Some(self.spawn(worker, gpu)),
@@ -304,56 +305,57 @@ impl Running {
         }
     }
 
-    /// What the workers are at now.
+    /// What the workers are doing now.
     pub fn standing(&self) -> Standing {
         self.machine.standing()
     }
 
-    /// When [`tick`](Self::tick) is due, by the time since the job began here; `None` if nothing is awaited.
+    /// When [`tick`](Self::tick) is due, as time since the job began here. `None` if nothing is due.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.machine.next_deadline()
     }
 
-    /// Whether a worker has said something since this was asked last, and all have enough to do while the leader looks
-    /// away.
+    /// Whether a worker has reported since the last call, and all workers have enough to do while the leader
+    /// pauses.
     pub fn may_pause(&mut self) -> bool {
         std::mem::take(&mut self.heard) && self.machine.is_supplied()
     }
 
-    /// Whether objects of stores come only when a mini-batch wants them.
+    /// Whether objects of stores are downloaded only when a mini-batch needs them.
     pub fn comes_on_demand(&self) -> bool {
         self.objects.come_on_demand()
     }
 
-    /// A mini-batch is to have these files, each of the source with that index. [`Told::Fetched`] says when it has.
+    /// A mini-batch needs these files, each from the source with that index. [`Told::Fetched`] reports when
+    /// they are here.
     pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
         let path = |(source, file): &(u32, &str)| self.looks.path(*source, file);
         self.objects.want(id.0, files.iter().map(path).collect());
     }
 
-    /// These mini-batches need their objects no more.
+    /// These mini-batches no longer need their objects.
     pub fn release(&mut self, ids: &[MiniBatchId]) {
         if self.objects.come_on_demand() {
             self.objects.release(ids.iter().map(|id| id.0).collect());
         }
     }
 
-    /// The rows of this attempt, and of all that its worker reported before, are in the output.
+    /// The output has the rows of this attempt, and of all that its worker reported before.
     pub fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
         self.pool.queue(worker, &ToWorker::Free { id, attempt });
     }
 
-    /// Sends what is queued for workers.
+    /// Sends the messages that are queued for workers.
     pub fn flush(&mut self) {
         self.pool.flush();
     }
 
-    /// The job is over: no process of it is started any more.
+    /// The job is over, and starts no more processes.
     pub fn close(&mut self) {
         self.pool.close();
     }
 
-    /// Takes the last sample of what workers use.
+    /// Takes the last sample of the workers' resource use, and stops watching.
     pub fn end_watch(&mut self) {
         self.monitor = None;
     }

@@ -1,4 +1,4 @@
-//! From a checked job to what planner and workers are told.
+//! Makes the requests for the planner and the set-ups of workers from a checked job.
 
 use super::job::NodeJob;
 use super::models::placed;
@@ -15,14 +15,14 @@ use crate::protocol::{Asks, Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, ModelSpec};
 use std::path::{Path, PathBuf};
 
-/// What each worker of a job may hold. `models` and `inference` are what was found of them.
+/// The memory budget of each worker. `models` and `inference` are those found on this machine.
 pub(super) fn budget(
     spec: &JobSpec,
     models: &[ModelSpec],
     inference: &InferenceSettings,
 ) -> MemoryBudget {
     let table = match &spec.input_kind {
-        // All rows of a key are one mini-batch, however many, and so are those of a database.
+        // All rows of a key, or of a database, are one mini-batch of any size.
         InputKind::Tables { inputs, .. }
             if !spec.partition_keys.is_empty()
                 || inputs.iter().any(|input| input.kind.is_whole()) =>
@@ -30,7 +30,7 @@ pub(super) fn budget(
             MAX_SLICE
         }
         InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } => *bytes,
-        // How long they are shows when they are cut.
+        // The size of these rows is known only when the input is cut.
         InputKind::Tables { mini_batch_size: SliceSize::Rows(_), .. } => MAX_SLICE,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
@@ -40,7 +40,7 @@ pub(super) fn budget(
     MemoryBudget::new(&spec.limits, table, inference)
 }
 
-/// What the planner is asked for. Also used to show a plan without running it. `spill` is where a
+/// The request for the planner. Also used to show a plan without running it. `spill` is the folder in which a
 /// shuffle may write.
 pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanRequest {
     let cut = match &spec.input_kind {
@@ -52,7 +52,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         },
         InputKind::Void { count } => Cut::Void { count: *count },
     };
-    // Each field by name, so that none keeps its default by oversight.
+    // We list every field, so that none keeps its default by oversight.
     PlanRequest {
         protocol: PROTOCOL_VERSION,
         sources: sources.to_vec(),
@@ -62,7 +62,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         processes: spec.process_count,
         os_sandbox: spec.worker.os_sandbox,
         memory: spec.limits.memory.0,
-        // What an earlier run or an earlier planner left, which the job file does not know.
+        // What an earlier run or planner left; the job file does not know it.
         again: Vec::new(),
         tells_files: false,
         asks: Asks::Never,
@@ -71,19 +71,19 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
     }
 }
 
-/// Tables are told by input; a source belongs to one.
+/// The table settings of a source: they are given per input, and a source belongs to one input.
 fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableInput {
     let input = inputs.iter().position(|input| input.name == source.dataset);
     input.and_then(|index| tables.get(index).cloned()).unwrap_or_default()
 }
 
-/// The set-up that all workers of a job share, without a GPU, and before tables are known. The job's models lie where workers
-/// find them.
+/// The set-up that all workers of a job share, before GPUs and tables are known. The job's models must be
+/// where workers find them.
 pub(super) fn template(job: &NodeJob) -> Setup {
     let NodeJob { spec, real, staged, job_dir, .. } = job;
     let models = placed(&staged.models, &job.seen, job_dir);
     let program = match &spec.script {
-        // As in a Python of one's own, argument 0 is the script; the runtime loads what it names.
+        // As in ordinary Python, argument 0 is the script. The runtime loads the file that it names.
         Some(script) => script.guest.clone(),
         None => job.entry_script.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
@@ -132,8 +132,8 @@ pub(super) fn for_worker(
     Setup { worker, environment, tables: tables.to_vec(), gpu, ..template }
 }
 
-/// What every guest finds in its environment: the job's variables, and those that scripts made for
-/// ParallelRunStep look for (prs-semantics 1.8) where the job does not set them.
+/// The environment of every guest: the job's variables, and those that scripts for ParallelRunStep look for
+/// (V1 and V2 in `docs/parallel-run-step.md`), unless the job sets them.
 fn environment(spec: &JobSpec) -> Vec<(String, String)> {
     let mut environment = spec.environment_variables.clone();
     let gpus = (spec.gpus > 0).then(|| (GPU_COUNT, spec.gpus.to_string()));
@@ -150,8 +150,8 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
     environment
 }
 
-/// The environment of a worker with a leased GPU, which no variable of the job may contradict; of
-/// one without it is as it was (prs-semantics G2).
+/// The environment of a worker. A GPU lease overrides the job's variable; without a lease the environment is
+/// unchanged (G2 in `docs/parallel-run-step.md`).
 fn with_gpu(
     mut environment: Vec<(String, String)>,
     gpu: Option<&GpuLease>,
@@ -175,7 +175,7 @@ mod tests {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// G1, G2: a lease is seen, and wins; without one there is no variable at all.
+    /// G1, G2: the variable shows the lease, and overrides the job's; without a lease it is not set.
     #[test]
     fn a_leased_gpu_is_the_only_one_that_is_seen() {
         let own = pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "7")]);
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(environment(&spec), pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine"), count]));
     }
 
-    /// W6: a worker is not killed for a mini-batch that the planner lets pass.
+    /// W6: a worker is not killed for a mini-batch that the planner allows.
     #[test]
     fn a_mini_batch_by_keys_may_be_as_large_as_the_planner_lets_it_be() {
         let dir = tempfile::tempdir().unwrap();

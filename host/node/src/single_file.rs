@@ -1,5 +1,5 @@
-//! Single files that an entry script may see: each gets a folder of its own in the job directory, so that its neighbours
-//! do not come along.
+//! Single files that an entry script may see: each gets a folder of its own in the job directory, so that the
+//! script does not see the files beside it.
 
 use super::error::NodeError;
 use crate::model::{ByteSize, JobDir, Mount};
@@ -11,28 +11,28 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Puts an open file into a folder of its own, which is made anew: as another name of the same file where the file system
-/// can do that, else as a copy of at most `most` bytes. Returns the bytes that were copied.
+/// Puts an open file into a folder of its own, which is made anew. The file is hard-linked if the file system
+/// allows it, otherwise copied, up to `most` bytes. Returns the number of bytes that were copied.
 ///
 /// # Errors
-/// If there is no room for it, it has more bytes, or the folder cannot be made.
+/// If there is no space for it, if it has more bytes, or if the folder cannot be made.
 pub(super) fn give(file: &mut File, name: &Path, folder: &Path, most: u64) -> io::Result<u64> {
     remove_tree(folder)?;
     fs::create_dir_all(folder)?;
     let place = folder.join(name);
-    // By this name the kernel finds the file that is open, whatever lies at its path by now.
+    // By this name the kernel links the open file, even if its path now has another file.
     let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
     if rustix::fs::linkat(CWD, opened.as_str(), CWD, &place, AtFlags::SYMLINK_FOLLOW).is_ok() {
         return Ok(0);
     }
-    // Another file system, one without such links, or the file of another user.
+    // It is on another file system, or on one without such links, or belongs to another user.
     copy(file, &place, most).inspect_err(|_| {
-        // A part of the file is of no use, and it fills the disk for other programs.
+        // Delete the partial copy: it is useless, and it fills the disk.
         let _ = fs::remove_file(&place);
     })
 }
 
-/// Copies a file of at most `most` bytes, which may grow meanwhile.
+/// Copies a file of at most `most` bytes. The file may grow meanwhile.
 fn copy(file: &mut File, place: &Path, most: u64) -> io::Result<u64> {
     let mut to = File::create_new(place)?;
     let copied = io::copy(&mut file.take(most), &mut to)?;
@@ -40,11 +40,12 @@ fn copy(file: &mut File, place: &Path, most: u64) -> io::Result<u64> {
     is_whole.then_some(copied).ok_or_else(|| ErrorKind::FileTooLarge.into())
 }
 
-/// Gives the side inputs that are single files their folders, where each has the name that the job calls it by. `real`: the
-/// same side inputs, at paths without links. `most`: bytes that may be copied for them all.
+/// Gives side inputs that are single files their folders; each file keeps the name that it has in the job.
+/// `real`: the same side inputs, at paths without links. `most`: bytes that may be copied for all of them
+/// together.
 ///
 /// # Errors
-/// If one cannot be read, or there is no room for it, or too much would be copied.
+/// If one cannot be read, if there is no space for it, or if too much would be copied.
 pub(super) fn give_side_inputs(
     named: &[Mount],
     real: &[Mount],
@@ -67,7 +68,7 @@ pub(super) fn give_side_inputs(
     Ok(())
 }
 
-/// The side inputs as workers find them: of a single file, its folder.
+/// The side inputs as workers find them: for a single file, its new folder.
 pub(super) fn placed(mut mounts: Vec<Mount>, job_dir: &JobDir) -> Vec<Mount> {
     for (index, mount) in mounts.iter_mut().enumerate() {
         if mount.host.is_file() {
@@ -91,7 +92,7 @@ mod tests {
         let job_dir = JobDir::new(path("job"));
         let mount = |host: &str| Mount { host: path(host), guest: String::new(), writable: false };
         let mounts = vec![mount("in"), mount("in/labels.txt")];
-        // What an earlier run left is replaced.
+        // The second time, the files of the first one are replaced.
         for _ in 0..2 {
             give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(0)).unwrap();
         }
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(fs::read_to_string(seen[1].host.join("labels.txt")).unwrap(), "a\nb");
     }
 
-    /// The entry script sees the name that the job file has.
+    /// The entry script sees the name in the job file.
     #[test]
     fn a_link_to_a_file_keeps_its_name() {
         let dir = tempfile::tempdir().unwrap();
@@ -119,7 +120,7 @@ mod tests {
         assert!(!folder.join("labels-v2.txt").exists());
     }
 
-    /// `/dev/shm` is another file system, from which files are copied.
+    /// `/dev/shm` is another file system, so files are copied.
     #[test]
     fn copies_are_bounded_together() {
         let there = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -1,4 +1,4 @@
-//! What a job reads from stores, and who brings it to this machine.
+//! What a job reads from stores, and how it gets to this machine.
 
 use super::error::NodeError;
 use super::features::check_stores;
@@ -11,34 +11,35 @@ use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The folder for objects, below that for compiled code.
+/// The folder for objects, inside the folder for compiled code.
 const OBJECTS: &str = "objects";
-/// How often it is told how far it is.
+/// The interval of progress messages.
 const TELL: Duration = Duration::from_secs(10);
 
-/// What a job reads, as it lies on this machine.
+/// What a job reads, with paths of this machine.
 #[derive(Debug)]
 pub struct Staged {
-    /// What the inputs are made of.
+    /// The sources of the inputs.
     pub sources: Vec<Source>,
-    /// What must be kept for as long as the inputs are read.
+    /// Keeps the objects of the inputs here; hold it while the inputs are read.
     pub objects: Objects,
-    /// The job's side inputs; those of stores at the folders that they were fetched to.
+    /// The job's side inputs. Those from stores have the folders to which they were downloaded.
     pub side_inputs: Vec<Mount>,
-    /// The job's models; those of stores at the paths that they were fetched to.
+    /// The job's models. Those from stores have the paths to which they were downloaded.
     pub models: Vec<ModelSpec>,
 }
 
-/// Finds what the inputs of a job are made of. Side inputs and models of the job that lie in stores are fetched, and
-/// get paths of this machine. Asks the operator's policy first. `say` gets lines for people.
+/// Finds the sources of a job's inputs. Side inputs and models in stores are downloaded, and get paths of
+/// this machine. Checks the operator's policy first. `say` gets lines for people.
 ///
-/// Files are handed over by name: they come when their mini-batches are near. Tables are looked into while the
-/// job is planned: where they fit into the cache, all of them are on their way when this returns, and the planner
-/// [asks](crate::protocol::PlanRequest::asks) for those that are not here yet; else each comes when it asks for it.
+/// If the entry script gets the names of files, they are downloaded when their mini-batches are due. Tables
+/// are read while the job is planned. If they fit into the cache, all of them are being downloaded when this
+/// returns, and the planner [asks](crate::protocol::PlanRequest::asks) for those that are not here yet.
+/// Otherwise each is downloaded when the planner asks for it.
 ///
 /// # Errors
-/// If the policy does not allow a store, or what the job names cannot be found, listed or does not fit, or a side
-/// input or a model cannot be fetched.
+/// If the policy forbids a store, if something that the job names cannot be found or listed or does not fit,
+/// or if a side input or a model cannot be downloaded.
 pub fn stage(
     spec: &JobSpec,
     options: &NodeOptions,
@@ -63,7 +64,7 @@ pub fn stage(
         if is_stored && !staged.objects.claim(source) {
             return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
         }
-        // A folder would be seen with whatever has come to it.
+        // Without a pattern, the folder would also show files that are not part of the input.
         let is_of_files = matches!(spec.input_kind, InputKind::Files { .. });
         if is_stored && is_of_files && source.pattern.is_none() {
             source.pattern = Some("**".to_owned());
@@ -72,8 +73,9 @@ pub fn stage(
     Ok(staged)
 }
 
-/// Looks whether a source is a table whose log says which rows it has, or a part of one. Fails if its files are to be
-/// read as the table's rows. A file that is named is meant, as are files that are handed over.
+/// Checks whether a source is, or is part of, a table whose log says which rows are valid. Fails if its files
+/// would be read as the table's rows. It is no error if the job names the files, or if the entry script gets
+/// files instead of rows.
 fn look_for_log(
     spec: &JobSpec,
     input: &Input,
@@ -99,19 +101,19 @@ fn look_for_log(
     Ok(())
 }
 
-/// Whether an input is Parquet files that are not said to be meant as they are.
+/// Whether an input consists of Parquet files and the job does not say to read them as plain files.
 fn refuses_tables(spec: &JobSpec, input: &Input) -> bool {
     let InputKind::Tables { inputs: tables, .. } = &spec.input_kind else { return false };
     let table = spec.inputs.iter().zip(tables).find(|(known, _)| known.name == input.name);
     table.is_some_and(|(_, table)| table.kind.may_have_log() && !table.files)
 }
 
-/// Nobody but the process that fetches could have put a link there.
+/// The error for a path outside; only the downloading process could have put a link there.
 fn outside(what: &str, path: &Path) -> StoreError {
     StoreError::AllOutside(path.to_owned()).of(what)
 }
 
-/// The inputs as paths of this machine. All else that was fetched is put into `staged`.
+/// The inputs with paths of this machine. Other downloads are put into `staged`.
 fn stage_inputs(
     spec: &JobSpec,
     options: &NodeOptions,
@@ -152,7 +154,8 @@ fn stage_inputs(
     Ok(inputs)
 }
 
-/// Rows are grouped when all of them are here, and databases are many files at once.
+/// When objects are downloaded. Grouping needs all rows, and a database consists of many files; both need all
+/// objects at once.
 fn coming(spec: &JobSpec) -> Coming {
     match &spec.input_kind {
         InputKind::Files { .. } => Coming::OnDemand,
@@ -167,7 +170,8 @@ fn coming(spec: &JobSpec) -> Coming {
     }
 }
 
-/// Waits for all objects that come unasked: a plan that is compared with an earlier one must not have to wait.
+/// Waits for all objects that are downloaded without a request, so that a plan that is compared with an
+/// earlier one does not have to wait.
 pub(super) fn wait_for(objects: &Objects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
     let mut told = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
@@ -178,10 +182,10 @@ pub(super) fn wait_for(objects: &Objects, options: &NodeOptions, say: &mut dyn F
     });
 }
 
-/// Puts the results of a completed job into the store that it names, if it does.
+/// Uploads the results of a completed job, if it names a store.
 ///
 /// # Errors
-/// If the policy does not allow the store, or the results did not arrive there.
+/// If the policy forbids the store, or if the upload fails.
 pub fn put_results(
     spec: &JobSpec,
     options: &NodeOptions,
@@ -212,8 +216,8 @@ fn cache(options: &NodeOptions) -> Result<PathBuf, StoreError> {
     folder.ok_or(StoreError::NoCache)
 }
 
-/// The folder for objects: that of the file of datastores, else one below the folder for compiled code. `None` where
-/// nothing says where that is.
+/// The folder for objects: the one in the file of datastores, or one inside the folder for compiled code.
+/// `None` if neither is known.
 pub fn objects_folder(datastores: &Datastores, cache_dir: Option<&Path>) -> Option<PathBuf> {
     let named = datastores.cache_folder().map(ToOwned::to_owned);
     let usual = || cache_dir.map(ToOwned::to_owned).or_else(Cache::default_folder);

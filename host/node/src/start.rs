@@ -1,4 +1,4 @@
-//! From a prepared job to what runs it on this machine: processes, places for workers, GPUs, the monitor.
+//! Starts a prepared job on this machine: processes, places for workers, GPUs, the monitor.
 
 use super::error::NodeError;
 use super::job::NodeJob;
@@ -25,12 +25,13 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Makes ready what runs the job, and hands over what this holds for that. `plan` is how the inputs will be planned.
+    /// Makes the job ready to run, and hands over what this holds for it. `plan` says how the inputs will be
+    /// planned.
     ///
     /// # Errors
-    /// If what an earlier run left is in the way, or the compiled entry script cannot be used.
+    /// If files of an earlier run cannot be removed, or if the compiled entry script cannot be used.
     pub fn start(&mut self, plan: &Plan) -> Result<Running, NodeError> {
-        // What an interrupted shuffle left would be in the way.
+        // An interrupted shuffle may have left files there.
         self.remove_spill()?;
         let (events, workers) = mpsc::channel(256);
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
@@ -55,7 +56,7 @@ impl NodeJob {
             load_timeout: self.spec.settings.task_overhead_timeout,
             gpus: gpus.indices(),
         };
-        // Before the objects go, whose coming it asks for.
+        // Before `objects` is moved out, as the request depends on it.
         let request = self.plan_request(plan);
         let looks = Looks::new(&self.staged.sources);
         Ok(Running {
@@ -82,22 +83,23 @@ impl NodeJob {
         })
     }
 
-    /// Begins to run the job at `start`, once its models are [given](Self::give_models): its workers are numbered from `first_worker`.
-    /// If it `is_new`, the process that workers are forked from starts while the planner looks at the input.
+    /// Begins to run the job at `start`, after its models are [given](Self::give_models). Its workers are
+    /// numbered from `first_worker`. If it `is_new`, the process from which workers are forked starts while
+    /// the planner reads the input.
     pub fn begin(&self, running: &mut Running, start: Instant, first_worker: u32, is_new: bool) {
         running.begin(template(self), start, first_worker, is_new);
     }
 
-    /// Does for a worker of a leader that was killed what would have been done at its end.
+    /// Tidies up after a worker whose leader was killed.
     pub fn settle(&self, worker: WorkerId) {
         pool::settle(&self.job_dir, worker);
     }
 
-    /// Puts models and side inputs that are single files where workers find them: what an earlier run left must not be in
-    /// the way any more.
+    /// Puts models and side inputs that are single files where workers find them. Replaces those of an
+    /// earlier run.
     ///
     /// # Errors
-    /// If a model changed since it was looked at, if a side input cannot be read, or if there is no room.
+    /// If a model has changed since it was checked, if a side input cannot be read, or if there is no space.
     pub fn give_models(&self) -> Result<(), NodeError> {
         let side_inputs = self.real.side_inputs(&self.staged.side_inputs);
         let most = self.spec.job_limits.copies;
@@ -108,13 +110,13 @@ impl NodeJob {
         Ok(models::stage(&self.staged.models, &self.seen, &self.job_dir)?)
     }
 
-    /// Makes an output file that is not of lines.
+    /// Makes output files other than text lines.
     pub fn finisher(&self) -> Finisher {
         let NodeJob { spec, options, .. } = self;
         Finisher::new(&options.program, spec.worker.os_sandbox, &spec.output_format)
     }
 
-    /// What the planner is asked for.
+    /// The request for the planner.
     pub(super) fn plan_request(&self, plan: &Plan) -> PlanRequest {
         let Staged { sources, objects, .. } = &self.staged;
         PlanRequest {

@@ -1,5 +1,5 @@
-//! Trying an entry script out: a child process loads it, and runs it if asked, behind the same two walls as a worker. The
-//! process that asks loads nothing.
+//! Runs an entry script on trial: a child process loads it, and runs it if asked, behind the same two walls
+//! as a worker. The calling process loads nothing.
 
 use super::mapping::{self, MapNews, Mapping};
 use super::trial_results::{First, Returned};
@@ -33,42 +33,42 @@ use std::time::Duration;
 /// The hidden subcommand that must end in [`serve`].
 pub const TRIAL_COMMAND: &str = "try-component";
 
-/// The longest that loading may take.
+/// The longest time that loading may take.
 const LOADING: Duration = Duration::from_secs(60);
-/// Bytes that the process may hold beside its guest's memory and results.
+/// Bytes that the process may use besides its guest's memory and results.
 const OWN_MEMORY: u64 = 1 << 30;
-/// Bytes of the largest file that it may write.
+/// Bytes of the largest file that the process may write.
 const LARGEST_FILE: u64 = 4 << 30;
-/// Files open at once.
+/// The number of files that may be open at once.
 const OPEN_FILES: u64 = 16 << 10;
 
-/// What to try. Its folders are made.
+/// What to try. The caller has made its folders.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Asked {
-    /// How much of the process wall must stand.
+    /// Which layers of the process wall are required.
     pub os_sandbox: OsSandbox,
-    /// What the guest may use.
+    /// The limits of the guest.
     pub limits: Limits,
-    /// Where the files `stdout`, `stderr` and `log` go.
+    /// The folder for the files `stdout`, `stderr` and `log`.
     pub scratch: PathBuf,
-    /// What the guest sees.
+    /// The folders that the guest sees.
     pub mounts: Vec<Mount>,
-    /// Its arguments, the program's name first.
+    /// The guest's arguments, the program's name first.
     pub arguments: Vec<String>,
-    /// Its environment.
+    /// The guest's environment.
     pub environment: Vec<(String, String)>,
     /// The models; their folders are among the mounts.
     pub models: Vec<Model>,
-    /// What computes with them.
+    /// The settings of the libraries that compute with the models.
     pub inference: InferenceSettings,
-    /// How it was compiled.
+    /// How the code was compiled.
     pub with: Instrumentation,
-    /// What is wanted of it.
+    /// What the caller wants to know.
     pub wanted: Wanted,
 }
 
 impl Asked {
-    /// Without folders, arguments, models and limits of its own. `with`: how the code was compiled.
+    /// A request without folders, arguments, models and limits of its own. `with`: how the code was compiled.
     pub fn plain(
         scratch: &Path,
         os_sandbox: OsSandbox,
@@ -90,18 +90,19 @@ impl Asked {
     }
 }
 
-/// What is wanted of an entry script.
+/// What the caller wants to know about an entry script.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Wanted {
-    /// That it can be loaded.
+    /// Whether it can be loaded.
     Load,
-    /// What it returns, for people: `init`, `run` on these items, as the guest sees them, and `shutdown`.
+    /// What it returns, for people: calls `init`, then `run` on these items, as the guest sees them, then
+    /// `shutdown`.
     Run(Vec<String>),
-    /// The first row that `run` returns without a mini-batch's data.
+    /// The first row that `run` returns when it gets no data.
     Row,
-    /// The table that `run` returns without a mini-batch's data, in the file [`TABLE`] of the scratch folder.
+    /// The table that `run` returns when it gets no data, in the file [`TABLE`] of the scratch folder.
     Table,
-    /// What comes of these mini-batches, one after another.
+    /// The results of these mini-batches, one after another.
     Steps(Vec<Step>),
     /// What it makes of a stream of tables: see [`Trial::map`].
     Map(Mapping),
@@ -110,7 +111,7 @@ pub enum Wanted {
 /// The file for [`Wanted::Table`].
 pub const TABLE: &str = "table";
 
-/// Why a component cannot be loaded, in the words of the process that tried it.
+/// Why a component cannot be loaded, in the words of the child process.
 #[derive(Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 pub struct NotLoaded(pub String);
@@ -118,7 +119,7 @@ pub struct NotLoaded(pub String);
 /// Why an entry script could not be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// They do not fit into a message.
+    /// The arguments do not fit into a message.
     #[error("the arguments are too long")]
     Arguments,
     /// The process cannot be started.
@@ -126,58 +127,59 @@ pub enum TrialError {
     Start {
         /// The binary.
         program: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A pipe, a file or a thread cannot be made.
+    /// The system cannot make a pipe, a file or a thread.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The process died; how, in words.
+    /// The process died. Holds how, in words.
     #[error("the process that tried it {0}")]
     Died(String),
-    /// The process is gone.
+    /// The process has ended, and its status is unknown.
     #[error("the process that tried it ended: {0}")]
     Ended(io::Error),
-    /// It took longer than this.
+    /// The trial took longer than this.
     #[error("it was not done within {} s", .0.as_secs())]
     Slow(Duration),
 }
 
-/// What the child says, in this order.
+/// The child's messages, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    /// The functions of the contract that it has, or why it cannot be loaded.
+    /// The contract functions that the component has, or why it cannot be loaded.
     Loaded(Result<Vec<String>, NotLoaded>),
-    /// What came of running it, and whether all went well.
+    /// The text about the run, and whether all calls succeeded.
     Ran(String, bool),
-    /// The first row that it returned, or what went wrong.
+    /// The first row that it returned, or the error.
     Returned(Result<String, String>),
-    /// What came of the steps.
+    /// The results of the steps.
     Lived(Lived),
-    /// How mapping goes.
+    /// The progress of mapping.
     Mapped(MapNews),
 }
 
-/// The child process. It ends with this.
+/// The child process. Dropping this kills it.
 pub struct Trial {
     child: Child,
     said: Receiver<Option<Said>>,
     sender: SyncSender<Option<Said>>,
 }
 
-/// Ends a [`Trial`] from another thread: what it waits for ends with [`TrialError::Died`].
+/// Kills the process of a [`Trial`] from another thread: the waiting call then fails with
+/// [`TrialError::Died`].
 #[derive(Clone)]
 pub struct Stopper(SyncSender<Option<Said>>);
 
 impl Stopper {
-    /// Ends it. Does nothing where it has ended.
+    /// Kills the process. Does nothing if it has ended.
     pub fn stop(&self) {
         let _ = self.0.send(None);
     }
 }
 
 impl Trial {
-    /// Starts it, with what it writes to stderr in the file `worker` of the scratch folder.
+    /// Starts the child process. Its stderr goes to the file `worker` of the scratch folder.
     ///
     /// # Errors
     /// If the arguments are too long for a message, or the process cannot be started.
@@ -185,8 +187,8 @@ impl Trial {
         Self::spawn(program, Stdio::from(code.file.try_clone()?), asked)
     }
 
-    /// Starts one that maps: where `asked` wants [`Wanted::Map`]. An Arrow IPC stream goes into the socket, and one
-    /// comes out of it; the process that starts this looks into neither.
+    /// Starts a child process that maps; `asked` must want [`Wanted::Map`]. An Arrow IPC stream goes into the
+    /// returned socket, and one comes out of it; this process does not parse either.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -217,7 +219,7 @@ impl Trial {
             .stderr(Stdio::from(File::create(asked.scratch.join("worker"))?))
             .spawn()
             .map_err(|source| TrialError::Start { program, source })?;
-        // If it cannot listen, its end says more than this error would.
+        // If the child cannot read it, the child's exit status says more than this error would.
         let _ = ours.write_all(&frame);
         let (sender, said) = mpsc::sync_channel(2);
         let hears = sender.clone();
@@ -234,7 +236,7 @@ impl Trial {
         Ok(Self { child, said, sender })
     }
 
-    /// The functions of the contract that the component has; else why it cannot be loaded.
+    /// The contract functions that the component has, or why it cannot be loaded.
     ///
     /// # Errors
     /// If the process died, or took too long.
@@ -247,7 +249,7 @@ impl Trial {
         }
     }
 
-    /// What came of running it, and whether all went well; `None` if it took longer than `limit`.
+    /// The text about the run, and whether all calls succeeded. `None` if it took longer than `limit`.
     ///
     /// # Errors
     /// If the process died.
@@ -260,7 +262,7 @@ impl Trial {
         }
     }
 
-    /// What came of the steps, where [`Wanted::Steps`] was asked for; `None` if they took longer than `limit`.
+    /// The results of the steps, if [`Wanted::Steps`] was requested. `None` if they took longer than `limit`.
     ///
     /// # Errors
     /// If the process died.
@@ -273,7 +275,7 @@ impl Trial {
         }
     }
 
-    /// The first row that `run` returned, where [`Wanted::Row`] was asked for; else why there is none.
+    /// The first row that `run` returned, if [`Wanted::Row`] was requested, or why there is none.
     ///
     /// # Errors
     /// If the process died, or it took longer than `limit`.
@@ -286,7 +288,7 @@ impl Trial {
         }
     }
 
-    /// What happens next to one that [maps](Self::map); `None` if nothing does within `limit`.
+    /// The next news of a process that [maps](Self::map). `None` if there is none within `limit`.
     ///
     /// # Errors
     /// If the process died, or was [stopped](Self::stopper).
@@ -299,7 +301,7 @@ impl Trial {
         }
     }
 
-    /// What ends it from another thread.
+    /// A handle that kills the process from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.sender.clone())
     }
@@ -312,7 +314,7 @@ impl Trial {
         }
     }
 
-    /// It says nothing more, or what it must not say.
+    /// The child sends nothing more, or an unexpected message: kills it, and reports how it ended.
     fn died(&mut self) -> TrialError {
         let _ = self.child.kill();
         match self.child.wait() {
@@ -324,14 +326,14 @@ impl Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        // It has ended, or is to.
+        // It has ended, or should.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The child's side: descriptor 0 is a socket, 1 the compiled component, or where it maps a socket that this and the
-/// data's socket come by.
+/// The child's side. Descriptor 0 is a socket. Descriptor 1 is the compiled component or, if the child maps,
+/// a socket that passes the component and the data's socket.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -427,7 +429,7 @@ fn lock_down(asked: &Asked) -> io::Result<()> {
         bounds: Bounds {
             memory: Some(limits.memory.0 + limits.results.0 + OWN_MEMORY)
                 .map(|bytes| bytes.saturating_add(inference)),
-            // The command ends it.
+            // The caller limits the time.
             cpu_seconds: None,
             largest_file: LARGEST_FILE,
             open_files: OPEN_FILES,
@@ -436,7 +438,7 @@ fn lock_down(asked: &Asked) -> io::Result<()> {
     wall.build().map(drop).map_err(io::Error::other)
 }
 
-/// Calls `init`, `run` on the items, and `shutdown`; tells whether all went well.
+/// Calls `init`, `run` on the items, and `shutdown`. Returns a text, and whether all calls succeeded.
 fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) -> (String, bool) {
     let mut text = String::new();
     let good = match program.instantiate(&grants(asked, models)) {
@@ -446,7 +448,7 @@ fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) 
     (text, good)
 }
 
-/// Calls `init` and `run`, and takes the first row, or the path of the table.
+/// Calls `init` and `run`, and returns the first row, or the path of the table.
 fn first(program: &Program, asked: &Asked, models: Arc<Models>) -> Result<String, String> {
     let table = asked.scratch.join(TABLE);
     let mut first =
@@ -530,7 +532,7 @@ mod tests {
     #[test]
     fn a_run_shows_what_came_back() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        // Returns the list of paths as rows.
+        // The script returns the list of paths as rows.
         let echo = "RUN
             (i32.store8 (i32.const 16) (i32.const 0))
             (i32.store8 (i32.const 20) (i32.const 0))

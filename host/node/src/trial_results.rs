@@ -1,16 +1,16 @@
-//! What becomes of what an entry script returns that is tried out.
+//! Collects the results of an entry script that is run on trial.
 
 use crate::model::{Failure, FailureKind, counted};
 use crate::sandbox::ResultSink;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Rows that are shown.
+/// The number of rows that are shown.
 const SHOWN: usize = 20;
-/// Bytes of a row, or of a reason, that are shown.
+/// The number of bytes of a row, or of a reason, that are shown.
 pub(super) const SHOWN_BYTES: usize = 1000;
 
-/// The start of what `run` returned.
+/// The first results that `run` returned, and their counts.
 #[derive(Default)]
 pub(super) struct Returned {
     lines: String,
@@ -61,7 +61,7 @@ impl ResultSink for Returned {
     }
 }
 
-/// The first row that `run` returned, or the path of the file with its table, if that is wanted.
+/// The first row that `run` returned, or the path of the file with its table, if the caller wants a table.
 pub(super) struct First<'a> {
     pub(super) row: Option<String>,
     pub(super) table: Option<&'a Path>,

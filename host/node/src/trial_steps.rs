@@ -1,16 +1,17 @@
-//! Mini-batches that an entry script is given one after another, to see whether its language keeps the contract.
+//! Mini-batches that an entry script gets one after another, to check whether its language SDK keeps the
+//! contract.
 
 use crate::model::{Failure, FailureKind};
 use crate::sandbox::{Context, Instance, MiniBatchData, ResultSink};
 use sandmill_data::sample;
 use serde::{Deserialize, Serialize};
 
-/// A mini-batch, and how often it is given.
+/// A mini-batch, and how often the script gets it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// Its data.
     pub data: StepData,
-    /// Its number in the context.
+    /// The mini-batch number in the context.
     pub id: u64,
     /// The name of the input in the context.
     pub dataset: String,
@@ -18,11 +19,11 @@ pub struct Step {
     pub attempt: u32,
     /// The partition keys in the context.
     pub keys: Vec<(String, String)>,
-    /// How often it is given; what the last time brought is kept.
+    /// How often the script gets it; only the last result is kept.
     pub times: u32,
 }
 
-/// A table to give.
+/// A table for the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TableKind {
     /// Every type of CSV columns, with nulls.
@@ -44,27 +45,27 @@ pub enum StepData {
     Void,
 }
 
-/// What came of an instance's life.
+/// The results of an instance from `init` to `shutdown`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lived {
     /// Why the instance did not start, or `init` failed.
     pub init: Option<Failure>,
-    /// What came of each step.
+    /// The result of each step.
     pub steps: Vec<Came>,
     /// Why `shutdown` failed.
     pub shutdown: Option<Failure>,
 }
 
-/// What came of a mini-batch.
+/// The result of a mini-batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Came {
     /// Rows, and failed items with their reasons, in the order in which they came.
     pub rows: Vec<Result<String, String>>,
-    /// The rows of the table that came back, each as `NAME=VALUE NAME=VALUE`; or why it cannot be read.
+    /// The rows of the returned table, each as `NAME=VALUE NAME=VALUE`; or why it cannot be read.
     pub table: Option<Result<Vec<String>, String>>,
     /// Why the call failed.
     pub failure: Option<Failure>,
-    /// The most memory that the process ever held, in bytes; 0 where the system does not say.
+    /// The peak memory of the process so far, in bytes; 0 if the system does not report it.
     pub peak: u64,
 }
 
@@ -78,7 +79,7 @@ impl TableKind {
         made.map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))
     }
 
-    /// The rows of this table, as [`Came::table`] has them.
+    /// The rows of this table, formatted as in [`Came::table`].
     ///
     /// # Errors
     /// If the table cannot be made.
@@ -87,8 +88,8 @@ impl TableKind {
     }
 }
 
-/// Gives the steps to instances that `make` makes: the first, and another after each failure that breaks one, as a
-/// worker does.
+/// Runs the steps on instances from `make`. As in a worker, a failure that breaks an instance is followed by
+/// a new instance.
 pub(super) fn live(make: &dyn Fn() -> Result<Instance, Failure>, steps: &[Step]) -> Lived {
     let mut lived = Lived::default();
     let mut instance = match begin(make) {
@@ -148,15 +149,15 @@ fn take(instance: &mut Instance, step: &Step) -> Came {
     came
 }
 
-/// The most memory that this process ever held, in bytes.
+/// The peak memory of this process, in bytes.
 fn peak() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the call fills what the pointer points to, or fails.
+    // SAFETY: the call fills the pointer's target, or fails.
     let filled = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } == 0;
     if !filled {
         return 0;
     }
-    // SAFETY: it was filled.
+    // SAFETY: the call has filled it.
     let usage = unsafe { usage.assume_init() };
     u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024
 }

@@ -11,27 +11,27 @@ use std::os::fd::RawFd;
 /// A wall to be built.
 #[derive(Clone, Debug)]
 pub struct Wall {
-    /// Around whom.
+    /// The kind of process that it encloses.
     pub occupant: Occupant,
-    /// How much of it must stand.
+    /// Which of its layers are required.
     pub mode: OsSandbox,
-    /// All that may be opened from now on.
+    /// Everything that the process may open from now on.
     pub folders: Vec<Folder>,
-    /// How much may be used.
+    /// The resource limits.
     pub bounds: Bounds,
 }
 
 impl Wall {
-    /// Builds it around this process, for good. Returns what stands; with
-    /// [`OsSandbox::Required`] a layer that cannot be built is an error.
+    /// Builds the wall around this process, for good. Returns the layers that were built and those that are
+    /// missing. With [`OsSandbox::Required`], a layer that cannot be built is an error.
     ///
     /// Must be called after [`enter`](super::enter), on the main thread, before there is another one.
     pub fn build(&self) -> Result<WallState, WallError> {
         self.build_around_logs(&[])
     }
 
-    /// As [`build`](Self::build). `logs`: descriptors that are open for appending and not for reading. The process can
-    /// add to these files, and take nothing from them again.
+    /// Like [`build`](Self::build). `logs`: descriptors that are open for appending and not for reading. The
+    /// process can append to these files, and cannot remove anything from them.
     pub fn build_around_logs(&self, logs: &[RawFd]) -> Result<WallState, WallError> {
         let mut standing = Standing {
             mode: self.mode,
@@ -44,27 +44,27 @@ impl Wall {
         standing.always(WallLayer::Privileges, powers::no_new_privileges)?;
         let cuts = match self.mode {
             OsSandbox::Required => Cuts::Filtered,
-            // The filter may come to be missing.
+            // The filter may turn out to be missing.
             OsSandbox::BestEffort | OsSandbox::Off => Cuts::Ruled,
         };
         let confine = || files::confine(&self.folders, self.occupant, cuts);
         standing.unless_off(WallLayer::Landlock, confine)?;
         standing
             .unless_off(WallLayer::Capabilities, || powers::drop_capabilities(self.occupant))?;
-        // The last one, because it forbids what makes the others.
+        // seccomp comes last, because it forbids the syscalls that build the others.
         standing.unless_off(WallLayer::Seccomp, || filter::install(self.occupant, logs))?;
         Ok(standing.state)
     }
 }
 
-/// What stands so far.
+/// The layers so far.
 struct Standing {
     mode: OsSandbox,
     state: WallState,
 }
 
 impl Standing {
-    /// A layer that is there in any mode.
+    /// A layer that is built in any mode.
     fn always(&mut self, layer: WallLayer, build: impl FnOnce() -> Built) -> Result<(), WallError> {
         match unless_hidden(layer).and_then(|()| build()) {
             Err(source) if self.mode == OsSandbox::Required => Err(WallError { layer, source }),
@@ -75,7 +75,7 @@ impl Standing {
         }
     }
 
-    /// What is no layer of its own, and never required; none if it is nobody's business here.
+    /// An optional extra (a cgroup), never required. `None` means that it does not apply to this process.
     fn beside(&mut self, layer: WallLayer, built: Option<Built>) {
         if let Some(built) = built {
             self.note(layer, built);
@@ -90,7 +90,7 @@ impl Standing {
         }
     }
 
-    /// A layer that can be left out.
+    /// A layer that `os_sandbox: off` leaves out.
     fn unless_off(
         &mut self,
         layer: WallLayer,

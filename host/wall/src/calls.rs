@@ -1,12 +1,12 @@
-//! Which calls of the kernel each occupant needs after the wall stands. Found by tracing the end-to-end
-//! tests, and by reading what the standard library, the C library and wasmtime fall back to.
+//! The syscalls that each occupant needs once the wall stands. We found them by tracing the end-to-end tests,
+//! and by reading what the standard library, the C library and wasmtime fall back to.
 //!
-//! What is neither allowed nor in the list of those that kill is refused with EPERM.
+//! A syscall that is neither allowed nor in the list of killing ones fails with EPERM.
 
 use super::occupant::Occupant;
 use libc::*;
 
-/// Memory, threads, signals of its own, time, and what is open already.
+/// Memory, threads, the process's own signals, time, and files that are already open.
 const BASE: &[c_long] = &[
     SYS_brk,
     SYS_clock_getres,
@@ -53,13 +53,14 @@ const BASE: &[c_long] = &[
     SYS_writev,
 ];
 
-/// Its older names.
+/// Older forms of these syscalls.
 #[cfg(target_arch = "x86_64")]
 const BASE_OLD: &[c_long] = &[SYS_poll, SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const BASE_OLD: &[c_long] = &[];
 
-/// Looking at files, as far as Landlock lets it. Opening them is ruled by its arguments ([`opening`]).
+/// Inspecting, listing and removing files, as far as Landlock allows it. Opening is decided by its arguments
+/// ([`opening`]).
 const OPEN: &[c_long] = &[
     SYS_faccessat,
     SYS_faccessat2,
@@ -70,13 +71,14 @@ const OPEN: &[c_long] = &[
     SYS_unlinkat,
 ];
 
-/// Its older names.
+/// Older forms of these syscalls.
 #[cfg(target_arch = "x86_64")]
 const OPEN_OLD: &[c_long] = &[SYS_access, SYS_lstat, SYS_readlink, SYS_rmdir, SYS_stat, SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const OPEN_OLD: &[c_long] = &[];
 
-/// Opening a file, with the place of the argument that says how, for who has files at all.
+/// The syscalls that open a file, each with the position of its flags argument. Empty for an occupant without
+/// files.
 pub(super) fn opening(occupant: Occupant) -> &'static [(c_long, u8)] {
     match occupant {
         Occupant::Compiler | Occupant::Finisher => &[],
@@ -94,21 +96,21 @@ const OPENING: &[(c_long, u8)] = &[(SYS_openat, 2), (SYS_open, 1)];
 #[cfg(not(target_arch = "x86_64"))]
 const OPENING: &[(c_long, u8)] = &[(SYS_openat, 2)];
 
-/// Folders.
+/// Making folders.
 const FOLDERS: &[c_long] = &[SYS_mkdirat];
 
-/// Its older name.
+/// Its older form.
 #[cfg(target_arch = "x86_64")]
 const FOLDERS_OLD: &[c_long] = &[SYS_mkdir];
 #[cfg(not(target_arch = "x86_64"))]
 const FOLDERS_OLD: &[c_long] = &[];
 
-/// Hard links and new names, copies within the kernel, the socket to the leader, and which file system an open folder is of.
-/// `renameat2` is ruled by its flags (`filter`).
+/// Hard links, renames, copies within the kernel, the socket to the leader, and the file system type of an
+/// open folder. `renameat2` is decided by its flags (`filter`).
 const WORKER: &[c_long] =
     &[SYS_copy_file_range, SYS_fstatfs, SYS_linkat, SYS_recvfrom, SYS_sendfile];
 
-/// Its older names.
+/// Older forms of these syscalls.
 #[cfg(target_arch = "x86_64")]
 const WORKER_OLD: &[c_long] = &[SYS_link, SYS_rename, SYS_renameat];
 #[cfg(target_arch = "aarch64")]
@@ -116,8 +118,8 @@ const WORKER_OLD: &[c_long] = &[SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const WORKER_OLD: &[c_long] = &[];
 
-/// What a GPU's driver does besides. It listens at a socket, by which other processes of its user could ask for
-/// its memory, and does not start where it may not; nobody is let in.
+/// What a GPU's driver needs besides. It listens at a socket, by which other processes of its user could ask
+/// for its memory, and does not start without it. Connections are never accepted.
 const GPU: &[c_long] = &[
     SYS_bind,
     SYS_epoll_create1,
@@ -155,23 +157,24 @@ const GPU: &[c_long] = &[
     SYS_uname,
 ];
 
-/// Its older names.
+/// Older forms of these syscalls.
 #[cfg(target_arch = "x86_64")]
 const GPU_OLD: &[c_long] = &[SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_pipe];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_OLD: &[c_long] = &[];
 
-/// A second descriptor for an open file, which a GPU's driver makes. Ruled by the first one's number (`filter`).
+/// Making a second descriptor for an open file, which a GPU's driver does. Decided by the first descriptor's
+/// number (`filter`).
 pub(super) const DUPLICATING: &[c_long] = &[SYS_dup, SYS_dup3];
-/// Its older name.
+/// Its older form.
 #[cfg(target_arch = "x86_64")]
 pub(super) const DUPLICATING_OLD: &[c_long] = &[SYS_dup2];
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const DUPLICATING_OLD: &[c_long] = &[];
 
-/// Orders from the leader with descriptors, and what a worker that is forked does until its own wall stands: a session, a
-/// cgroup and a folder of its own, its standard files, and that wall. Forking, `prctl` and mapping code are ruled by
-/// their arguments (`filter`).
+/// Receiving orders with descriptors from the leader, and what a forked worker does before its own wall
+/// stands: it sets up its session, cgroup, folder and standard files, and builds that wall. Forking, `prctl`
+/// and mapping code are decided by their arguments (`filter`).
 const NURSERY: &[c_long] = &[
     SYS_capget,
     SYS_capset,
@@ -202,16 +205,16 @@ const NURSERY: &[c_long] = &[
     SYS_uname,
 ];
 
-/// Their older names.
+/// Older forms of these syscalls.
 #[cfg(target_arch = "x86_64")]
 const NURSERY_OLD: &[c_long] = &[SYS_dup2, SYS_getrlimit, SYS_setrlimit];
 #[cfg(not(target_arch = "x86_64"))]
 const NURSERY_OLD: &[c_long] = &[SYS_getrlimit, SYS_setrlimit];
 
-/// Waiting for the helpers that it started before.
+/// Waiting for the helpers that it started before it built its wall.
 const PLANNER: &[c_long] = &[SYS_wait4, SYS_waitid];
 
-/// The network, and waiting for it.
+/// Using the network, and waiting for it.
 const FETCHER: &[c_long] = &[
     SYS_bind,
     SYS_connect,
@@ -241,15 +244,15 @@ const FETCHER: &[c_long] = &[
     SYS_uname,
 ];
 
-/// Their older names.
+/// Older forms of these syscalls.
 #[cfg(target_arch = "x86_64")]
 const FETCHER_OLD: &[c_long] = &[SYS_epoll_wait, SYS_rename];
 #[cfg(not(target_arch = "x86_64"))]
 const FETCHER_OLD: &[c_long] = &[];
 
-/// The calls that no occupant makes and whoever breaks out would: the process ends at the first of them.
+/// Syscalls that no occupant needs and an attacker would: the first one kills the process.
 const KILL: &[c_long] = &[
-    // Other programs and processes.
+    // Starting programs, and reaching other processes.
     SYS_execve,
     SYS_execveat,
     SYS_kcmp,
@@ -262,7 +265,7 @@ const KILL: &[c_long] = &[
     SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo,
     SYS_tkill,
-    // The network.
+    // Using the network.
     SYS_accept,
     SYS_accept4,
     SYS_bind,
@@ -274,7 +277,7 @@ const KILL: &[c_long] = &[
     SYS_sendmsg,
     SYS_socket,
     SYS_socketpair,
-    // What is mounted, and name spaces.
+    // Mounts and namespaces.
     SYS_chroot,
     SYS_fsconfig,
     SYS_fsmount,
@@ -288,12 +291,12 @@ const KILL: &[c_long] = &[
     SYS_setns,
     SYS_umount2,
     SYS_unshare,
-    // Files past their paths.
+    // Files without a path, or reached without one.
     SYS_memfd_create,
     SYS_memfd_secret,
     SYS_name_to_handle_at,
     SYS_open_by_handle_at,
-    // Large parts of the kernel that are attacked more than others.
+    // Large parts of the kernel that are attacked more often than others.
     SYS_add_key,
     SYS_bpf,
     SYS_io_uring_enter,
@@ -303,7 +306,7 @@ const KILL: &[c_long] = &[
     SYS_perf_event_open,
     SYS_request_key,
     SYS_userfaultfd,
-    // The machine.
+    // Settings of the machine.
     SYS_acct,
     SYS_adjtimex,
     SYS_clock_adjtime,
@@ -318,7 +321,7 @@ const KILL: &[c_long] = &[
     SYS_swapoff,
     SYS_swapon,
     SYS_syslog,
-    // Who this process is.
+    // The user and the capabilities of this process.
     SYS_capset,
     SYS_personality,
     SYS_setfsgid,
@@ -332,15 +335,16 @@ const KILL: &[c_long] = &[
     SYS_setuid,
 ];
 
-/// Those that not every processor has.
+/// Killing syscalls that only some processors have.
 #[cfg(target_arch = "x86_64")]
 const KILL_OLD: &[c_long] =
     &[SYS_fork, SYS_vfork, SYS_ioperm, SYS_iopl, SYS_kexec_file_load, SYS_modify_ldt];
 #[cfg(not(target_arch = "x86_64"))]
 const KILL_OLD: &[c_long] = &[];
 
-/// What a GPU's driver tries or needs, though others are killed for it: refused, allowed above, or by its
-/// arguments. It tries to start a program that makes its device files, and goes on without.
+/// What a GPU's driver tries or needs, and what kills other occupants. Each is refused, allowed above, or
+/// decided by its arguments. The driver tries to start a program that makes its device files, and continues
+/// without it.
 const GPU_SPARED: &[c_long] = &[
     SYS_accept,
     SYS_accept4,
@@ -355,17 +359,17 @@ const GPU_SPARED: &[c_long] = &[
 const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_SPARED_OLD: &[c_long] = &[];
-/// What it needs, and a worker does before its own wall stands.
+/// What the nursery needs, and what a worker does before its own wall stands.
 const NURSERY_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
 
-/// The standard library may try to end a helper.
+/// The standard library may try to kill a helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
-/// What the network is used by.
+/// What using the network needs.
 const FETCHER_SPARED: &[c_long] =
     &[SYS_bind, SYS_connect, SYS_recvmmsg, SYS_recvmsg, SYS_sendmmsg, SYS_sendmsg, SYS_socket];
 
-/// Calls that are allowed whatever their arguments.
+/// The syscalls that are allowed with any arguments.
 pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
     /// What every worker may call.
     const ALL_WORKERS: [&[c_long]; 8] =
@@ -384,7 +388,7 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
     parts.concat()
 }
 
-/// Calls that end the process.
+/// The syscalls that kill the process.
 pub(super) fn killing(occupant: Occupant) -> impl Iterator<Item = c_long> {
     let (spared, old): (&[c_long], &[c_long]) = match occupant {
         Occupant::GpuWorker => (GPU_SPARED, GPU_SPARED_OLD),

@@ -9,24 +9,24 @@ use std::process;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often, and how long apart, it is looked whether a child has ended that is about to.
+/// How often, and at what interval, we check whether a child that is about to end has ended.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What can be limited.
+/// The controllers that we use.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// The cgroup of this process, below which it may make others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Delegated {
     pub(super) folder: PathBuf,
-    /// Those of [`CONTROLLERS`] that are there, at least one.
+    /// The [`CONTROLLERS`] that it has, at least one.
     pub(super) controllers: Vec<&'static str>,
-    /// The root of the machine. All others hold either processes or cgroups with limits.
+    /// Whether it is the machine's root. Every other cgroup has either processes or limited cgroups below it.
     pub(super) is_root: bool,
 }
 
-/// What worker processes would be put into, in words; or why they would not.
+/// Where workers would get their cgroups, in words; or why they would not.
 pub fn probe_cgroup() -> Result<String, LayerError> {
     let Delegated { folder, controllers, .. } = delegated()?;
     let limits = controllers.join(", ");
@@ -34,7 +34,7 @@ pub fn probe_cgroup() -> Result<String, LayerError> {
     Ok(format!("{name} v2: each worker gets one below {}, with {limits}", folder.display()))
 }
 
-/// The cgroup of this process, if it may be used; or why it may not.
+/// The cgroup of this process, or why it cannot be used.
 pub(super) fn delegated() -> Result<Delegated, LayerError> {
     unless_hidden(WallLayer::Cgroup)?;
     let folder = folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
@@ -42,7 +42,7 @@ pub(super) fn delegated() -> Result<Delegated, LayerError> {
 }
 
 impl Delegated {
-    /// `own` is the number of this process.
+    /// `own` is the id of this process.
     pub(super) fn at(folder: PathBuf, own: u32) -> Result<Self, LayerError> {
         let offered = read(folder.join("cgroup.controllers"))?;
         let is_there = |name: &&str| offered.split_whitespace().any(|offered| offered == *name);
@@ -65,8 +65,8 @@ impl Delegated {
     }
 }
 
-/// Fails if other processes are in the cgroup: they would have to go before anything in it can be
-/// limited, and are not ours to move.
+/// Fails if other processes are in the cgroup. They would have to leave before anything below it can be
+/// limited, and moving them is not up to us.
 fn alone(folder: &Path, own: u32) -> Result<(), LayerError> {
     let own = own.to_string();
     for _ in 0..LOOKS {
@@ -75,7 +75,7 @@ fn alone(folder: &Path, own: u32) -> Result<(), LayerError> {
         if others.peek().is_none() {
             return Ok(());
         }
-        // An earlier planner, say, that has said all.
+        // For example an earlier planner that is about to end.
         if !others.all(|process| is_child(process, &own)) {
             break;
         }
@@ -88,14 +88,14 @@ fn is_child(process: &str, parent: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The program's name, in brackets, may hold anything; state and parent follow.
     let parent_of = |stat: &str| Some(stat.rsplit_once(") ")?.1.split(' ').nth(1)? == parent);
-    parent_of(&stat).unwrap_or(true) // It is gone.
+    parent_of(&stat).unwrap_or(true) // The process is gone.
 }
 
 pub(super) fn read(path: impl AsRef<Path>) -> Result<String, LayerError> {
     fs::read_to_string(&path).map_err(|error| LayerError::path(&path, error))
 }
 
-/// Where the cgroup lies, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// The folder of the cgroup, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn folder(own: &str, mounts: &str) -> Result<PathBuf, LayerError> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::"));
     let path = path.ok_or(LayerError::NoHierarchy)?;

@@ -3,8 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// What became of a process, to be said behind its name: `was killed (signal 9; ...)`. A limit that
-/// ended it is told as such.
+/// How a process ended, in words that follow its name: `was killed (signal 9; ...)`. Names the limit that
+/// ended it.
 pub fn death(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),

@@ -1,4 +1,4 @@
-//! What can go wrong with the wall, with the words for it. Imports nothing of its folder.
+//! The errors of the wall, with their messages. Imports nothing from its folder.
 
 use landlock::{LandlockStatus, RulesetError};
 use libc::c_long;
@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A layer of the wall, or what may stand beside it.
+/// A layer of the wall, or the optional cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WallLayer {
-    /// The kernel ends the process with the one that started it (`PR_SET_PDEATHSIG`).
+    /// The kernel kills the process when its parent ends (`PR_SET_PDEATHSIG`).
     Parent,
-    /// A session of its own.
+    /// The process has its own session.
     Session,
     /// Resource limits.
     Limits,
@@ -19,16 +19,16 @@ pub enum WallLayer {
     Privileges,
     /// Landlock.
     Landlock,
-    /// Capabilities are given up.
+    /// The process gives up its capabilities.
     Capabilities,
     /// seccomp.
     Seccomp,
-    /// A cgroup of its own. It stands beside the wall and is never required.
+    /// The process has its own cgroup. It is an extra and never required.
     Cgroup,
 }
 
 impl WallLayer {
-    /// Its name, in words.
+    /// The name of the layer, for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Parent => "dies with its parent",
@@ -42,7 +42,7 @@ impl WallLayer {
         }
     }
 
-    /// What to do where it is missing.
+    /// What the user can do if the layer is missing.
     pub(super) const fn remedy(self) -> &'static str {
         match self {
             Self::Landlock => {
@@ -58,7 +58,7 @@ impl WallLayer {
     }
 }
 
-/// A layer that must stand and does not. For people: names the layer, the reason and the setting.
+/// A required layer that cannot be built. The message names the layer, the reason and the setting.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the wall around the processes of a job lacks a layer: {}: {source}. What to do: {}; or, \
@@ -74,87 +74,88 @@ pub struct WallError {
     pub source: LayerError,
 }
 
-/// How a layer came out: what to call it, if there is more to say than its name; or why it is missing.
+/// The result of building a layer: text that replaces its name, if there is more to say; or why it is
+/// missing.
 pub(super) type Built = Result<Option<String>, LayerError>;
 
-/// Why a layer is missing. For people; follows the layer's name.
+/// Why a layer is missing. For people; follows the layer's name in the message.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
-    /// A test hides it.
+    /// A test hides the layer.
     #[error("{variable} counts it as missing")]
     Hidden {
-        /// The variable of the environment that says so.
+        /// The environment variable that hides it.
         variable: &'static str,
     },
-    /// The kernel refused a call.
+    /// The kernel refused a syscall.
     #[error("{source}")]
     Call {
-        /// The call, by its name.
+        /// The name of the syscall.
         call: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file or folder cannot be used.
     #[error("{}: {source}", path.display())]
     Path {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The signal that comes with the parent's end is not the one that [`enter`](super::enter) asks for.
+    /// The parent-death signal is not the one that [`enter`](super::enter) sets.
     #[error("the process did not ask for it")]
     NotAsked,
     /// The process does not lead its session.
     #[error("the process is in another's session")]
     OtherSession,
-    /// Landlock: the kernel knows too old a version.
+    /// Landlock: the kernel's version is too old.
     #[error("the kernel has version {found} of its interface, and version {needed} is needed")]
     OldAbi {
         /// The kernel's version.
         found: i32,
-        /// The oldest version that does.
+        /// The oldest version that suffices.
         needed: i32,
     },
-    /// Landlock: not a part of the kernel.
+    /// Landlock: the kernel was built without it.
     #[error("the kernel was built without it")]
     NotBuiltIn,
-    /// Landlock: a part of the kernel that its boot parameters leave out.
+    /// Landlock: the kernel's boot parameters leave it out.
     #[error("the kernel has it, but it is not turned on")]
     NotTurnedOn,
-    /// Landlock: the rules cannot be made, or not be applied.
+    /// Landlock: the rules cannot be made or applied.
     #[error("{0}")]
     Rules(#[source] RulesetError),
-    /// Landlock: a folder cannot have its rule.
+    /// Landlock: the rule for a folder cannot be added.
     #[error("{}: {source}", path.display())]
     Rule {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: RulesetError,
     },
-    /// Landlock: the rules do not hold.
+    /// Landlock: the kernel does not enforce the rules.
     #[error("the kernel did not take the rules")]
     NotEnforced,
-    /// Landlock: the rules hold, but the kernel has no Landlock.
+    /// Landlock: the rules were accepted, but the kernel has no Landlock.
     #[error("{0:?}")]
     Unavailable(LandlockStatus),
-    /// seccomp: this processor has no list of calls.
+    /// seccomp: there is no syscall list for this processor.
     #[error("there is no list of calls for {0}")]
     NoCalls(&'static str),
-    /// seccomp: a list names what is no call.
+    /// seccomp: a list has an invalid syscall number.
     #[error("there is no call {0}")]
     NoCall(c_long),
-    /// seccomp: more instructions than the kernel takes.
+    /// seccomp: the filter has more instructions than the kernel allows.
     #[error("the filter is too long")]
     LongFilter,
-    /// cgroup: the kernel has version 1 only.
+    /// cgroup: the kernel has only version 1.
     #[error("the kernel has no version 2 hierarchy")]
     NoHierarchy,
-    /// cgroup: there is no path to the hierarchy.
+    /// cgroup: the hierarchy is not mounted.
     #[error("the version 2 hierarchy is not mounted")]
     NotMounted,
-    /// cgroup: that of this process has no path.
+    /// cgroup: that of this process has no path below the mount point.
     #[error("{own} is outside of what is mounted at {mounted}")]
     Outside {
         /// The cgroup of this process.
@@ -162,29 +163,29 @@ pub enum LayerError {
         /// Where the hierarchy is mounted.
         mounted: String,
     },
-    /// cgroup: nothing can be limited there.
+    /// cgroup: it has no controller that we use.
     #[error("there is no {} and no {} controller at {}", wanted[0], wanted[1], folder.display())]
     NoControllers {
         /// The cgroup.
         folder: PathBuf,
-        /// What is looked for.
+        /// The controllers that we look for.
         wanted: [&'static str; 2],
     },
     /// cgroup: this user may not change it.
     #[error("{} may not be written to: it is not delegated", .0.display())]
     NotDelegated(PathBuf),
-    /// cgroup: it is not this process's alone.
+    /// cgroup: other processes are in it.
     #[error("other processes than this one are in {}", .0.display())]
     Shared(PathBuf),
 }
 
 impl LayerError {
-    /// The kernel refused a call.
+    /// The kernel refused a syscall.
     pub(super) fn call(call: &'static str, answer: impl Into<io::Error>) -> Self {
         Self::Call { call, source: answer.into() }
     }
 
-    /// The kernel refused the call that was made last.
+    /// The kernel refused the last syscall.
     pub(super) fn last_call(call: &'static str) -> Self {
         Self::call(call, io::Error::last_os_error())
     }
@@ -195,16 +196,16 @@ impl LayerError {
     }
 }
 
-/// Why the end of a process was not waited for. For people.
+/// Why waiting for a process stopped early. For people.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
-    /// It took too long.
+    /// The process took too long.
     #[error("it was not done after {} s", .0.as_secs())]
     Late(Duration),
-    /// It is not wanted any more, for this reason.
+    /// The caller no longer wants it, for this reason.
     #[error("{0}")]
     Stopped(String),
-    /// The kernel does not tell how it is.
+    /// The kernel does not report its state.
     #[error("{0}")]
     Unknown(#[source] io::Error),
 }
@@ -219,7 +220,7 @@ mod tests {
         insta::assert_snapshot!(error, @"the wall around the processes of a job lacks a layer: landlock: the kernel was built without it. What to do: use Linux 6.2 or later, with landlock among the modules of its `lsm=` boot parameter; in a container, a seccomp profile that allows landlock_create_ruleset; or, if you trust the entry script and its inputs, set `os_sandbox: best-effort` to go on without (`sandmill doctor` shows what this machine has)");
     }
 
-    /// Causes are shown only where they say more.
+    /// A cause is shown only if it says more than the error.
     #[test]
     fn what_says_a_reason_says_its_cause() {
         let refused = || io::Error::from_raw_os_error(libc::EPERM);

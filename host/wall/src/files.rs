@@ -1,4 +1,5 @@
-//! Landlock: which files and folders may be used, and that no socket or process outside is reached.
+//! Landlock: which files and folders the process may use. It also keeps the process from sockets and
+//! processes outside.
 
 use super::error::{Built, LayerError, WallLayer};
 use super::occupant::{Folder, Occupant, Rights};
@@ -15,25 +16,28 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What must be there: with it all of reading, writing, making, renaming and cutting is ruled.
+/// The version that must be there: it covers all reading, writing, making, renaming and truncating.
 const NEEDED: ABI = ABI::V3;
 /// Its number.
 pub(super) const NEEDED_ABI: i32 = 3;
 
-/// Who keeps files that may only be read from being cut: opening one for reading can empty it, too (`O_TRUNC`).
+/// What prevents the truncation of files that may only be read: opening one for reading can truncate it, too
+/// (`O_TRUNC`).
 ///
-/// The kernel asks its rules at each open whether the file could be cut, and where they do not say yes, goes on
-/// asking up to the root of the file system. For jobs of many small files that is a twentieth of their time.
+/// At each open, the kernel asks its rules whether the file may be truncated. If no rule allows it, the
+/// kernel goes on up to the root of the file system. For jobs of many small files that takes a twentieth of
+/// their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cuts {
-    /// The rules.
+    /// The Landlock rules.
     Ruled,
-    /// The filter of calls, which is sure to be installed: no file is cut by who may not write it.
+    /// The syscall filter, which is certain to be installed. A process that may not write a file cannot
+    /// truncate it.
     Filtered,
 }
 
 impl Cuts {
-    /// What all rules allow.
+    /// The rights that every rule gets in addition.
     fn allowed(self) -> BitFlags<AccessFs> {
         match self {
             Self::Ruled => BitFlags::empty(),
@@ -42,7 +46,7 @@ impl Cuts {
     }
 }
 
-/// Confines this process to the folders. `cuts`: who may cut a file that can be read, by opening it.
+/// Confines this process to the folders. `cuts`: what prevents truncation by opening a file that can be read.
 pub(super) fn confine(folders: &[Folder], occupant: Occupant, cuts: Cuts) -> Built {
     let status = restrict(folders, occupant, cuts)?;
     if status.ruleset == RulesetStatus::NotEnforced {
@@ -56,7 +60,7 @@ pub(super) fn confine(folders: &[Folder], occupant: Occupant, cuts: Cuts) -> Bui
     }
 }
 
-/// The layer, with the version.
+/// The layer's name, with the version.
 pub(super) fn words(abi: i32) -> String {
     format!("{} (ABI {abi})", WallLayer::Landlock.name())
 }
@@ -69,11 +73,11 @@ fn restrict(
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(NEEDED))
-        // What newer kernels add is taken where it is there.
+        // Rights of newer kernels are used if the kernel has them.
         .map(|rules| rules.set_compatibility(CompatLevel::BestEffort))
         .and_then(|rules| rules.handle_access(AccessFs::from_all(ABI::V5)))
         .and_then(|rules| match occupant {
-            // What is not ruled is allowed: a store may listen at any port.
+            // Connecting is not ruled, so it is allowed: a store may listen at any port.
             Occupant::Fetcher => rules.handle_access(AccessNet::BindTcp),
             _ => rules.handle_access(AccessNet::from_all(ABI::V4)),
         })
@@ -90,7 +94,7 @@ fn restrict(
         let rights = rights & usable(&opened).map_err(|e| LayerError::path(&folder.path, e))?;
         rules =
             rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| no_rule(folder, e))?;
-        // Of the others, none opens many small files.
+        // The other occupants do not open many small files.
         let may_hold_many = folder.rights == Rights::Read
             && matches!(occupant, Occupant::Worker | Occupant::Nursery);
         let inner = (may_hold_many && cuts == Cuts::Filtered).then(|| inner_folders(&opened));
@@ -102,10 +106,10 @@ fn restrict(
     rules.restrict_self().map_err(LayerError::Rules)
 }
 
-/// Folders in a folder, as many as one call of the kernel tells, without links and mount points. Rules for them allow
-/// nothing that the folder's own does not, as long as nobody moves them out of it. But the kernel, which goes up from
-/// each file that is opened until it finds a rule, finds one sooner, and each step is dear: each folder on the way is
-/// counted as used for a moment, by all workers at once.
+/// The folders in a folder, as many as one syscall lists, without links and mount points. Rules for them
+/// allow nothing beyond the outer folder's rule, as long as no process moves them out of it. But they save
+/// time: from each opened file the kernel goes up until it finds a rule, and each step is expensive, because
+/// all workers update the reference count of each folder on the way.
 fn inner_folders(folder: &OwnedFd) -> Vec<OwnedFd> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -125,12 +129,13 @@ fn inner_folders(folder: &OwnedFd) -> Vec<OwnedFd> {
     folders
 }
 
-/// Opens a folder in a folder, unless it lies on another disk: not even on one that a daemon would mount now.
+/// Opens a folder in a folder. Fails if it is on another file system, even one that an automounter would
+/// mount now.
 fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
     match openat2(folder, name, flags, Mode::empty(), stay) {
-        // The wall around all workers hides the call.
+        // The nursery's wall, which encloses all workers, hides openat2.
         Err(Errno::NOSYS) => {
             let inner = openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty())?;
             let stays = fstat(&inner)?.st_dev == fstat(folder)?.st_dev;
@@ -140,8 +145,8 @@ fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// The folder by its real path: a rule holds for what a path leads to, so that one path below another
-/// may not be below it at all. None if it is not there: then there is nothing to allow.
+/// The folder with its real path. A rule holds for the target of a path, so a path below another one may lead
+/// elsewhere. `None` if it does not exist: then there is nothing to allow.
 fn real(folder: &Folder) -> Result<Option<Folder>, LayerError> {
     if folder.is_real {
         return Ok(Some(folder.clone()));
@@ -153,8 +158,8 @@ fn real(folder: &Folder) -> Result<Option<Folder>, LayerError> {
     }
 }
 
-/// Opens the folder at its real path, or none if it is gone. A link on the way now was put there since the path was
-/// resolved, and would have the rule allow another folder.
+/// Opens the folder at its real path. `None` if it is gone. A link on the way was put there after the path
+/// was resolved, and would make the rule allow another folder.
 fn open(folder: &Folder) -> Result<Option<OwnedFd>, LayerError> {
     match at_its_path(&folder.path, OFlags::PATH, Mode::empty()) {
         Ok(opened) => Ok(Some(opened)),
@@ -167,7 +172,7 @@ fn no_rule(folder: &Folder, source: RulesetError) -> LayerError {
     LayerError::Rule { path: folder.path.clone(), source }
 }
 
-/// The kernel refuses rights of folders on a file.
+/// The rights that the kernel accepts: it refuses folder rights for a file.
 fn usable(opened: impl AsFd) -> io::Result<BitFlags<AccessFs>> {
     let kind = FileType::from_raw_mode(fstat(opened)?.st_mode);
     Ok(if kind == FileType::Directory { BitFlags::all() } else { AccessFs::from_file(ABI::V5) })
@@ -179,8 +184,8 @@ fn rights(rights: Rights) -> BitFlags<AccessFs> {
         WriteFile,
     };
     let read = ReadFile | ReadDir;
-    // A link must not give its file more rights than it has where it lies, or the kernel refuses to
-    // make it: whoever links may not write.
+    // The kernel refuses a hard link that would give its file more rights than it has in its own folder. So a
+    // process that links may not write.
     let arrange = MakeReg | MakeDir | RemoveFile | RemoveDir | Refer;
     match rights {
         Rights::Read => read,
@@ -192,13 +197,13 @@ fn rights(rights: Rights) -> BitFlags<AccessFs> {
     }
 }
 
-/// The rules that say something: rights add up along a path, and each rule takes a few microseconds.
+/// The rules that add something. Rights add up along a path, and each rule takes a few microseconds.
 fn merged(folders: &[Folder]) -> Vec<&Folder> {
     let covers = |other: &Folder, folder: &Folder| {
         folder.path.starts_with(&other.path) && rights(other.rights).contains(rights(folder.rights))
     };
     let mut sorted: Vec<&Folder> = folders.iter().collect();
-    // What lies above comes first, and of one path what allows more.
+    // Outer folders come first; of the same path, the rule with more rights.
     sorted.sort_by_key(|folder| {
         (&folder.path, std::cmp::Reverse(rights(folder.rights).bits().count_ones()))
     });
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(kept, ["data", "elsewhere", "shared"].map(|name| root.join(name)));
     }
 
-    /// A rule for it would allow what the link leads to.
+    /// A rule for the link would allow its target.
     #[test]
     fn a_link_that_comes_later_is_no_folder() {
         let root = tempfile::tempdir().unwrap();

@@ -1,9 +1,12 @@
-//! seccomp: which calls of the kernel may be made. What is neither allowed nor deadly is refused.
+//! The seccomp filter: which syscalls the process may make. A syscall that is neither allowed nor deadly
+//! fails with an error.
 //!
-//! Not by the crate `seccompiler` (0.5): one of its filters knows one action for what matches and one for what does not,
-//! so that to allow, to refuse, to hide and to kill takes three, of 964 instructions for a worker where this one has 435. It
-//! compares a call with each number in turn, where `tree` halves them: `openat` passes 307 instructions, not 15. Three such
-//! filters take 0.53 ms to install, this one 0.16, and a call whose arguments are looked at 0.25 µs instead of 0.16.
+//! We do not use the crate `seccompiler` (0.5). Each of its filters has one action for a match and one for
+//! everything else, so allowing, refusing, hiding and killing would take three filters: 964 instructions for
+//! a worker, where this one has 435. It also compares a syscall with each number in turn, where `tree`
+//! bisects: `openat` passes 307 instructions instead of 15. Installing three such filters takes 0.53 ms,
+//! and this one 0.16 ms. With them a syscall whose arguments are checked takes
+//! 0.25 µs, with this one 0.16 µs.
 
 use super::calls;
 use super::error::{Built, LayerError, WallLayer};
@@ -13,9 +16,9 @@ use libc::{c_long, sock_filter};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
-/// What is not allowed.
+/// The syscall is not allowed.
 const REFUSED: Action = refuse(libc::EPERM);
-/// What is to look as if the kernel did not have it.
+/// The syscall looks as if the kernel did not have it.
 const HIDDEN: Action = refuse(libc::ENOSYS);
 
 #[expect(
@@ -27,8 +30,8 @@ const fn refuse(error: i32) -> Action {
     Action::Refuse(error as u16)
 }
 
-/// Installs the filter around this thread and those that it starts. Forbids to install more. `logs`: descriptors
-/// of files that may only grow.
+/// Installs the filter for this thread and the threads it starts. The filter forbids installing further
+/// filters. `logs`: descriptors of files that may only grow.
 pub(super) fn install(occupant: Occupant, logs: &[RawFd]) -> Built {
     let mut program = filter(occupant, logs)?;
     let length = u16::try_from(program.len()).map_err(|_| LayerError::LongFilter)?;
@@ -40,7 +43,7 @@ pub(super) fn install(occupant: Occupant, logs: &[RawFd]) -> Built {
     if answer == 0 { Ok(None) } else { Err(LayerError::last_call("seccomp")) }
 }
 
-/// Whether the kernel has what is needed, and this processor has tables.
+/// Whether the kernel has seccomp with the kill action, and whether we have syscall lists for this processor.
 pub(super) fn probe() -> Result<String, LayerError> {
     processor()?;
     let action = libc::SECCOMP_RET_KILL_PROCESS;
@@ -54,7 +57,7 @@ pub(super) fn probe() -> Result<String, LayerError> {
     Err(LayerError::last_call("seccomp"))
 }
 
-/// The kernel's number for this processor (`AUDIT_ARCH_*`): that of ELF, 64 bits, little-endian.
+/// The kernel's number for this processor (`AUDIT_ARCH_*`): the ELF machine number, 64 bits, little-endian.
 fn processor() -> Result<u32, LayerError> {
     let number: u32 = match std::env::consts::ARCH {
         "x86_64" => 62,
@@ -77,28 +80,28 @@ fn filter(occupant: Occupant, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerE
     for (call, rule) in by_arguments(occupant).into_iter().chain(on_open_files(occupant, logs)) {
         put(call, rule)?;
     }
-    // None of these is among the others.
+    // The killing syscalls are in neither of the sets above (a test checks it).
     for call in calls::killing(occupant) {
         put(call, Rule::always(Action::Kill))?;
     }
     Ok(tree::program(processor()?, &rules, REFUSED))
 }
 
-/// Calls whose arguments are looked at.
+/// The syscalls that are allowed or refused by their arguments.
 fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     let only = |call: c_long, tests: &[Test]| {
         (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
     };
     let mut rules = vec![
-        // Whoever finds clone3 missing takes clone, the flags of which can be looked at.
+        // A program that finds clone3 missing falls back to clone, whose flags the filter can read.
         (libc::SYS_clone3, Rule::always(HIDDEN)),
-        // Not in the midst of a file that is open for appending.
+        // RWF_NOAPPEND would write into the middle of a file that is open for appending.
         only(libc::SYS_pwritev2, &[flags(5, NO_APPEND, 0)]),
     ];
     rules.extend(on_itself(occupant));
     let opening = calls::opening(occupant);
     if !opening.is_empty() {
-        // Whoever finds openat2 missing takes openat, the flags of which can be looked at.
+        // A program that finds openat2 missing falls back to openat, whose flags the filter can read.
         rules.push((libc::SYS_openat2, Rule::always(HIDDEN)));
     }
     rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
@@ -106,19 +109,19 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         occupant,
         Occupant::GpuWorker | Occupant::Worker | Occupant::Nursery | Occupant::Fetcher
     ) {
-        // Without exchanging names, and without the device that RENAME_WHITEOUT leaves behind, for which Landlock has
-        // no rule.
+        // Refuses two flags for which Landlock has no rule: RENAME_EXCHANGE swaps two names, and
+        // RENAME_WHITEOUT leaves a device file.
         let flags = [0, libc::RENAME_NOREPLACE.cast_signed()];
         rules.push(only(libc::SYS_renameat2, &flags.map(|flags| number(4, flags))));
     }
     match occupant {
         Occupant::GpuWorker | Occupant::Worker | Occupant::Nursery => rules.extend([
-            // Times of an open file, not of one by path: Landlock does not rule those.
+            // Sets the times of an open file, not of a path: Landlock has no rule for times.
             only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
-            // Over the socket that is connected, to nobody else.
+            // Sends over the connected socket only, to no other address.
             only(libc::SYS_sendto, &[Test::Null { argument: 4 }]),
         ]),
-        // Times of an open file, as above; and no sockets but for the network and to ask for names.
+        // As above, times only of an open file. Sockets only for the network and for name lookups.
         Occupant::Fetcher => {
             let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
             rules.extend([
@@ -129,13 +132,13 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         Occupant::Planner | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {}
     }
     if occupant == Occupant::GpuWorker {
-        // Of this machine, and of a kind that sends nothing to whom it has no connection with.
+        // Sockets of this machine only, and of a kind that cannot send without a connection.
         let tests = vec![
             (Test::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
             (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), Action::Allow),
         ];
         rules.push((libc::SYS_socket, Rule::by(tests, REFUSED)));
-        // No programs for the kernel to run on packets.
+        // No BPF programs, which the kernel would run on packets.
         let programs = [
             libc::SO_ATTACH_FILTER,
             libc::SO_ATTACH_BPF,
@@ -146,15 +149,14 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         let other = Test::Other { argument: 1, value: libc::SOL_SOCKET.cast_unsigned() };
         tests.push((other, REFUSED));
         rules.push((libc::SYS_setsockopt, Rule::by(tests, Action::Allow)));
-        // Room behind a file's end is not held to the largest length of a file.
+        // With FALLOC_FL_KEEP_SIZE, space past the end of a file is not bound by the limit on file size.
         rules.push(only(libc::SYS_fallocate, &[number(1, 0)]));
     }
     let no_code = flags(2, libc::PROT_EXEC, 0);
     let mapping: &[Test] = match occupant {
-        // The driver makes code and shares memory as it likes: any argument is allowed.
-        // The nursery maps the entry script.
+        // The driver makes code and shares memory with any arguments. The nursery maps the entry script.
         Occupant::GpuWorker | Occupant::Nursery => &[],
-        // The engine makes a component's code ready to be run even if it only wants to write it down.
+        // The engine makes a component's code executable even when it only writes it to a file.
         Occupant::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
         Occupant::Worker
         | Occupant::Planner
@@ -168,7 +170,7 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     rules
 }
 
-/// Calls by which a process starts another one, or changes itself.
+/// The syscalls by which a process starts another one or changes itself.
 fn on_itself(occupant: Occupant) -> Vec<(c_long, Rule)> {
     let only = |call: c_long, tests: &[Test]| {
         (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
@@ -184,13 +186,14 @@ fn on_itself(occupant: Occupant) -> Vec<(c_long, Rule)> {
             libc::PR_GET_NO_NEW_PRIVS,
             THREAD_ADDRESS,
         ];
-        // Workers are forked, and start threads, in the name spaces of the leader.
+        // Forked workers, and their threads, stay in the leader's namespaces.
         return vec![
             only(libc::SYS_clone, &[flags(0, NO_THREAD, 0)]),
             only(libc::SYS_prctl, &settings.map(|setting| number(0, setting))),
         ];
     }
-    // A process instead of a thread ends this one, unless a driver tries whether it may.
+    // Starting a process instead of a thread kills this process, except with a GPU: its driver tries whether
+    // it may.
     let process = if occupant == Occupant::GpuWorker { REFUSED } else { Action::Kill };
     let clone = vec![
         (flags(0, libc::CLONE_THREAD, 0), process),
@@ -198,17 +201,17 @@ fn on_itself(occupant: Occupant) -> Vec<(c_long, Rule)> {
     ];
     vec![
         (libc::SYS_clone, Rule::by(clone, REFUSED)),
-        // The name of a thread. Everything else is a setting of the process.
+        // Sets the name of a thread. Every other option is a setting of the process.
         only(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
-        // A limit can be asked for, not set.
+        // Reads a limit. With a non-null argument it would set one.
         only(libc::SYS_prlimit64, &[Test::Null { argument: 2 }]),
-        // How abort ends this process, and no other.
+        // `abort` ends this process this way. Other processes cannot be signalled.
         only(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
     ]
 }
 
-/// Calls on open files. A log cannot be cut, and its descriptor cannot be copied or lose its flag for appending, as
-/// either would lead to that.
+/// The syscalls on open files. A log must not be truncated. Its descriptor must not be duplicated or lose its
+/// append flag either, as both would allow truncating it.
 fn on_open_files(occupant: Occupant, logs: &[RawFd]) -> Vec<(c_long, Rule)> {
     let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
     let unless_log = |call: c_long| (call, Rule::by(refused().collect(), Action::Allow));
@@ -227,7 +230,7 @@ fn on_open_files(occupant: Occupant, logs: &[RawFd]) -> Vec<(c_long, Rule)> {
     rules
 }
 
-/// Whoever opens a file empties it only if it is opened for writing, for which Landlock has its rule.
+/// Opening a file may truncate it only if it is opened for writing, for which Landlock has a rule.
 const fn cutting_if_writing(how: u8) -> [Test; 3] {
     const BITS: i32 = libc::O_TRUNC | libc::O_ACCMODE;
     [
@@ -237,17 +240,17 @@ const fn cutting_if_writing(how: u8) -> [Test; 3] {
     ]
 }
 
-/// The bits that say what kind of socket is wanted; the others are flags.
+/// The bits for the kind of socket; the other bits are flags.
 const KIND_OF_SOCKET: i32 = 0xf;
 
 /// `RWF_NOAPPEND`.
 const NO_APPEND: i32 = 0x20;
 
-/// What makes a thread of this process.
+/// The clone flags that make a thread of this process.
 const THREAD: i32 =
     libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
 
-/// What no thread is made with.
+/// The clone flags that a thread never has.
 const NO_THREAD: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
@@ -258,12 +261,12 @@ const NO_THREAD: i32 = libc::CLONE_NEWNS
     | libc::CLONE_VFORK
     | libc::CLONE_PTRACE;
 
-/// Of the bits in `mask`, those in `set` are set and no others.
+/// Holds if, of the bits in `mask`, exactly those in `set` are set.
 const fn flags(argument: u8, mask: i32, set: i32) -> Test {
     Test::Bits { argument, mask: mask.cast_unsigned(), set: set.cast_unsigned() }
 }
 
-/// An `int` has this value. The kernel looks at no more than its 32 bits, either.
+/// Holds if an `int` has this value. The kernel reads only its 32 bits, too.
 const fn number(argument: u8, value: i32) -> Test {
     Test::Bits { argument, mask: u32::MAX, set: value.cast_unsigned() }
 }
@@ -281,7 +284,7 @@ mod tests {
         tree::judged(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
     }
 
-    /// Each call there is, and those of the other numbering that x86_64 has.
+    /// All syscall numbers, and those of x86_64's other numbering (x32).
     #[test]
     fn what_is_in_no_list_is_refused() {
         assert_eq!(probe().unwrap(), "seccomp");
@@ -336,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Its children are workers, which each have a filter inside this one.
+    /// The nursery's children are workers, each with a filter inside this one.
     #[test]
     fn the_nursery_forks_and_runs_no_program() {
         use Occupant::{Nursery, Worker};
@@ -358,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Landlock's rules let all that may be read be emptied by opening it: this must not.
+    /// Landlock's rules let a file that may be read be truncated by opening it; the filter must not.
     #[test]
     fn only_who_may_write_a_file_empties_it() {
         let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
@@ -373,7 +376,7 @@ mod tests {
                     (libc::O_RDWR | libc::O_TRUNC, SECCOMP_RET_ALLOW),
                     (libc::O_RDONLY | libc::O_TRUNC, EPERM),
                     (libc::O_RDONLY | libc::O_TRUNC | libc::O_CREAT, EPERM),
-                    // Neither for reading nor for writing, as the kernel takes it for drivers.
+                    // Opens for neither reading nor writing: drivers interpret it for ioctl.
                     (libc::O_ACCMODE | libc::O_TRUNC, EPERM),
                 ] {
                     let mut arguments = [0; 6];
@@ -456,7 +459,7 @@ mod tests {
         }
     }
 
-    /// A worker that was taken over can add to its logs, and take nothing back.
+    /// A compromised worker can append to its logs, and cannot remove anything from them.
     #[test]
     fn logs_only_grow() {
         const LOG: RawFd = 7;

@@ -1,17 +1,17 @@
-//! What CUDA needs to see of a machine to use one GPU.
+//! The files and devices that CUDA needs to use one GPU.
 
 use super::occupant::{Folder, Rights};
 use sandmill_model::{GpuLease, NVIDIA_DEVICES};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the driver uses where it is there.
+/// A device that the driver uses if it exists.
 const TOOLS: &str = "/dev/nvidia-uvm-tools";
 
-/// Those by which parts of a GPU (MIG) are opened.
+/// The devices that open parts of a GPU (MIG).
 const PARTS: &str = "/dev/nvidia-caps";
 
-/// What the driver reads of itself and of the machine.
+/// What the driver reads about itself and the machine.
 const READ: [&str; 15] = [
     "/proc/driver/nvidia",
     "/proc/driver/nvidia-uvm",
@@ -30,12 +30,12 @@ const READ: [&str; 15] = [
     "/etc/ld.so.cache",
 ];
 
-/// Where libraries lie that others load when they are first needed.
+/// The folders of libraries that others load on first use.
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/cuda", "/usr/local/nvidia"];
 
-/// The folders and devices of a process that uses this GPU, and CUDA's libraries in these folders besides
-/// the usual ones. What is not there is left out later.
+/// The folders and devices for a process that uses this GPU. `libraries`: folders with CUDA's libraries
+/// besides the usual ones. The wall skips folders that do not exist.
 pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
     let folder = |path: &str, rights| Folder::new(path, rights);
     let mut folders: Vec<Folder> =
@@ -52,7 +52,7 @@ pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
         folders.push(folder(&format!("/dev/nvidia{minor}"), Rights::Device));
     }
     if let Some(bus) = bus {
-        // A link into a folder that no other rule takes in.
+        // This is a link to a folder that no other rule covers.
         folders.push(folder(&format!("/sys/bus/pci/devices/{bus}"), Rights::Read));
     }
     if lease.visible.starts_with("MIG-") {
@@ -61,8 +61,8 @@ pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
     folders
 }
 
-/// The number of the device file, which need not be the index, and the address on the bus. The driver's
-/// list of GPUs knows both, but is not whole in every container: then the lease's number counts.
+/// The number of the device file, which may differ from the index, and the PCI bus address. The driver's list
+/// of GPUs has both, but is incomplete in some containers; then we use the lease's number.
 fn device(gpus: &Path, lease: &GpuLease) -> (Option<u32>, Option<String>) {
     let entries = fs::read_dir(gpus).into_iter().flatten().filter_map(Result::ok);
     let mut all: Vec<(String, Option<u32>)> = entries

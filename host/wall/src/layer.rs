@@ -12,13 +12,13 @@ use std::io;
 pub struct Layer {
     /// Which one.
     pub which: WallLayer,
-    /// What to call it if it is there, with a version where it has one; or why it is not.
+    /// Its name if it is there, with a version if it has one; or why it is missing.
     pub found: Result<String, LayerError>,
-    /// What to do where it is missing.
+    /// What the user can do if it is missing.
     pub remedy: &'static str,
 }
 
-/// Looks which layers this machine has, and changes nothing.
+/// Checks which layers this machine has. Changes nothing.
 pub fn probe() -> Vec<Layer> {
     let found = |layer: WallLayer| match layer {
         WallLayer::Landlock => landlock(),
@@ -42,8 +42,7 @@ pub fn probe() -> Vec<Layer> {
     layers.into_iter().map(probed).collect()
 }
 
-/// Fails if the job wants layers that this machine does not have: so that this is told before
-/// anything of a stranger's was looked at.
+/// Fails if the job requires layers that this machine lacks. Called before any untrusted bytes are read.
 pub fn check(mode: OsSandbox) -> Result<(), WallError> {
     if mode != OsSandbox::Required {
         return Ok(());
@@ -54,9 +53,9 @@ pub fn check(mode: OsSandbox) -> Result<(), WallError> {
 }
 
 fn landlock() -> Result<String, LayerError> {
-    /// Asks for the version and makes nothing.
+    /// Asks for the version and makes no rule set.
     const VERSION: u32 = 1;
-    // SAFETY: without a pointer the call only answers.
+    // SAFETY: without a pointer the syscall only returns a number.
     let abi = unsafe {
         let nothing = std::ptr::null::<libc::c_void>();
         libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION)

@@ -1,4 +1,4 @@
-//! A cgroup for each process behind the wall that may need one, with limits of its own.
+//! A cgroup with limits of its own for each process behind the wall that may need one.
 
 use super::cgroup::{Delegated, delegated, read};
 use super::error::{Built, LayerError, WallLayer};
@@ -12,53 +12,52 @@ use std::process::{self, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All that Sandmill makes begins with this, followed by the number of the process that made it.
+/// Every cgroup that Sandmill makes begins with this, followed by the process id of the leader that made it.
 const PREFIX: &str = "sandmill-";
-/// Tells a process which cgroup is its own. Only the leader sets it.
+/// Names the cgroup of a process. Only the leader sets it.
 const VARIABLE: &str = "SANDMILL_CGROUP";
-/// Has the kernel take the process that writes.
+/// Written to `cgroup.procs`, it moves the writing process there.
 const MYSELF: &str = "0";
-/// What a limit says where there is none.
+/// The text of a limit that is not set.
 const NO_LIMIT: &str = "max";
 
-/// How often, and how long apart, it is tried to remove what processes that were killed a moment ago
-/// are still in.
+/// How often, and at what interval, we try to remove cgroups that hold processes killed a moment ago.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// The same for what somebody else holds, who does not need it for longer than a moment.
+/// The interval for a cgroup that another leader holds, which it does only for a moment.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// How much the processes in a leaf may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Bytes of memory; none where only their number is limited.
+    /// Bytes of memory. `None` if only the number of threads is limited.
     pub memory: Option<u64>,
     /// Threads.
     pub threads: u32,
 }
 
-/// The place for leaves below the cgroup of this process. Dropping it takes everything back.
+/// Makes leaves below the cgroup of this process. Dropping it removes everything it made.
 #[derive(Debug)]
 pub struct Leaves {
     delegated: Delegated,
     prefix: String,
-    /// Where this process has gone, to make room.
+    /// The cgroup that this process has moved to, to make room for leaves.
     own: Option<(PathBuf, File)>,
 }
 
-/// The cgroup of one process. Dropping it removes it, once the process is gone.
+/// The cgroup of one process. Dropping it removes it, if the process is gone.
 #[derive(Debug)]
 pub struct Leaf {
     path: PathBuf,
     _hold: File,
-    /// Stay as long as this one does.
+    /// The leaves must outlive this one.
     _leaves: Arc<Leaves>,
 }
 
 impl Leaves {
-    /// Makes ready the cgroup of this process, if it may be used; or says why not. Where this process is
-    /// alone in it, it goes into one below; no other process is ever moved. Removes what a leader that
-    /// was killed has left there.
+    /// Prepares the cgroup of this process, or says why it cannot be used. If this process is alone in its
+    /// cgroup, it moves to a new one below it; it never moves another process. Also removes what a killed
+    /// leader left there.
     ///
     /// Must be called while this process has no children.
     pub fn prepare() -> Result<Arc<Self>, LayerError> {
@@ -75,7 +74,7 @@ impl Leaves {
         if !leaves.delegated.is_root {
             let own = leaves.path("leader");
             let hold = claim(&own).map_err(|e| LayerError::path(&own, e))?;
-            // From here on, dropping undoes it.
+            // From here on, dropping `leaves` undoes it.
             let (own, _) = leaves.own.insert((own, hold));
             put(&own.join("cgroup.procs"), MYSELF)?;
         }
@@ -83,12 +82,12 @@ impl Leaves {
         Ok(leaves)
     }
 
-    /// Where leaves are made.
+    /// The folder in which leaves are made.
     pub fn folder(&self) -> &Path {
         &self.delegated.folder
     }
 
-    /// Makes one with these limits, as far as there are such. The name must be no other's.
+    /// Makes a leaf with these limits; a limit without a controller is skipped. The name must be unique.
     pub fn leaf(self: &Arc<Self>, name: &str, quota: &Quota) -> Result<Leaf, LayerError> {
         let path = self.path(name);
         let hold = claim(&path).map_err(|e| LayerError::path(&path, e))?;
@@ -107,15 +106,15 @@ impl Drop for Leaves {
         let folder = &self.delegated.folder;
         for _ in 0..TRIES {
             let left = remove(folder, |leader| self.prefix == format!("{PREFIX}{leader}-"));
-            // This process is in one.
+            // This process is still in one of them.
             if left <= usize::from(self.own.is_some()) {
                 break;
             }
             std::thread::sleep(PAUSE);
         }
-        // In the root others may need the controllers by now.
+        // At the root, other programs may use the controllers by now.
         if let Some((own, _)) = &self.own {
-            // What does not work is left to the next leader, or to whoever made the cgroup.
+            // A step that fails is left to the next leader, or to the owner of the cgroup.
             let control = folder.join("cgroup.subtree_control");
             let _ = put(&control, &switch(&self.delegated.controllers, '-'));
             let _ = put(&folder.join("cgroup.procs"), MYSELF);
@@ -125,42 +124,42 @@ impl Drop for Leaves {
 }
 
 impl Leaf {
-    /// Where it is.
+    /// The folder of the cgroup.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tells the process that is to be started that this cgroup is its own: it goes there when it builds
+    /// Passes this cgroup to the process that the command will start. That process moves there when it builds
     /// its wall.
     pub fn admit(&self, command: &mut Command) {
         command.env(VARIABLE, &self.path);
     }
 
-    /// Whether the kernel ended its process because of this cgroup's own limit.
+    /// Whether the kernel killed the process because of this cgroup's own limit.
     pub fn was_out_of_memory(&self) -> bool {
         let events = read(self.path.join("memory.events")).unwrap_or_default();
-        // A process in it is also killed, and counted, when the whole machine runs out of memory.
+        // The kernel also kills and counts a process here when the whole machine runs out of memory.
         count(&events, "oom") > 0 && count(&events, "oom_kill") > 0
     }
 }
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        // If its process has not ended yet, it is tried again at the end of all.
+        // If the process has not ended yet, dropping [`Leaves`] tries again.
         let _ = fs::remove_dir(&self.path);
     }
 }
 
 impl Quota {
     fn apply(&self, leaf: &Path) -> Result<(), LayerError> {
-        // Which controllers there are shows by their files.
+        // A controller's files exist only if the controller does.
         let set = |name: &str, value: &str| {
             let path = leaf.join(name);
             if path.exists() { put(&path, value) } else { Ok(()) }
         };
         if let Some(memory) = self.memory {
             set("memory.max", &memory.to_string())?;
-            // Else it would only become slow.
+            // With swap, the process would become slow instead of being killed.
             set("memory.swap.max", "0")?;
             set("memory.oom.group", "1")?;
         }
@@ -168,16 +167,17 @@ impl Quota {
     }
 }
 
-/// Makes a cgroup this process's own, as [`Leaf::admit`] does for one that is started. There must be no
+/// Sets the cgroup of this process, as [`Leaf::admit`] does for a process that is started. There must be no
 /// other thread.
 pub(super) fn assign(leaf: &Path) {
-    // SAFETY: nobody else looks at the environment meanwhile.
+    // SAFETY: no other thread exists that could read the environment.
     unsafe { std::env::set_var(VARIABLE, leaf) };
 }
 
-/// Puts this process into its own cgroup, if there is one for it. Returns what is limited there.
+/// Moves this process into its cgroup, if it has one. Returns the limits there.
 ///
-/// The kernel may let the one who moves a process wait for ten milliseconds: so it is not the leader.
+/// The process moves itself because the kernel can block the mover for ten milliseconds, which would stop the
+/// leader.
 pub(super) fn join() -> Option<Built> {
     let leaf = PathBuf::from(std::env::var_os(VARIABLE)?);
     let own = read("/proc/self/cgroup").unwrap_or_default();
@@ -185,13 +185,13 @@ pub(super) fn join() -> Option<Built> {
     Some(joined.map(|()| Some(words(&leaf))))
 }
 
-/// Whether a process is there, by the text of `/proc/PID/cgroup`.
+/// Whether a process is in this leaf, by its `/proc/PID/cgroup`.
 fn is_in(leaf: &Path, own: &str) -> bool {
     let paths = own.lines().filter_map(|line| line.strip_prefix("0::"));
     paths.map(Path::new).any(|path| path.file_name() == leaf.file_name())
 }
 
-/// `cgroup (memory, pids)`, by what is limited.
+/// `cgroup (memory, pids)`, by the limits that are set.
 fn words(leaf: &Path) -> String {
     let limited = |name: &&str| {
         read(leaf.join(format!("{name}.max"))).is_ok_and(|limit| limit.trim() != NO_LIMIT)
@@ -200,8 +200,8 @@ fn words(leaf: &Path) -> String {
     format!("{} ({})", WallLayer::Cgroup.name(), limits.join(", "))
 }
 
-/// Makes a cgroup and holds it for as long as the file is open. Whether a leader lives shows by that and not
-/// by its number, which says nothing in another name space.
+/// Makes a cgroup and holds it while the file is open. This lock shows that a leader lives; its process id
+/// would not, as it means nothing in another PID namespace.
 fn claim(path: &Path) -> io::Result<File> {
     let mut held = take(path);
     for _ in 0..TRIES {
@@ -214,18 +214,18 @@ fn claim(path: &Path) -> io::Result<File> {
     held
 }
 
-/// Whether a claim failed as another leader took the cgroup for one that was left, and looked at it or removed it in the
-/// moment before it was held.
+/// Whether a claim failed because another leader took the cgroup for an abandoned one, and locked or removed
+/// it just before we could lock it.
 fn is_passing(error: &io::Error) -> bool {
     use ErrorKind::{AlreadyExists, NotFound, WouldBlock};
     matches!(error.kind(), WouldBlock | NotFound | AlreadyExists)
 }
 
 fn take(path: &Path) -> io::Result<File> {
-    // Others who could open it could hold its lock.
+    // With more permissions, other users could open it and hold its lock.
     let make = |path| DirBuilder::new().mode(0o700).create(path);
     match make(path) {
-        // Its process took longer to end than anybody waits.
+        // Its process took so long to end that no leader waited for it.
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             take_away(path)?;
             make(path)?;
@@ -235,7 +235,7 @@ fn take(path: &Path) -> io::Result<File> {
     hold(path)
 }
 
-/// Fails with "would block" where somebody else has it, and with "not found" where it is gone.
+/// Fails with "would block" if another leader holds it, and with "not found" if it is gone.
 fn hold(path: &Path) -> io::Result<File> {
     let folder = File::open(path)?;
     match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
@@ -244,7 +244,7 @@ fn hold(path: &Path) -> io::Result<File> {
         }
         held => held?,
     }
-    // Who has it alone may remove it. So from here on it stays the one that is there.
+    // Only the holder of the lock may remove it. So if it is in place now, it stays.
     let own = folder.metadata()?;
     let there = fs::metadata(path)?;
     if (own.dev(), own.ino()) == (there.dev(), there.ino()) {
@@ -254,14 +254,14 @@ fn hold(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes a cgroup that nobody holds and nobody is in.
+/// Removes a cgroup that no leader holds and that has no processes.
 fn take_away(path: &Path) -> io::Result<()> {
     let _hold = hold(path)?;
     fs::remove_dir(path)
 }
 
-/// Removes what leaders with such numbers have made and do not need any more. Returns how much is left,
-/// because somebody is in it or holds it.
+/// Removes the cgroups that are no longer held, of leaders whose ids satisfy `is_meant`. Returns how many are
+/// left because they have processes or are held.
 fn remove(folder: &Path, is_meant: impl Fn(u32) -> bool) -> usize {
     let leader = |name: &str| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -276,7 +276,7 @@ fn switch(controllers: &[&str], sign: char) -> String {
     words.join(" ")
 }
 
-/// The number behind a word, on a line of its own; 0 if there is none.
+/// The number after a word, on a line of its own; 0 if the word is missing.
 fn count(text: &str, word: &str) -> u64 {
     let number = |line: &str| line.strip_prefix(word)?.strip_prefix(' ')?.parse().ok();
     text.lines().find_map(number).unwrap_or(0)
@@ -293,7 +293,7 @@ mod tests {
 
     const QUOTA: Quota = Quota { memory: Some(1 << 20), threads: 9 };
 
-    /// What looks like a cgroup. Its files are ordinary ones.
+    /// A folder that looks like a cgroup, with ordinary files.
     fn cgroup(is_root: bool) -> (tempfile::TempDir, Delegated) {
         let dir = tempfile::tempdir().unwrap();
         let controllers = vec!["memory", "pids"];
@@ -358,7 +358,7 @@ mod tests {
         let leader = dir.path().join("sandmill-12-leader");
         assert_eq!(text(&leader, "cgroup.procs"), MYSELF);
         assert_eq!(text(dir.path(), "cgroup.subtree_control"), "+memory +pids");
-        // The kernel's files vanish with their folder.
+        // In a real cgroup, the kernel's files vanish with their folder.
         fs::remove_file(leader.join("cgroup.procs")).unwrap();
         drop(leaves);
         assert_eq!(text(dir.path(), "cgroup.subtree_control"), "-memory -pids");
@@ -369,10 +369,10 @@ mod tests {
     #[test]
     fn what_a_killed_leader_left_is_removed() {
         let (dir, root) = cgroup(true);
-        // No process has such a number.
+        // No process has such an id.
         let [dead, busy] =
             ["process000", "process001"].map(|name| format!("sandmill-4194999-{name}"));
-        // Leaders of two name spaces may have the same number.
+        // Leaders in two PID namespaces may have the same id.
         let alive = "sandmill-12-process000".to_owned();
         let foreign = ["sandmill-", "sandmill-x-y", "sandmill-7", "user.slice"].map(str::to_owned);
         for name in [&dead, &busy, &alive].into_iter().chain(&foreign) {
@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Where several leaders share a cgroup, each removes what others left, and may look at it at any moment.
+    /// If several leaders share a cgroup, each removes what others left, and may lock it at any moment.
     #[test]
     fn what_is_held_is_there_whoever_clears_up() {
         let (dir, _) = cgroup(true);
@@ -401,7 +401,7 @@ mod tests {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
                         let _ = take_away(&path);
-                        // Without a pause no other would have a turn.
+                        // Without a pause the other threads would never get the lock.
                         std::thread::sleep(Duration::from_micros(20));
                     }
                 });
@@ -412,7 +412,8 @@ mod tests {
                         held += 1;
                         gone += usize::from(!path.is_dir());
                     }
-                    // No leader clears up so often that another loses all its tries; these two may.
+                    // Real leaders clear up too rarely for another to lose all its tries; these two threads
+                    // do not.
                     Err(error) if is_passing(&error) => {}
                     Err(error) => refused.push(error.to_string()),
                 }

@@ -1,22 +1,20 @@
-//! The second wall: what a process that sees untrusted bytes gives up before it looks at them. The
-//! one place for it. It knows nothing of jobs.
+//! The second wall: what a process gives up before it reads untrusted bytes. All of it is in this crate,
+//! which knows nothing of jobs.
 //!
-//! It uses `model` and `files`; the crates whose processes look into untrusted bytes may use it: `data`, `store`, `guest`
-//! and `node`. `leader` and `report` may not.
+//! This crate uses `model` and `files`. The crates whose processes read untrusted bytes may use it: `data`,
+//! `store`, `guest` and `node`. `leader` and `report` may not.
 //!
-//! - `start`: what such a process does first of all; `twin`: one that is forked from another; `death`: how
-//!   it ended, in words; `task`: waiting for one that was started for one task.
-//! - `occupant`: who is behind a wall, and what it may use.
-//! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls` and the
-//!   search `tree` over them (seccomp), `limits` (resource limits), `powers` (capabilities).
-//! - `layer`: whether this machine has them; `hidden`: those that tests want missing; `error`: their names, and why one
-//!   is missing, in words; `gpu`: what a leased GPU needs besides.
-//! - `leaf`: what may stand beside them, a cgroup for each worker; `cgroup`: whether this process may make
-//!   any.
+//! - `start`: the first steps of such a process; `twin`: forking one from another; `death`: how it ended, in
+//!   words; `task`: waiting for a process that was started for one task.
+//! - `occupant`: the kinds of processes behind a wall, and what they may use.
+//! - `build`: the wall itself. Its layers are `files` (Landlock), `filter` with the lists in `calls` and the
+//!   search tree in `tree` (seccomp), `limits` (resource limits), and `powers` (capabilities).
+//! - `layer`: whether this machine has the layers; `hidden`: those that tests hide; `error`: their names, and
+//!   why one is missing, in words; `gpu`: what a leased GPU needs besides.
+//! - `leaf`: an optional cgroup for each worker; `cgroup`: whether this process may make any.
 //!
-//! Everything is applied by the process to itself, on its main thread, before any other thread exists:
-//! Landlock and seccomp hold for a thread and those that it starts, and a hook before exec would force
-//! a fork.
+//! The process applies everything to itself, on its main thread, before it has other threads: Landlock and
+//! seccomp hold for a thread and those that it starts. A hook before exec would instead force a fork.
 
 mod build;
 mod calls;

@@ -1,17 +1,17 @@
-//! Resource limits, none of which can be raised again.
+//! Resource limits, which the process cannot raise again.
 
 use super::error::{Built, LayerError};
 use super::occupant::{Bounds, Occupant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// With 0 the kernel still hands a core to a program that waits for it (`|` in `core_pattern`); with
-/// 1 it makes none at all, as no core is that small.
+/// With 0, the kernel still pipes a core to a program (`|` in `core_pattern`). With 1 it makes none, as no
+/// core is that small.
 const NO_CORE: u64 = 1;
 
-/// Seconds between the signal for too much processor time, which says what happened, and the kill.
+/// Seconds between SIGXCPU, which names the cause, and the kill.
 const GRACE: u64 = 5;
 
-/// Sets the limits of this process. There are no core files, which would hold a tenant's data.
+/// Sets the limits of this process. It makes no core files: they would hold a tenant's data.
 pub(super) fn apply(bounds: &Bounds, occupant: Occupant) -> Built {
     set(bounds, occupant).map(|()| None)
 }
@@ -20,14 +20,14 @@ fn set(bounds: &Bounds, occupant: Occupant) -> Result<(), LayerError> {
     lower(Resource::Core, NO_CORE)?;
     lower(Resource::Fsize, bounds.largest_file)?;
     open_files(bounds.open_files)?;
-    // CUDA reserves far more than it ever touches. What a worker really holds, the leader watches.
+    // CUDA reserves far more than it touches. The leader watches what a GPU worker really uses.
     if let Some(bytes) = bounds.memory.filter(|_| occupant != Occupant::GpuWorker) {
         lower(Resource::Data, bytes)?;
     }
     if let Some(seconds) = bounds.cpu_seconds {
         lower_to(Resource::Cpu, seconds, seconds.saturating_add(GRACE))?;
     }
-    // Nobody behind the wall needs any of these. A GPU's driver pins memory.
+    // No occupant needs any of these. Only a GPU's driver pins memory.
     for resource in [Resource::Msgqueue, Resource::Rtprio, Resource::Nice] {
         lower(resource, 0)?;
     }
@@ -51,7 +51,7 @@ fn lower_to(resource: Resource, current: u64, maximum: u64) -> Result<(), LayerE
     put(resource, current, maximum)
 }
 
-/// What is usual is less than a guest may open, and may be raised up to the maximum.
+/// Sets the limit to the value, which may raise it: the usual limit is lower than what a guest may open.
 fn open_files(value: u64) -> Result<(), LayerError> {
     let value = getrlimit(Resource::Nofile).maximum.map_or(value, |maximum| maximum.min(value));
     put(Resource::Nofile, value, value)

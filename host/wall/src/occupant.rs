@@ -1,25 +1,25 @@
-//! Who is behind a wall, and what it may use.
+//! The kinds of processes behind a wall, and what they may use.
 
 use std::path::PathBuf;
 
-/// Who is behind the wall: which calls of the kernel it needs.
+/// The kind of process behind the wall. It decides the syscalls that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupant {
-    /// A worker, with a guest.
+    /// A worker, which runs a guest.
     Worker,
     /// A worker with a leased GPU.
     GpuWorker,
-    /// The process that workers are forked from. Each builds a wall of its own inside this one.
+    /// The process from which workers are forked. Each builds its own wall inside this one.
     Nursery,
-    /// The planner, which has started its helpers before.
+    /// The planner, which has already started its helpers.
     Planner,
     /// A helper of the planner.
     Shuffler,
-    /// Whoever looks into, or compiles, an entry script.
+    /// A process that inspects or compiles an entry script.
     Compiler,
-    /// Whoever makes an output file with types.
+    /// A process that makes a typed output file.
     Finisher,
-    /// Whoever fetches objects from stores, and alone may use the network.
+    /// A process that downloads objects from stores. Only it may use the network.
     Fetcher,
 }
 
@@ -37,42 +37,42 @@ impl Occupant {
     ];
 }
 
-/// What may be done below a folder, or with a file.
+/// What the process may do below a folder, or with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
     /// Reading and listing.
     Read,
-    /// The same, and hard links to its files in a folder with [`Rights::Stage`].
+    /// [`Rights::Read`], and hard links to its files in a folder with [`Rights::Stage`].
     ReadAndLink,
-    /// Making and removing folders and links to files, never writing one.
+    /// Making and removing folders and links to files; no writing to files.
     Stage,
-    /// Making, reading, writing and removing files, no folders and no links.
+    /// Making, reading, writing and removing files; no folders and no links.
     Files,
-    /// Making, reading, writing and removing files and folders, no links.
+    /// Making, reading, writing and removing files and folders; no links.
     Write,
     /// Reading, writing and controlling a device.
     Device,
 }
 
-/// A folder, or a file, that may be used.
+/// A folder, or a file, that the process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// Where it is. Absolute.
+    /// The absolute path.
     pub path: PathBuf,
-    /// What for.
+    /// What the process may do there.
     pub rights: Rights,
-    /// Whether the path was found to be without links before. The wall then allows what lies at that very path, and
-    /// is not built where a link was put there since.
+    /// Whether the path is known to have no links. The wall then allows exactly that path, and cannot be
+    /// built if a link was put there since.
     pub is_real: bool,
 }
 
 impl Folder {
-    /// A folder, or a file, wherever links lead.
+    /// A folder or file; links in the path are followed.
     pub fn new(path: impl Into<PathBuf>, rights: Rights) -> Self {
         Self { path: path.into(), rights, is_real: false }
     }
 
-    /// One at a path without links.
+    /// A folder or file at a path without links.
     pub fn real(path: impl Into<PathBuf>, rights: Rights) -> Self {
         Self { path: path.into(), rights, is_real: true }
     }
@@ -81,12 +81,12 @@ impl Folder {
 /// Resource limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of memory that the process may write to and that are its own (`RLIMIT_DATA`).
+    /// Bytes of private writable memory (`RLIMIT_DATA`).
     pub memory: Option<u64>,
-    /// Seconds of processor time of all its threads.
+    /// Seconds of processor time of all threads together.
     pub cpu_seconds: Option<u64>,
-    /// Bytes of the largest file that it may write.
+    /// Bytes of the largest file that the process may write.
     pub largest_file: u64,
-    /// Descriptors that may be open at once.
+    /// The number of descriptors that may be open at once.
     pub open_files: u64,
 }

@@ -1,20 +1,22 @@
-//! What a process may do because of who runs it.
+//! Privileges of the process: those it could gain, and those it has from its user.
 
 use super::error::{Built, LayerError};
 use super::occupant::Occupant;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Nothing that this process starts could have more rights than it has.
+/// Keeps this process, and those that it starts, from gaining rights.
 pub(super) fn no_new_privileges() -> Built {
     let set = rustix::thread::set_no_new_privs(true);
     set.map(|()| None).map_err(|errno| LayerError::call("prctl", errno))
 }
 
-/// Gives up the powers of root. What is left where a root leader had it: a worker may read and link
-/// files of other users, the rest may read them; which files at all, the other layers say.
+/// Gives up the capabilities of root. If a root leader had them, a worker keeps those to read and link files
+/// of other users, and the planner and its helpers keep the one to read them; the other layers decide which
+/// files. The other occupants keep none.
 pub(super) fn drop_capabilities(occupant: Occupant) -> Built {
     let wanted = match occupant {
-        // Who links a file of somebody else must be able to write it (`fs.protected_hardlinks`).
+        // The kernel lets a process link another user's file only if it can write it
+        // (`fs.protected_hardlinks`).
         Occupant::Worker | Occupant::GpuWorker | Occupant::Nursery => {
             CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE
         }

@@ -1,4 +1,4 @@
-//! What comes first.
+//! The first steps of a process that will build a wall.
 
 use super::error::{Built, LayerError};
 use super::leaf;
@@ -12,46 +12,47 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The first descriptor that is none of the standard ones.
+/// The first descriptor after the three standard ones.
 const FIRST_OTHER: u32 = 3;
-/// The most that a process can be preferred when the kernel has to end one.
+/// The highest out-of-memory score adjustment: the kernel kills this process first.
 const FIRST_TO_GO: &str = "1000";
 
-/// Puts a process that will [`enter`] out of reach of Ctrl-C, which is for the one that starts it.
+/// Keeps Ctrl-C away from a process that will [`enter`]: Ctrl-C is for its parent.
 pub fn keep_apart(command: &mut Command) {
-    // One whose own group is outside of its name space (`unshare --pid`, many sandboxes of build
-    // servers) has none that the child could go back to; see `own_session`.
+    // If this process's own group is outside of its PID namespace (`unshare --pid`, many sandboxes of build
+    // servers), the child would have no group to return to; see `own_session`.
     // SAFETY: takes and returns numbers.
     if unsafe { libc::getpgid(0) } > 0 {
         command.process_group(0);
     }
 }
 
-/// The first thing that a process behind the wall does: it dies with its parent, has a session of its
-/// own, out of reach of the terminal, keeps no descriptor but the three standard ones, goes into its
-/// cgroup if there is one for it, and is the first to go where the machine runs out of memory.
+/// The first thing that a process does which will build a wall. From then on it dies with its parent, has its
+/// own session that the terminal does not reach, keeps only the three standard descriptors, is in its cgroup
+/// if it has one, and is killed first when the machine runs out of memory.
 ///
-/// The kernel takes the thread that started this process for its parent: that thread must outlive
-/// the child. An error says that the parent is gone already, or what failed. Must be called before
-/// this process opens anything that it wants to keep.
+/// For the kernel, the thread that started this process is its parent: that thread must outlive the child. An
+/// error says that the parent is gone already, or what failed. Must be called before this process opens
+/// anything that it wants to keep.
 pub fn enter() -> io::Result<()> {
     die_with(getppid())?;
     own_session()?;
     close_others()?;
-    // What it holds before does not count. Whether it worked, the wall tells.
+    // We join early because a cgroup does not count what the process allocated before. The wall reports a
+    // failure.
     let _ = leaf::join();
     go_first();
     Ok(())
 }
 
-/// Has the kernel end this process, and those that it forks, before any other where the machine is out of memory: what
-/// took it is likely here, and neither the leader nor anybody else's program shall pay for that.
+/// Makes the kernel kill this process, and those that it forks, first when the machine runs out of memory:
+/// the cause is likely here, and neither the leader nor another program should pay for it.
 fn go_first() {
-    // Whoever may not say so is as others are.
+    // If the write is refused, the process is treated like any other.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_TO_GO);
 }
 
-/// Has the kernel end this process with its parent, which must still be this one.
+/// Makes the kernel kill this process when its parent ends. Fails if `parent` is no longer its parent.
 pub(super) fn die_with(parent: Option<Pid>) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid() == parent {
@@ -60,12 +61,12 @@ pub(super) fn die_with(parent: Option<Pid>) -> io::Result<()> {
     Err(io::Error::other("the process that started this one ended meanwhile"))
 }
 
-/// Fails if this process has another thread: a wall that one builds holds for that thread and those that it
-/// starts later.
+/// Fails if this process has another thread: a wall holds only for the thread that builds it and those that
+/// it starts later.
 pub fn alone() -> io::Result<()> {
     let mut names = Vec::new();
     for task in fs::read_dir("/proc/self/task")? {
-        // A thread that ends meanwhile is none.
+        // A thread that has ended meanwhile does not count.
         if let Ok(name) = fs::read_to_string(task?.path().join("comm")) {
             names.push(name.trim().to_owned());
         }
@@ -81,9 +82,9 @@ pub fn alone() -> io::Result<()> {
     )))
 }
 
-/// The head of a process group cannot have a new session, and whoever started this process may have
-/// made it one: it goes back into its parent's group first. Whoever kills the group meanwhile finds
-/// none, and has to kill the process.
+/// Starts a new session. The leader of a process group cannot do so, and the parent may have made this
+/// process one: then it first returns to its parent's group. A caller that kills the process group meanwhile
+/// finds no such group, and has to kill the process itself.
 pub(super) fn own_session() -> io::Result<()> {
     match setsid() {
         Ok(_) => return Ok(()),
@@ -95,8 +96,8 @@ pub(super) fn own_session() -> io::Result<()> {
     let group = unsafe { libc::getpgid(libc::getppid()) };
     match Pid::from_raw(group.max(0)) {
         Some(group) => setpgid(None, Some(group))?,
-        // The parent is gone, which will be noticed soon. Else there is no session, which the wall
-        // will tell.
+        // Either the parent is gone, which the caller soon notices, or its group is in another namespace.
+        // Then there is no new session, which the wall reports.
         _ => return Ok(()),
     }
     setsid()?;
@@ -104,32 +105,32 @@ pub(super) fn own_session() -> io::Result<()> {
 }
 
 fn leads_session() -> bool {
-    // Not rustix's, which has no word for "outside of our name space" and panics.
+    // rustix cannot express "outside of our namespace" and panics, so we call libc.
     // SAFETY: takes and returns numbers.
     unsafe { libc::getsid(0) == getpid().as_raw_pid() }
 }
 
-/// Closes what was inherited by mistake: a descriptor that the leader itself was started with.
+/// Closes descriptors that were inherited by mistake, such as those that the leader itself was started with.
 fn close_others() -> io::Result<()> {
-    // SAFETY: nobody owns these descriptors: nothing of this process was opened yet, or, where it was forked to become
-    // another one, all that was opened is closed again.
+    // SAFETY: no object owns these descriptors. This process has opened nothing yet; a forked process closes
+    // everything that it inherited.
     let answer = unsafe { libc::syscall(libc::SYS_close_range, FIRST_OTHER, u32::MAX, 0) };
     if answer == 0 {
         return Ok(());
     }
-    // A kernel before 5.9, or a container that refuses the call.
+    // The kernel is older than 5.9, or a container refuses the syscall.
     let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
     let names = names.collect::<io::Result<Vec<_>>>()?;
     for number in names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok()) {
         if number >= FIRST_OTHER.cast_signed() {
-            // SAFETY: as above. One of them was the folder's own, and is closed already.
+            // SAFETY: as above. One of them belonged to the folder just listed, and is closed already.
             let _ = unsafe { libc::close(number) };
         }
     }
     Ok(())
 }
 
-/// Whether [`enter`] did its part.
+/// Whether [`enter`] has set the parent-death signal.
 pub(super) fn dies_with_parent() -> Built {
     match parent_process_death_signal() {
         Ok(Some(Signal::KILL)) => Ok(None),
@@ -138,7 +139,7 @@ pub(super) fn dies_with_parent() -> Built {
     }
 }
 
-/// Whether [`enter`] did its part.
+/// Whether [`enter`] has started a new session.
 pub(super) fn has_own_session() -> Built {
     if leads_session() { Ok(None) } else { Err(LayerError::OtherSession) }
 }
@@ -156,7 +157,7 @@ mod tests {
             receive.recv().is_ok()
         };
         let thread = std::thread::Builder::new().name("second".to_owned()).spawn(wait).unwrap();
-        // A thread gives itself its name.
+        // A thread sets its own name, so we wait until it runs.
         running.recv().unwrap();
         let error = alone().unwrap_err().to_string();
         drop(send);

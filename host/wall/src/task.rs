@@ -1,4 +1,4 @@
-//! A process that was started for one task: what came of it.
+//! Waiting for a process that was started for one task.
 
 use super::death::death;
 use super::error::WaitError;
@@ -8,23 +8,23 @@ use std::process::{Child, ExitStatus};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether it is over.
+/// The interval at which we check whether the process has ended.
 const TICK: Duration = Duration::from_millis(2);
 
 /// How a process for one task ended by itself.
 #[derive(Debug)]
 pub struct Ended {
-    /// Whether it says that all went well.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// The start of what it wrote to standard output, where that is a pipe.
+    /// The start of its standard output. Empty if that is not a pipe.
     pub said: Vec<u8>,
-    /// The start of what it wrote to standard error, where that is a pipe: fit to be shown.
+    /// The start of its standard error, made printable. Empty if that is not a pipe.
     pub faults: String,
 }
 
 impl Ended {
-    /// How it ended, and what it said of it: `the process that tried it was ended by signal 11; what it
-    /// said: ...`. `who`: the process, in words.
+    /// How it ended, and what it said: `the process that tried it was ended by signal 11; what it said: ...`.
+    /// `who`: the process, in words.
     pub fn told(&self, who: &str) -> String {
         let ended = format!("{who} {}", death(self.status));
         if self.faults.is_empty() {
@@ -35,18 +35,18 @@ impl Ended {
     }
 }
 
-/// Waits for the end of a process, of which the first `kept` bytes of each pipe are kept. It is ended if it
-/// takes longer than `patience`, or once `stop` gives a reason.
+/// Waits for a process to end, and keeps the first `kept` bytes of each pipe. Kills the process if it takes
+/// longer than `patience`, or once `stop` gives a reason.
 ///
 /// # Errors
-/// For people: that reason, or how long was waited.
+/// For people: the reason from `stop`, or how long we waited.
 pub fn end_of(
     mut child: Child,
     patience: Duration,
     kept: u64,
     stop: impl Fn() -> Option<String>,
 ) -> Result<Ended, WaitError> {
-    // Read all along, as it would wait for somebody to read much.
+    // We read both pipes all the time: a process that writes much blocks while a pipe is full.
     let said = drain(child.stdout.take(), kept);
     let faults = drain(child.stderr.take(), kept);
     let began = Instant::now();
@@ -60,7 +60,8 @@ pub fn end_of(
             Err(error) => Some(WaitError::Unknown(error)),
         };
         if let Some(reason) = reason {
-            // It is gone, or will be. What it started may hold the pipes: nobody waits for these.
+            // The process is gone, or will be. Processes that it started may hold the pipes; we do not wait
+            // for them.
             let _ = child.kill();
             let _ = child.wait();
             return Err(reason);
@@ -76,7 +77,7 @@ pub fn end_of(
 fn drain(pipe: Option<impl Read + Send + 'static>, kept: u64) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let (mut first, Some(mut pipe)) = (Vec::new(), pipe) else { return Vec::new() };
-        // What was read before an error is all there is to tell.
+        // After an error, the bytes read so far are all we have.
         let _ = pipe.by_ref().take(kept).read_to_end(&mut first);
         let _ = io::copy(&mut pipe, &mut io::sink());
         first

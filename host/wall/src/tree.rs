@@ -1,33 +1,33 @@
-//! A filter of calls as the kernel runs it: a search tree over their numbers. The kernel tries each number
-//! when a filter is installed, and runs it in each call whose arguments are looked at, so that few steps
-//! for each are worth the jumps.
+//! A syscall filter as the kernel runs it: a search tree over the syscall numbers. When a filter is
+//! installed, the kernel runs it for each number; later it runs it for each syscall whose arguments decide.
+//! So few steps for each are worth the jumps.
 
 use libc::sock_filter;
 use sandmill_model::count_u32;
 use std::collections::BTreeMap;
 
-/// What becomes of a call.
+/// What the kernel does with a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Allow,
-    /// The process ends.
+    /// The process is killed.
     Kill,
-    /// It fails with this error.
+    /// The syscall fails with this error.
     Refuse(u16),
 }
 
-/// What is looked at in one of a call's arguments, counted from 0.
+/// A condition on one argument of a syscall. Arguments are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Test {
-    /// Of the lower 32 bits, those in `mask` are set that are in `set`, and no others.
+    /// Of the lower 32 bits, those in `mask` have the values in `set`.
     Bits { argument: u8, mask: u32, set: u32 },
-    /// The lower 32 bits are another number.
+    /// The lower 32 bits have another value.
     Other { argument: u8, value: u32 },
     /// All 64 bits are 0.
     Null { argument: u8 },
 }
 
-/// What becomes of a call by its arguments: the first test that holds decides.
+/// What the kernel does with a syscall, by its arguments: the first test that holds decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     tests: Vec<(Test, Action)>,
@@ -35,18 +35,18 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The same whatever the arguments are.
+    /// The same action for any arguments.
     pub(super) fn always(action: Action) -> Self {
         Self { tests: Vec::new(), otherwise: action }
     }
 
-    /// By the arguments.
+    /// The action of the first test that holds, or else `otherwise`.
     pub(super) fn by(tests: Vec<(Test, Action)>, otherwise: Action) -> Self {
         Self { tests, otherwise }
     }
 }
 
-// Where the kernel shows the number of a call, the processor that it is for, and the arguments.
+// Offsets of the syscall number, the processor and the arguments in the kernel's `seccomp_data`.
 const NUMBER: u32 = 0;
 const PROCESSOR: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -58,8 +58,8 @@ const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// The program for calls of one processor, in the kernel's numbering; it ends whoever calls for another.
-/// What has no rule comes to `otherwise`.
+/// The program for syscalls of one processor, in the kernel's numbering. A syscall for another processor
+/// kills the process. A syscall without a rule gets `otherwise`.
 pub(super) fn program(
     processor: u32,
     rules: &BTreeMap<u32, Rule>,
@@ -75,7 +75,7 @@ pub(super) fn program(
     program
 }
 
-/// Numbers from the first on that share a rule, one range after the other, from 0 up to the end.
+/// Ranges of numbers that share a rule, each with its first number. They are in order and cover all numbers.
 fn ranges<'a>(rules: &'a BTreeMap<u32, Rule>, otherwise: &'a Rule) -> Vec<(u32, &'a Rule)> {
     let mut ranges: Vec<(u32, &Rule)> = Vec::new();
     let mut put = |number: u32, rule: &'a Rule| {
@@ -97,7 +97,7 @@ fn ranges<'a>(rules: &'a BTreeMap<u32, Rule>, otherwise: &'a Rule) -> Vec<(u32, 
     ranges
 }
 
-/// Halves the ranges until there is one. Nothing but forward jumps, as the kernel wants it.
+/// Halves the ranges until one is left. All jumps go forward, as the kernel requires.
 fn tree(ranges: &[(u32, &Rule)]) -> Vec<sock_filter> {
     let (left, right) = ranges.split_at(ranges.len() / 2);
     let Some((first, rule)) = right.first() else { return Vec::new() };
@@ -107,7 +107,7 @@ fn tree(ranges: &[(u32, &Rule)]) -> Vec<sock_filter> {
     let below = tree(left);
     let mut program = match u8::try_from(below.len()) {
         Ok(length) => vec![branch(IF_AT_LEAST, *first, length, 0)],
-        // Farther than a condition can jump.
+        // A conditional jump cannot reach that far.
         Err(_) => vec![branch(IF_AT_LEAST, *first, 0, 1), step(JUMP, count_u32(below.len()))],
     };
     program.extend(below);
@@ -142,7 +142,7 @@ fn leaf(rule: &Rule) -> Vec<sock_filter> {
     program
 }
 
-/// Where the lower half of an argument lies.
+/// The offset of the lower half of an argument.
 fn low(argument: u8) -> u32 {
     ARGUMENTS + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 0 } else { 4 }
 }
@@ -170,7 +170,7 @@ fn branch(code: u32, k: u32, yes: u8, no: u8) -> sock_filter {
     sock_filter { code: code as u16, jt: yes, jf: no, k }
 }
 
-/// What the kernel would do with a call.
+/// What the kernel would do with a syscall.
 #[cfg(test)]
 pub(super) fn judged(program: &[sock_filter], processor: u32, number: u32, args: [u64; 6]) -> u32 {
     let mut at = 0;
@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Any set of numbers, also so many that jumps are long, at both ends of what there is.
+        /// Any set of numbers, also large enough for long jumps, at both ends of the range.
         #[test]
         fn every_number_comes_to_its_rule(
             killed in prop::collection::btree_set(prop_oneof![0..2000_u32, u32::MAX - 9..=u32::MAX], 0..600),
@@ -248,7 +248,7 @@ mod tests {
             judged(&program, 7, 4, [u64::MAX, flags, u64::MAX, pointer, u64::MAX, u64::MAX])
         };
         assert_eq!(judge(0x1f, 0), SECCOMP_RET_KILL_PROCESS);
-        // The kernel takes no more than 32 bits of an int, either.
+        // The kernel, too, uses only 32 bits of an int.
         assert_eq!(judge(0xff_0000_0010, 0), SECCOMP_RET_KILL_PROCESS);
         assert_eq!(judge(5, 0), SECCOMP_RET_ERRNO | 9);
         assert_eq!(judge(0x30, 0), SECCOMP_RET_ALLOW);

@@ -1,10 +1,10 @@
-//! A second process out of one that is behind no wall yet, instead of a program that starts anew.
+//! Forks a second process from one that has no wall yet, instead of starting a program anew.
 //!
-//! It is made by `clone` with `CLONE_PARENT`, not by `fork`, because the leader waits for it and reads how it ended, which
-//! it can do for its own children alone. To fork twice, so that the copy falls to the leader as an orphan, takes 0.53 ms
-//! instead of 0.14 ms for each process, which a job could bear; but for that the leader would have to set
-//! `PR_SET_CHILD_SUBREAPER`, which holds for its whole process: a program that runs jobs by the library would get the
-//! orphans of all its other children, and they would stay as zombies.
+//! We use `clone` with `CLONE_PARENT` instead of `fork`, because the leader waits for the copy and reads its
+//! exit status, which it can do only for its own children. Forking twice, so that the leader inherits the
+//! copy as an orphan, takes 0.53 ms instead of 0.14 ms for each process. That would be acceptable, but the
+//! leader would have to set `PR_SET_CHILD_SUBREAPER` for its whole process: a program that runs jobs through
+//! the library would inherit the orphans of all its other children, and they would stay as zombies.
 
 use super::leaf;
 use super::start;
@@ -14,38 +14,40 @@ use std::io;
 use std::path::Path;
 
 /// Makes a copy of this process, which must have [entered](super::enter) and have no other thread. The copy
-/// is no child of this process but another one of its parent. Returns the copy's process id, and in the copy
-/// itself what [begins](Twin::begin) it: nothing there can fail before it has let go of what is not its own.
+/// is a child of this process's parent. Returns the copy's process id, and in the copy itself a [`Twin`],
+/// with which it [begins](Twin::begin). Nothing can fail in the copy before it has let go of what belongs to
+/// this process.
 pub fn twin() -> io::Result<Result<Pid, Twin>> {
     let parent = getppid();
     Ok(fork_beside()?.ok_or(Twin { parent }))
 }
 
-/// A copy, not begun yet.
+/// A copy that has not begun yet.
 #[derive(Debug)]
 pub struct Twin {
-    /// Of both.
+    /// The parent of both processes.
     parent: Option<Pid>,
 }
 
 impl Twin {
-    /// Enters, in a session of its own; `cgroup` is its own from then on. After an error the process has to
-    /// end.
+    /// Does what [`enter`](super::enter) does, in a session of its own, and moves into `cgroup`. After an
+    /// error the process has to end.
     pub fn begin(self, cgroup: Option<&Path>) -> io::Result<()> {
         start::die_with(self.parent)?;
         start::own_session()?;
         if let Some(cgroup) = cgroup {
             leaf::assign(cgroup);
-            // Whether it worked, the wall tells.
+            // The wall reports whether it worked.
             let _ = leaf::join();
         }
         Ok(())
     }
 }
 
-/// `fork`, but for whose child it is. None in the copy.
+/// Like `fork`, but the child belongs to this process's parent. Returns `None` in the copy.
 fn fork_beside() -> io::Result<Option<Pid>> {
-    // What the C library does in `fork` besides: where it keeps the number of this thread, the copy has its own.
+    // As the C library's `fork` does: the copy's thread id replaces this thread's where the C library keeps
+    // it.
     let place = own_number();
     let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
     if !place.is_null() {
@@ -53,9 +55,9 @@ fn fork_beside() -> io::Result<Option<Pid>> {
     }
     let flags = libc::c_ulong::from(flags.cast_unsigned());
     let none = std::ptr::null_mut::<libc::c_void>();
-    // Which of the last two is the place, and which is not looked at, is a matter of the processor.
-    // SAFETY: without a stack of its own and without shared memory the copy goes on here with a copy of
-    // everything, as after `fork`. As there is no other thread, no lock is held that nobody would release.
+    // Processors differ in which of the last two arguments is the place; the other one is not read.
+    // SAFETY: with no stack of its own and no shared memory, the copy continues here with a copy of
+    // everything, as after `fork`. There is no other thread, so no lock stays held forever.
     let answer = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, place, place) };
     match i32::try_from(answer) {
         Ok(0) => Ok(None),
@@ -64,7 +66,7 @@ fn fork_beside() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Where the C library keeps the number of this thread; null if it is nowhere that the kernel knows.
+/// Where the C library keeps the id of this thread. Null if the kernel does not know that place.
 fn own_number() -> *mut libc::pid_t {
     /// `PR_GET_TID_ADDRESS`.
     const ASK: libc::c_int = 40;
@@ -74,10 +76,10 @@ fn own_number() -> *mut libc::pid_t {
     if answer != 0 || place.is_null() || !place.is_aligned() {
         return std::ptr::null_mut();
     }
-    // SAFETY: the kernel clears a number there when this thread ends, as the C library wants it to: it lies
-    // in memory of this thread.
+    // SAFETY: the kernel clears a number there when this thread ends, because the C library asked it to, so
+    // the place is in memory of this thread.
     let number = unsafe { place.read_volatile() };
-    // Other libraries keep something else there.
+    // Other C libraries keep something else there.
     if number == gettid().as_raw_pid() { place } else { std::ptr::null_mut() }
 }
 
@@ -85,7 +87,7 @@ fn own_number() -> *mut libc::pid_t {
 mod tests {
     use super::*;
 
-    /// Threads of a test have one as the first thread does.
+    /// Every thread has such a place, so a test's thread does as well as the first one.
     #[test]
     #[cfg(target_env = "gnu")]
     fn the_c_library_says_where_the_number_is() {

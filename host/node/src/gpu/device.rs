@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 /// A GPU, or a part of one (MIG), that one worker can have for itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Counted in the order of the PCI bus, as `nvidia-smi` does; where a GPU is split, each part
-    /// counts.
+    /// Its number in the order of the PCI bus, as in `nvidia-smi`; if a GPU is split, each of its parts has a
+    /// number.
     pub index: u32,
-    /// What names it for good: `GPU-...`, or `MIG-...` for a part.
+    /// Its permanent name: `GPU-...`, or `MIG-...` for a part.
     pub uuid: String,
-    /// What it is, as in "NVIDIA H200".
+    /// Its model, such as "NVIDIA H200".
     pub name: String,
     /// Bytes of its memory.
     pub memory: Option<u64>,
-    /// The GPU that it is a part of, counted as `nvidia-smi` does.
+    /// The number of the GPU that it is a part of, as in `nvidia-smi`.
     pub part_of: Option<u32>,
-    /// The GPU itself, counted as `nvidia-smi` does.
+    /// The number of the GPU itself, as in `nvidia-smi`.
     #[serde(skip)]
     pub(super) device: u32,
     /// The number in `/dev/nvidiaN`.
@@ -25,7 +25,7 @@ pub struct Gpu {
     pub(super) minor: Option<u32>,
 }
 
-/// A GPU as the driver tells of it.
+/// A GPU as the driver reports it.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) index: u32,
@@ -33,16 +33,16 @@ pub(super) struct Found {
     pub(super) name: String,
     pub(super) memory: Option<u64>,
     pub(super) minor: Option<u32>,
-    /// Whether it can be used in parts alone (MIG).
+    /// Whether only its parts can be used (MIG).
     pub(super) is_split: bool,
-    /// UUID, name and memory of each.
+    /// UUID, name and memory of each part.
     pub(super) parts: Vec<(String, String, Option<u64>)>,
 }
 
 /// How busy a GPU is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuUse {
-    /// Percent of the time since a moment ago.
+    /// Percent of the time that it was busy in the last moment.
     pub percent: Option<u32>,
     /// Bytes of memory in use.
     pub used: Option<u64>,
@@ -55,12 +55,12 @@ pub struct GpuUse {
 }
 
 impl Gpu {
-    /// What `CUDA_VISIBLE_DEVICES` has to say for a process to see this one alone.
+    /// The value of `CUDA_VISIBLE_DEVICES` with which a process sees only this GPU.
     pub fn visible(&self) -> String {
         if self.part_of.is_some() { self.uuid.clone() } else { self.device.to_string() }
     }
 
-    /// A lease of it, without a lock.
+    /// A lease for it, without a lock.
     pub fn lease(&self) -> GpuLease {
         GpuLease { minor: self.minor, visible: self.visible(), ..GpuLease::plain(self.index) }
     }

@@ -3,7 +3,7 @@
 use crate::model::Absence;
 use std::error::Error;
 
-/// Why the driver tells nothing.
+/// Why the driver cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NvidiaError {
     /// There is no driver.
@@ -17,16 +17,16 @@ pub enum NvidiaError {
     NoLibrary {
         /// The library.
         library: &'static str,
-        /// What the loader says.
+        /// The loader's error.
         why: String,
     },
-    /// The driver is there, but not in the kernel.
+    /// The driver is installed, but not loaded in the kernel.
     #[error("the NVIDIA driver is not loaded")]
     NotLoaded,
-    /// The driver refuses.
+    /// The driver returned an error.
     #[error("the NVIDIA driver cannot be asked: {0}")]
     Unanswered(#[source] Box<dyn Error + Send + Sync>),
-    /// This build asks no driver.
+    /// This build cannot ask a driver.
     #[error(transparent)]
     NotBuilt(#[from] Absence),
 }

@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// What says which GPUs a process may see, as CUDA reads it.
+/// The variable that says which GPUs a process may see, as CUDA reads it.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What a job may use of what the machine has.
+/// The GPUs that a job may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// The GPUs, by index.
     pub gpus: Vec<Gpu>,
-    /// Whether the driver has told which there are.
+    /// Whether the driver reported its GPUs.
     pub known: bool,
     /// Why there are none, or fewer than the machine has.
     pub missing: Option<String>,
     /// The driver's version.
     pub driver: Option<String>,
-    /// The newest version of CUDA that the driver knows.
+    /// The newest version of CUDA that the driver supports.
     pub cuda: Option<String>,
 }
 
 impl Inventory {
-    /// What there is now. Costs nothing where there is no driver.
+    /// The GPUs now. Costs nothing without a driver.
     pub fn now() -> Self {
         Self::of(&Nvidia::open())
     }
 
-    /// What this driver tells, or why there is none: what has its device files here, and what the
-    /// environment of this process leaves of it.
+    /// The GPUs that this driver reports, if their device files are here and the environment of this process
+    /// allows them; or why there is no driver.
     pub fn of(nvidia: &Result<Nvidia, NvidiaError>) -> Self {
         let none = |reason: &NvidiaError| {
             let missing = Some(reason.to_string());
@@ -54,12 +54,12 @@ impl Inventory {
     }
 }
 
-/// How many GPUs a job may use.
+/// The number of GPUs that a job may use.
 pub fn count() -> u32 {
     u32::try_from(Inventory::now().gpus.len()).unwrap_or(u32::MAX)
 }
 
-/// What can be leased, and why something cannot.
+/// The GPUs that can be leased, and why some cannot.
 fn usable(
     found: Vec<Found>,
     visible: Option<&str>,
@@ -106,7 +106,7 @@ fn usable(
 }
 
 impl Found {
-    /// Itself, or its parts. The indices come later.
+    /// The GPU itself, or its parts. The caller sets the indices.
     fn into_gpus(self) -> Vec<Gpu> {
         let device = self.index;
         let minor = self.minor;
@@ -122,8 +122,8 @@ impl Found {
     }
 }
 
-/// What the variable leaves, read as CUDA reads it: numbers in the order of the PCI bus, or the
-/// beginnings of UUIDs; the first that means nothing ends the list.
+/// The GPUs that the variable leaves, read as CUDA reads it: numbers in the order of the PCI bus, or prefixes
+/// of UUIDs. The first entry without a match ends the list.
 fn cut(gpus: Vec<Gpu>, visible: &str) -> Vec<Gpu> {
     let mut kept = Vec::new();
     for entry in visible.split(',').map(str::trim) {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!((lease.index, lease.visible.as_str(), lease.minor), (2, "MIG-b", Some(4)));
     }
 
-    /// Who starts Sandmill on some of a machine's GPUs (a scheduler of a cluster) means these alone.
+    /// A cluster's scheduler starts Sandmill with some of the machine's GPUs; a job may use only these.
     #[test]
     fn the_environment_leaves_some() {
         let found = || vec![device(0, &[]), device(1, &["MIG-a", "MIG-b"]), device(2, &[])];

@@ -1,20 +1,20 @@
-//! Where CUDA's libraries are.
+//! The folders of CUDA's libraries.
 
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Names the folders, and no others.
+/// The variable that names the folders; then no others are used.
 const GIVEN: &str = "SANDMILL_CUDA_LIBRARIES";
-/// Where an image or an installation usually has them.
+/// The usual folders in an image or an installation.
 const USUAL: [&str; 3] =
     ["/usr/local/cuda/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"];
 
-/// The folders with CUDA's libraries that are there, absolute: those that `SANDMILL_CUDA_LIBRARIES` names
-/// (divided by colons), else those of `LD_LIBRARY_PATH`, the usual ones, and those of packages of Python that
-/// were installed with this library of ONNX Runtime. The folders that every program finds are not among
-/// them. Never from a job file: what lies there runs in the worker process.
+/// The existing folders with CUDA's libraries, absolute. These are the folders in `SANDMILL_CUDA_LIBRARIES`
+/// (separated by colons). Without that variable, they are those in `LD_LIBRARY_PATH`, the usual ones, and
+/// those of the Python packages installed with this library of ONNX Runtime. The system's default folders are
+/// not included. A job file cannot name any: the libraries run in the worker process.
 pub fn library_folders(onnxruntime: Option<&Path>) -> Vec<PathBuf> {
     let given = env::var_os(GIVEN);
     let path = env::var_os("LD_LIBRARY_PATH");
@@ -22,8 +22,8 @@ pub fn library_folders(onnxruntime: Option<&Path>) -> Vec<PathBuf> {
     folders(given.as_deref(), path.as_deref(), packages, Path::is_dir)
 }
 
-/// `site-packages/nvidia/*/lib`, beside `site-packages/onnxruntime/capi/libonnxruntime.so`. Nothing where the library
-/// lies elsewhere: what is beside it then, anybody may have put there.
+/// `site-packages/nvidia/*/lib`, beside `site-packages/onnxruntime/capi/libonnxruntime.so`. Empty if the
+/// library is elsewhere: any user may have put the files beside it.
 fn packages_beside(library: &Path) -> Vec<PathBuf> {
     let Some(packages) = library.ancestors().nth(3).filter(|packages| {
         let is_package = library.parent() == Some(&packages.join("onnxruntime/capi"));
@@ -52,7 +52,7 @@ fn folders(
     };
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in named {
-        // What is relative means another folder in a worker.
+        // A relative path would mean another folder in a worker.
         if folder.is_absolute() && there(&folder) && !folders.contains(&folder) {
             folders.push(folder);
         }
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(of(None, None), USUAL);
     }
 
-    /// `pip install onnxruntime-gpu[cuda,cudnn]` is all that it takes.
+    /// `pip install onnxruntime-gpu[cuda,cudnn]` suffices.
     #[test]
     fn packages_of_python_bring_their_libraries() {
         let dir = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ mod tests {
         let there = |path: &Path| path.starts_with(&site) && path.is_dir();
         assert_eq!(folders(None, None, packages.clone(), there), expected);
         assert_eq!(folders(Some(OsStr::new("")), None, packages, there), Vec::<PathBuf>::new());
-        // A release that was unpacked, to a folder for everybody's files, say.
+        // A release that was unpacked, for example to a folder that every user can write.
         for release in
             ["onnxruntime-linux-x64-1/lib", "onnxruntime/capi", "site-packages/onnxruntime/lib"]
         {

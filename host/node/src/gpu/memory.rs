@@ -1,5 +1,5 @@
-//! Whether a GPU is free again once the worker that had it is gone: a driver may take its time to put
-//! away what a killed process held.
+//! Whether a GPU is free again after its worker has ended: a driver may need time to free the memory of a
+//! killed process.
 
 use super::Nvidia;
 use crate::model::GpuLease;
@@ -12,21 +12,21 @@ use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long it is waited for before it is told.
+/// How long we wait before we notify the user.
 const PATIENCE: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
-/// For as long as the job takes.
+/// As long as the job takes.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
-/// Between two looks, then and later.
+/// The intervals between two readings: at first, and later.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// So much more than before is nobody's: the driver keeps some for itself.
+/// We ignore this much more than before: the driver keeps some memory for itself.
 const SLACK: u64 = 64 << 20;
 
-/// Bytes in use on the GPU that `CUDA_VISIBLE_DEVICES` would name so, where somebody tells.
+/// Reads the bytes in use on the GPU with this value of `CUDA_VISIBLE_DEVICES`. `None` if that is unknown.
 type Reading = Arc<dyn Fn(&str) -> Option<u64> + Send + Sync>;
 
-/// What the GPUs of a job had in use before it.
+/// The memory that was in use on a job's GPUs before the job.
 #[derive(Clone)]
 pub struct MemoryWatch {
     reading: Reading,
@@ -40,7 +40,7 @@ impl fmt::Debug for MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// Begins with what is in use now.
+    /// Begins with the memory that is in use now.
     pub fn new(nvidia: Nvidia, leases: &[GpuLease]) -> Self {
         Self::of(Arc::new(move |visible| in_use(&nvidia, visible)), leases)
     }
@@ -51,8 +51,8 @@ impl MemoryWatch {
         Self { reading, before }
     }
 
-    /// Waits until the memory of this GPU is back, some seconds at most. Otherwise returns what to tell
-    /// people. To be called when the worker is gone.
+    /// Waits until the memory of this GPU is free, at most some seconds. If it is not free by then, returns a
+    /// message for people. Call it after the worker has ended.
     pub async fn wait(&self, lease: &GpuLease) -> Option<String> {
         let left = self.freed(lease, PATIENCE, PAUSE).await.err()?;
         let what = match left {
@@ -67,7 +67,7 @@ impl MemoryWatch {
         ))
     }
 
-    /// Waits on, for as long as it takes.
+    /// Waits for as long as it takes.
     pub async fn wait_on(&self, lease: &GpuLease) {
         while self.freed(lease, FOR_EVER, LONG_PAUSE).await.is_err() {
             sleep(LONG_PAUSE).await;
@@ -87,22 +87,22 @@ impl MemoryWatch {
     }
 }
 
-/// Bytes in use, but for those of processes that live: a worker that is gone left none of these.
+/// Bytes in use, except those of living processes: memory that an ended worker left does not belong to them.
 fn in_use(nvidia: &Nvidia, visible: &str) -> Option<u64> {
     let used = nvidia.used(visible)?;
     Some(used.saturating_sub(of_others(&nvidia.processes(visible).unwrap_or_default())))
 }
 
-/// What the processes that the driver names have, if all of them live and all of that is known. The driver may know
-/// those of other containers by other numbers than they have here.
+/// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are unknown:
+/// for processes of other containers, the driver may list other ids than they have here.
 fn of_others(processes: &[(u32, Option<u64>)]) -> u64 {
     let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| lives(*pid)));
     known.sum::<Option<u64>>().unwrap_or(0)
 }
 
-/// Waits until little more is in use than before; else how much more, if that is known. Asks on a
-/// thread of its own: a driver whose GPU hangs may never answer.
+/// Waits until little more is in use than before. Otherwise returns how much more, if known. Asks on a
+/// separate thread, as a driver whose GPU hangs may never answer.
 async fn freed(
     before: u64,
     used: impl Fn() -> Option<u64> + Send + 'static,
@@ -111,7 +111,7 @@ async fn freed(
 ) -> Result<(), Option<u64>> {
     let (sender, mut answers) = unbounded_channel();
     let asking = thread::Builder::new().name("gpu memory".to_owned()).spawn(move || {
-        // Nobody listens once it was enough.
+        // The receiver is dropped when the wait ends.
         loop {
             let more = used().map(|bytes| bytes.saturating_sub(before));
             if sender.send(more).is_err() {
@@ -129,7 +129,7 @@ async fn freed(
         if bytes.is_some_and(|bytes| bytes <= SLACK) {
             return Ok(());
         }
-        // A driver that does not tell any more may have lost the GPU.
+        // A driver that no longer answers may have lost the GPU.
         more = bytes;
     }
     Err(more)

@@ -1,13 +1,13 @@
-//! GPUs of NVIDIA: which there are, how busy they are, when one is free again.
+//! NVIDIA GPUs: which there are, how busy they are, and when one is free again.
 //!
-//! - `device`: one of them, or a part; `inventory`: what a job may use of what the machine has, and why that is nothing;
-//! - `nvidia`: the driver's library (NVML), the one place that calls it; `without`, in a build without the feature `cuda`,
-//!   what stands for it; `error`: why it tells nothing;
-//! - `memory`: whether a GPU's memory is back after its worker is gone;
+//! - `device`: a GPU, or a part of one; `inventory`: the GPUs that a job may use, and why some are missing;
+//! - `nvidia`: the driver's library (NVML), which only this module calls; `without` replaces it in a build
+//!   without the feature `cuda`; `error`: why the driver cannot be used;
+//! - `memory`: whether a GPU's memory is free after its worker has ended;
 //! - `libraries`: the folders of CUDA's libraries.
 //!
-//! Which job and which worker has one, is not known here (`turns`, `engine`). Whatever a driver does not
-//! tell is none, never an error. Imports `model` only.
+//! This module does not know which job or worker has a GPU (`turns` and `machine` do). A value that the
+//! driver does not report is `None`, never an error. Imports only `model`.
 
 mod device;
 mod error;

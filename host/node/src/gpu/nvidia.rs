@@ -1,4 +1,4 @@
-//! The driver's own library. Every reading may be missing.
+//! The driver's own library (NVML). Any reading may be missing.
 
 use super::device::{Found, GpuUse};
 use super::error::NvidiaError;
@@ -9,7 +9,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 use std::path::Path;
 
-/// Where a driver shows that it is there.
+/// A driver is installed if one of these exists.
 const SIGNS: [&str; 2] = ["/proc/driver/nvidia", "/dev/nvidiactl"];
 
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -19,7 +19,7 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 pub struct Nvidia(Nvml);
 
 impl Nvidia {
-    /// Opens it. An error says why there is none.
+    /// Opens the library. An error says why it cannot be used.
     pub fn open() -> Result<Self, NvidiaError> {
         if !SIGNS.iter().any(|sign| Path::new(sign).exists()) {
             return Err(NvidiaError::NoDriver);
@@ -41,8 +41,8 @@ impl Nvidia {
         (self.0.sys_driver_version().ok(), cuda)
     }
 
-    /// All GPUs that the driver knows, in the order of the PCI bus. Those that this process may not ask
-    /// are left out.
+    /// All GPUs that the driver reports, in the order of the PCI bus, without those that this process may not
+    /// query.
     pub(super) fn devices(&self) -> Result<Vec<Found>, NvidiaError> {
         let count = self.0.device_count().map_err(unanswered)?;
         let devices = (0..count).filter_map(|index| {
@@ -60,7 +60,7 @@ impl Nvidia {
         Ok(devices.collect())
     }
 
-    /// How busy one is. What the driver does not tell, of a part above all, is none.
+    /// How busy a GPU is. A value that the driver does not report is `None`, which is common for a part.
     pub fn usage(&self, gpu: &Gpu) -> GpuUse {
         let Ok(device) = self.device(&gpu.visible()) else { return GpuUse::default() };
         let memory = memory(&device);
@@ -73,12 +73,12 @@ impl Nvidia {
         }
     }
 
-    /// Bytes of memory in use on the one that `CUDA_VISIBLE_DEVICES` would name so.
+    /// Bytes of memory in use on the GPU with this value of `CUDA_VISIBLE_DEVICES`.
     pub(super) fn used(&self, visible: &str) -> Option<u64> {
         memory(&self.device(visible).ok()?).map(|(used, _)| used)
     }
 
-    /// The processes that compute on it, by the numbers that the driver knows, and their bytes of memory.
+    /// The processes that compute on it, with the ids that the driver knows, and their bytes of memory.
     pub(super) fn processes(&self, visible: &str) -> Option<Vec<(u32, Option<u64>)>> {
         let processes = self.device(visible).ok()?.running_compute_processes().ok()?;
         let bytes = |memory: &UsedGpuMemory| match memory {
@@ -100,8 +100,8 @@ fn unanswered(error: NvmlError) -> NvidiaError {
     NvidiaError::Unanswered(Box::new(error))
 }
 
-/// As every program finds it, else from where CUDA's libraries are: who has the driver in a folder of its own, as
-/// containers do, need not have told the loader.
+/// Opens the library as every program finds it, or else in the folders of CUDA's libraries: containers often
+/// have the driver in a folder that the loader does not know.
 fn load() -> Result<Nvml, NvmlError> {
     let first = match Nvml::init() {
         Err(error @ NvmlError::LibloadingError(_)) => error,
@@ -114,12 +114,12 @@ fn load() -> Result<Nvml, NvmlError> {
     }
 }
 
-/// Bytes of memory, in use and all.
+/// Bytes of memory: in use, and total.
 fn memory(device: &Device<'_>) -> Option<(u64, u64)> {
     device.memory_info().ok().map(|memory| (memory.used, memory.total))
 }
 
-/// The parts of a GPU. Their numbers have holes.
+/// The parts of a GPU. Their numbers have gaps.
 fn parts(device: &Device<'_>) -> Vec<(String, String, Option<u64>)> {
     let most = device.mig_device_count().unwrap_or(0);
     let parts = (0..most).filter_map(|index| {
@@ -134,7 +134,7 @@ fn parts(device: &Device<'_>) -> Vec<(String, String, Option<u64>)> {
 mod tests {
     use super::*;
 
-    /// On any machine: what is there is told, what is not is none, and nothing panics.
+    /// On any machine, nothing panics.
     #[test]
     fn a_driver_is_asked_or_its_absence_told() {
         match Nvidia::open() {

@@ -1,15 +1,16 @@
-//! What stands for NVIDIA's driver in a build without CUDA: it is never asked.
+//! Replaces NVIDIA's driver in a build without CUDA. No value of the type exists, so its methods are never
+//! called.
 
 use super::device::{Found, Gpu, GpuUse};
 use super::error::NvidiaError;
 use crate::model::Feature;
 
-/// The driver's library, opened. There is none.
+/// The opened driver library, which this build does not have.
 #[derive(Debug)]
 pub enum Nvidia {}
 
 impl Nvidia {
-    /// Opens nothing.
+    /// Always fails.
     ///
     /// # Errors
     /// Always.
@@ -22,17 +23,17 @@ impl Nvidia {
         match *self {}
     }
 
-    /// All GPUs that the driver knows.
+    /// All GPUs that the driver reports.
     pub(super) fn devices(&self) -> Result<Vec<Found>, NvidiaError> {
         match *self {}
     }
 
-    /// How busy one is.
+    /// How busy a GPU is.
     pub fn usage(&self, _gpu: &Gpu) -> GpuUse {
         match *self {}
     }
 
-    /// Bytes of memory in use on the one that `CUDA_VISIBLE_DEVICES` would name so.
+    /// Bytes of memory in use on the GPU with this value of `CUDA_VISIBLE_DEVICES`.
     pub(super) fn used(&self, _visible: &str) -> Option<u64> {
         match *self {}
     }

@@ -7,8 +7,9 @@ use crate::protocol::NodePolicy;
 use std::time::Duration;
 
 impl NodeMachine {
-    /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens, or `None` if nothing is awaited
-    /// here. A pause that was over when something happened last is not awaited: the leader wanted no more workers then.
+    /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens. `None` if
+    /// nothing is due. A pause that was over at the last event does not count: the leader wanted no more
+    /// workers then.
     pub fn next_deadline(&self) -> Option<Duration> {
         let past_init = self.is_one_past_init();
         let starts = |at: &Duration| !self.is_ending && self.now < *at;
@@ -21,7 +22,7 @@ impl NodeMachine {
             .min()
     }
 
-    /// When something must happen if this worker stays silent.
+    /// When something must happen if this worker sends nothing.
     fn deadline_of(&self, worker: &Worker, past_init: bool) -> Option<Duration> {
         let (since, longest) = match worker.activity {
             Activity::Loading(since) => (since, self.policy.load_timeout),
@@ -29,7 +30,7 @@ impl NodeMachine {
                 (since, self.policy.run_timeout)
             }
             Activity::Doomed(since) => (since, NodePolicy::KILL_GRACE),
-            // If all of them are, on all nodes, that is the leader's affair (I3).
+            // If all workers on all nodes are starting, the leader decides (I3).
             Activity::Starting(since) if past_init => {
                 (since, NodePolicy::init_timeout(self.policy.run_timeout))
             }
@@ -42,7 +43,7 @@ impl NodeMachine {
         self.past_init_elsewhere || self.workers.values().any(Worker::is_past_init)
     }
 
-    /// A process that ends in time is not late, so this is asked for by the clock alone.
+    /// Only a tick checks deadlines: a process that ends in time is not late.
     pub(super) fn check_deadlines(&mut self) {
         let past_init = self.is_one_past_init();
         let ids: Vec<WorkerId> = self.workers.keys().copied().collect();
@@ -56,7 +57,7 @@ impl NodeMachine {
         self.workers.values_mut().for_each(|worker| worker.inferring = None);
     }
 
-    /// The workers whose guest is at something that has a time-out, with how long it has been.
+    /// The workers whose guest is in a call that has a time-out, with how long the call has taken.
     pub fn inside_guests(&self, now: Duration) -> impl Iterator<Item = (WorkerId, Duration)> {
         self.workers.iter().filter_map(move |(id, worker)| match worker.activity {
             Activity::Starting(since) | Activity::Running(since) => {

@@ -1,4 +1,4 @@
-//! Workers that are gone.
+//! Workers that have exited.
 
 use super::NodeMachine;
 use super::worker::{Activity, Worker};
@@ -20,11 +20,11 @@ impl NodeMachine {
         }
         self.abandoned.remove(&id);
         self.waiting.remove(&id);
-        // Its place is free.
+        // The worker's place is free.
         self.room_again_at = None;
         let how = describe_exit(exit);
         let Some(Worker { activity, held, picked, .. }) = self.workers.remove(&id) else {
-            // The job has gone on without it; its end is told all the same.
+            // The job has continued without the worker; we still report its end.
             return self.tell(News::Exited { worker: id, how, expected: true });
         };
         let expected = match activity {
@@ -33,7 +33,7 @@ impl NodeMachine {
             _ => false,
         };
         if matches!(activity, Activity::ShuttingDown(_)) && !exit.note.is_empty() {
-            // All its mini-batches are done: nothing fails, but nothing is hidden either.
+            // All its mini-batches are done, so nothing fails, but the user should see the note.
             self.notice(format!("{id} said at its end: {}", exit.note.trim_end()));
         }
         self.tell(News::Exited { worker: id, how: how.clone(), expected });
@@ -56,7 +56,7 @@ impl NodeMachine {
     }
 }
 
-/// "exited with returncode -9", the words that users of ParallelRunStep look for.
+/// "exited with returncode -9": the words that users of ParallelRunStep search for.
 fn describe_exit(exit: &WorkerExit) -> String {
     match (exit.code, exit.signal) {
         (_, Some(signal)) => format!("exited with returncode -{signal}"),
@@ -65,8 +65,8 @@ fn describe_exit(exit: &WorkerExit) -> String {
     }
 }
 
-/// W6: a kill that neither the leader ordered nor a cgroup's limit is taken for the machine's
-/// out-of-memory killer, unless that has killed nobody.
+/// W6: an unexplained SIGKILL is attributed to the kernel's OOM killer, unless the kernel's counter shows
+/// that it has killed no process.
 fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     if let Some(failure) = &exit.failure {
         return failure.clone().with_detail(exit.note.clone());
@@ -87,7 +87,7 @@ fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
             "; the system-call filter ended it, because it asked the kernel for something that no \
              entry script needs. Take the entry script for hostile, and report this",
         ),
-        // What the standard library says before it aborts; the kernel's refusal is that of a limit.
+        // The standard library prints this before it aborts; the kernel refused memory because of a limit.
         Some(libc::SIGABRT) if exit.note.contains("memory allocation of ") => (
             FailureKind::OutOfMemory,
             "; it was refused memory, for a mini-batch that is too large or a model that takes more \

@@ -1,4 +1,4 @@
-//! Which worker gets an attempt, and what becomes of it there.
+//! Which worker gets an attempt, and what happens to the attempt there.
 
 use super::worker::{Activity, Held, Worker};
 use super::{NodeAction, NodeMachine};
@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 impl NodeMachine {
-    /// Gives an attempt to a worker that has none; a retry to another one than it failed on, if there is one, else to
-    /// the worker that waits after a failed attempt.
+    /// Gives an attempt to a worker that has none. A retry goes to another worker than the one it failed on,
+    /// if there is one. If no worker is free, it goes to a worker that waits after a failed attempt.
     pub(super) fn begin(&mut self, grant: Grant) {
         let Grant { assignment, failed_on } = grant;
         let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && assignment.attempt > 1;
@@ -20,7 +20,7 @@ impl NodeMachine {
         }
     }
 
-    /// A worker without a mini-batch; not this one, if there is another.
+    /// A worker without a mini-batch; `but` only if there is no other.
     fn free_worker(&self, but: Option<WorkerId>) -> Option<WorkerId> {
         let free = self.workers.iter().filter(|(_, worker)| worker.is_free());
         let mut free = free.map(|(id, _)| *id);
@@ -28,7 +28,7 @@ impl NodeMachine {
         if Some(first) == but { free.next().or(Some(first)) } else { Some(first) }
     }
 
-    /// One each for those that have least.
+    /// Gives one attempt to each of the workers that have the fewest.
     pub(super) fn give_ahead(&mut self, assignments: Vec<Assignment>) {
         let depth = self.workers.values().filter_map(Worker::takes_ahead).min();
         let takers = self
@@ -66,7 +66,7 @@ impl NodeMachine {
         });
     }
 
-    /// To workers that wait after a failed attempt.
+    /// Lets the workers continue that wait after a failed attempt.
     pub(super) fn let_go_on(&mut self) {
         for id in std::mem::take(&mut self.waiting).into_keys() {
             let Some(worker) = self.workers.get(&id) else { continue };
@@ -95,8 +95,8 @@ impl NodeMachine {
             return self.discard_late(id, &report);
         }
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        // A worker that was killed is late, and one that speaks of something it does not hold is
-        // not believed.
+        // A killed worker's report comes too late. A report about an attempt that the worker does not hold is
+        // ignored.
         let is_held = |first: &&Held| first.id == report.id && first.attempt == report.attempt;
         let Some(first) = worker.held.front().filter(is_held) else { return self.stray(id) };
         if worker.is_doomed() {
@@ -127,7 +127,7 @@ impl NodeMachine {
         let awaits_word = failure.is_some_and(|failure| held.awaits_word(failure));
         self.tell(News::Finished { worker: id, age, has_run, report });
         match (self.is_ending, drops_next) {
-            // The leader ends a job whose disk is full at once.
+            // If the disk is full, the leader ends the job immediately.
             _ if is_full => {}
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
@@ -141,8 +141,8 @@ impl NodeMachine {
         }
     }
 
-    /// The attempt was decided when its worker was killed, and may have been given to another since: a
-    /// mini-batch is committed once, whoever else still comes with it.
+    /// The attempt was decided when its worker was killed, and another worker may have it now. A mini-batch
+    /// is committed only once, so this report is discarded.
     fn discard_late(&mut self, id: WorkerId, report: &AttemptReport) {
         self.abandoned.remove(&id);
         self.tell(News::Late {
@@ -153,7 +153,7 @@ impl NodeMachine {
         });
     }
 
-    /// Kills a worker whose first mini-batch has failed by that.
+    /// Kills a worker, which makes its first mini-batch fail.
     pub(super) fn kill_and_lose(&mut self, id: WorkerId, failure: Failure) {
         let running = self.workers.get(&id).and_then(|worker| worker.activity.running_since());
         self.kill(id);
@@ -164,8 +164,8 @@ impl NodeMachine {
         }
     }
 
-    /// The first attempt that a worker held has failed; the next ones go back unharmed. With when
-    /// it was picked, and when `run` began if it did.
+    /// The worker's first attempt has failed; the others are returned unharmed. The pair is when the worker
+    /// picked the attempt up, and when `run` began, if it did.
     pub(super) fn lose_held(
         &mut self,
         id: WorkerId,
@@ -190,7 +190,7 @@ impl NodeMachine {
         }
     }
 
-    /// What a worker held goes back unharmed.
+    /// Returns all attempts of a worker unharmed.
     pub(super) fn give_back_of(&mut self, id: WorkerId) {
         let held = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.held));
         self.give_back(held.unwrap_or_default());

@@ -1,7 +1,7 @@
-//! Inside `init`, and its failures (prs-semantics I1). What counts as one: an error or trap in `init`, a
-//! component that cannot be loaded, the death of a worker before it is ready, and an `init` that is
-//! killed for time or memory. One `init` that succeeds resets the count: the newest documentation
-//! says "continuously".
+//! Workers inside `init`, and failures of `init` (I1 in `docs/parallel-run-step.md`). Failures are an error
+//! or trap in `init`, a component that cannot be loaded, a worker that ends before it is ready, and an `init`
+//! that is killed for time or memory. One `init` that succeeds resets the count: the newest documentation of
+//! ParallelRunStep says "continuously".
 
 use super::NodeMachine;
 use super::worker::{Activity, Worker};
@@ -25,21 +25,21 @@ impl NodeMachine {
         }
     }
 
-    /// The time for `init` counts, and its failure is not that of the mini-batch that waits.
+    /// The time-out of `init` applies. A failure is not a failure of the mini-batch that waits.
     pub(super) fn on_restarting(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
             && std::mem::take(&mut worker.may_restart)
             && matches!(worker.activity, Activity::Idle | Activity::Loading(_))
         {
             worker.activity = Activity::Starting(self.now);
-            // What waits behind an `init` waits longer than it seems.
+            // Mini-batches that wait for an `init` wait longer than the pace suggests.
             worker.pace = None;
         } else {
             self.stray(id);
         }
     }
 
-    /// A worker whose `init` failed ends by itself; what it held goes back unharmed.
+    /// A worker whose `init` failed ends by itself; its attempts are returned unharmed.
     pub(super) fn on_init_failed(&mut self, id: WorkerId, failure: Failure) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if worker.is_doomed() {
@@ -50,14 +50,14 @@ impl NodeMachine {
         self.init_failed(id, failure);
     }
 
-    /// A worker in `init` is killed for this; what it held goes back unharmed.
+    /// Kills a worker in `init` because of this failure; its attempts are returned unharmed.
     pub(super) fn kill_in_init(&mut self, id: WorkerId, failure: Failure) {
         self.kill(id);
         self.give_back_of(id);
         self.init_failed(id, failure);
     }
 
-    /// Tells of it and counts it. A full disk is no fault of `init`.
+    /// Reports and counts a failure. A full disk is not a fault of `init`, so it does not count.
     pub(super) fn init_failed(&mut self, id: WorkerId, failure: Failure) {
         if failure.kind != FailureKind::NoSpace {
             self.init_failures_in_a_row += 1;
@@ -65,8 +65,8 @@ impl NodeMachine {
         self.tell(News::InitFailed { worker: id, failure });
     }
 
-    /// I1: how many more workers may be started. Those that are inside `init` may fail too, and one that
-    /// is started beside them could only fail in vain.
+    /// I1: how many more workers may be started. We subtract those that are inside `init`, because they may
+    /// still fail.
     pub(super) fn starts_left(&self) -> usize {
         let starting = |worker: &&Worker| matches!(worker.activity, Activity::Starting(_));
         let starting = self.workers.values().filter(starting).count();

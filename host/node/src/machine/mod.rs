@@ -1,9 +1,9 @@
-//! A node's decisions, as a pure state machine: which worker gets an attempt, when one is late, killed or replaced,
-//! which has which GPU. It works without the leader's help: a leader that is away switches no time-out off. It decides
-//! no retry, no threshold and no commit.
+//! A node's decisions, as a pure state machine: which worker gets an attempt, which worker has which GPU, and
+//! when a worker is late, killed or replaced. It works without the leader: time-outs hold even while the
+//! leader does not respond. It does not decide about retries, thresholds or commits.
 //!
-//! [`NodeMachine::handle`] takes what happened on the node, [`NodeMachine::obey`] what the leader wants. Both return
-//! what to do and what to report.
+//! [`NodeMachine::handle`] takes what happened on the node, [`NodeMachine::obey`] the orders of the leader.
+//! Both return what to do and what to report.
 
 mod deadlines;
 mod exits;

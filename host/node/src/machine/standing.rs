@@ -1,4 +1,4 @@
-//! What the leader must know of a node's workers to decide for the job.
+//! What the leader must know about a node's workers to decide for the job.
 
 use super::NodeMachine;
 use super::worker::{Activity, Worker};
@@ -6,7 +6,7 @@ use crate::model::count_u32;
 use crate::protocol::{Ahead, Standing};
 
 impl NodeMachine {
-    /// What the workers are at now.
+    /// What the workers are doing now.
     pub fn standing(&self) -> Standing {
         let mut standing = Standing {
             has_good: self.workers.values().any(|worker| worker.good && !worker.is_doomed()),
@@ -45,9 +45,9 @@ impl NodeMachine {
         Some(Ahead { depth: count_u32(depth), takers: count_u32(takers) })
     }
 
-    /// Whether no worker runs out of work while the leader looks away for
-    /// [`PAUSE`](crate::protocol::NodePolicy::PAUSE). Where mini-batches are tiny, being woken by each of them would
-    /// cost more than they do.
+    /// Whether no worker runs out of work while the leader pauses for
+    /// [`PAUSE`](crate::protocol::NodePolicy::PAUSE). If mini-batches are tiny, waking the leader for each of
+    /// them would cost more than they do.
     pub fn is_supplied(&self) -> bool {
         !self.workers.is_empty() && self.workers.values().all(Worker::is_supplied)
     }

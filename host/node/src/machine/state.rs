@@ -1,4 +1,4 @@
-//! The machine of a node: its state, and the two doors to it.
+//! The machine of a node: its state and its two entry points.
 
 use super::leases::Leases;
 use super::types::{NodeAction, NodeMessage, NodeOutput};
@@ -18,25 +18,25 @@ pub struct NodeMachine {
     pub(super) workers: BTreeMap<WorkerId, Worker>,
     pub(super) next_worker: u32,
     pub(super) leases: Leases,
-    /// Workers of which it was told that they still have a GPU.
+    /// Workers whose lost GPU the user has been notified of.
     pub(super) told_lost: BTreeSet<WorkerId>,
-    /// Workers whose attempt has just failed, and that wait to learn what to begin next: whether a retry may begin
-    /// there, which would not wait for a slow `init`.
+    /// Workers whose attempt has just failed, and that wait for the leader's decision. The value says whether
+    /// a retry may run there: it may not if the worker's `init` is slow.
     pub(super) waiting: BTreeMap<WorkerId, bool>,
-    /// Orders that granted attempts.
+    /// The number of orders that granted attempts.
     pub(super) grants: u64,
-    /// The attempts that killed workers were at, until these have exited: results that still come of
-    /// them are late.
+    /// The attempts that killed workers had, until the workers have exited: later reports about them are
+    /// late.
     pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
-    /// Failures of `init` since the last one that succeeded (I1).
+    /// Failures of `init` since one last succeeded (I1).
     pub(super) init_failures_in_a_row: u32,
-    /// When starting a worker process is tried again after that has failed.
+    /// When to start workers again after starting one has failed.
     pub(super) spawn_again_at: Option<Duration>,
-    /// When it is looked again whether other jobs have left room.
+    /// When to check again whether other jobs have left room.
     pub(super) room_again_at: Option<Duration>,
     /// Whether a worker of another node is past its `init`.
     pub(super) past_init_elsewhere: bool,
-    /// Whether the job ends.
+    /// Whether the job is ending.
     pub(super) is_ending: bool,
 }
 
@@ -62,13 +62,14 @@ impl NodeMachine {
         }
     }
 
-    /// No worker has had a number from this one on.
+    /// Sets the number of the next worker; no worker has had it or a higher one.
     pub fn number_from(&mut self, first_worker: u32) {
         self.next_worker = first_worker;
     }
 
-    /// Takes in what happened on the node; returns what to do and what to report, in order. Once all of that is done, the
-    /// leader must learn how the node [stands](Self::standing). `now` is the node's own clock, and never goes back.
+    /// Handles what happened on the node. Returns what to do and what to report, in order. Once all of that
+    /// is done, the leader must learn how the node [stands](Self::standing). `now` is the node's own clock,
+    /// and never goes back.
     pub fn handle(&mut self, message: NodeMessage, now: Duration) -> Vec<NodeOutput> {
         self.now = now;
         match message {
@@ -84,14 +85,14 @@ impl NodeMachine {
             NodeMessage::Exited(worker, exit) => self.on_exited(worker, &exit),
             NodeMessage::GpuFree(worker) => self.on_gpu_free(worker),
             NodeMessage::Inferring(worker, words) => self.on_inferring(worker, words),
-            // Only here: an answer that has arrived already must not be beaten by the clock of a
-            // node that was held up.
+            // Deadlines are checked only here: if the node was held up, messages that have arrived already
+            // come before the clock.
             NodeMessage::Tick => self.check_deadlines(),
         }
         std::mem::take(&mut self.outputs)
     }
 
-    /// Does what the leader wants; returns what to do and what to report, as [`handle`](Self::handle) does.
+    /// Does what the leader orders. Returns what to do and what to report, as [`handle`](Self::handle) does.
     pub fn obey(&mut self, order: Order, now: Duration) -> Vec<NodeOutput> {
         self.now = now;
         self.grants += u64::from(order.is_grant());

@@ -1,4 +1,4 @@
-//! What goes into a node's machine, and what comes out.
+//! The inputs and outputs of a node's machine.
 
 use crate::model::{AttemptReport, CallStats, Failure, MiniBatchId, WorkerExit, WorkerId};
 use crate::protocol::{Assignment, News};
@@ -6,31 +6,30 @@ use crate::protocol::{Assignment, News};
 /// What happened on a node.
 #[derive(Clone, Debug)]
 pub enum NodeMessage {
-    /// A worker process runs.
+    /// A worker process has started. Has its process id.
     Spawned(WorkerId, u32),
     /// A worker process could not be started.
     SpawnFailed(WorkerId, String),
-    /// A worker process was not started, as other jobs use all that the machine gives: its number is
-    /// used again. In one round of actions, all that follow it get the same answer.
+    /// A worker process was not started because other jobs use the whole machine: its number is used again.
+    /// In one round of actions, all later spawns get the same answer.
     NoRoom(WorkerId),
     /// A worker has an instance whose `init` succeeded.
     Ready(WorkerId, CallStats),
-    /// A worker's instance broke, and it makes a new one.
+    /// A worker's instance broke, and the worker makes a new one.
     Restarting(WorkerId),
-    /// A worker could not get one. It will exit.
+    /// A worker's `init` failed, or it could not load the component. It will exit.
     InitFailed(WorkerId, Failure),
-    /// `run` begins.
+    /// A worker has called `run`.
     Started(WorkerId, MiniBatchId),
     /// An attempt ended.
     Finished(WorkerId, Box<AttemptReport>),
-    /// A worker uses more memory than it may: it is to be killed, and its attempt has failed by
-    /// that.
+    /// A worker uses more than it may: it must be killed, which makes its attempt fail.
     Overrun(WorkerId, Failure),
     /// A worker process is gone.
     Exited(WorkerId, WorkerExit),
-    /// The GPU of a worker that is gone, which was not free then, is free.
+    /// The GPU of a worker that exited earlier is free now.
     GpuFree(WorkerId),
-    /// What a worker is at with a model, in words that follow "was"; comes right before [`Self::Tick`].
+    /// A worker's current model call, in words that follow "was". Comes right before [`Self::Tick`].
     Inferring(WorkerId, String),
     /// Time has passed.
     Tick,
@@ -41,23 +40,23 @@ pub enum NodeMessage {
 pub enum NodeAction {
     /// Start a worker process, with the index of the GPU that is leased to it.
     Spawn(WorkerId, Option<u32>),
-    /// Hand over an attempt, to follow those that the worker has.
+    /// Give a worker an attempt, after those that it has.
     Assign(WorkerId, Assignment),
-    /// Hand over an attempt that comes before those that the worker has. It waits after a failed one.
+    /// Give a worker an attempt to run before those that it has. The worker waits after a failed one.
     AssignFirst(WorkerId, Assignment),
-    /// Let a worker that waits after a failed attempt go on with what it has.
+    /// Let a worker continue that waits after a failed attempt.
     GoOn(WorkerId),
-    /// Ask for an orderly end.
+    /// Ask a worker to end in order.
     Shutdown(WorkerId),
-    /// Kill.
+    /// Kill a worker.
     Kill(WorkerId),
 }
 
 /// What comes out of a node's machine, in order.
 #[derive(Clone, Debug)]
 pub enum NodeOutput {
-    /// To be done here.
+    /// An action to do here.
     Do(NodeAction),
-    /// To be reported to the leader.
+    /// News to report to the leader.
     Tell(News),
 }

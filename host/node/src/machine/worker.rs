@@ -1,4 +1,4 @@
-//! What a node remembers of a worker.
+//! What a node knows about a worker.
 
 use crate::model::{AttemptReport, Failure, MiniBatchId, count_u32};
 use crate::protocol::{Assignment, NodePolicy};
@@ -8,8 +8,8 @@ use std::time::Duration;
 /// What a worker is doing, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// Loading the component, inside `init`, also again after a trap. It may hold a mini-batch that
-    /// it was given before the trap.
+    /// Loading the component, or inside `init`, also again after a trap. It may hold mini-batches that it
+    /// received before the trap.
     Starting(Duration),
     /// Waiting for a mini-batch.
     Idle,
@@ -19,12 +19,12 @@ pub(super) enum Activity {
     Running(Duration),
     /// Asked to end.
     ShuttingDown(Duration),
-    /// Killed, or ending after a failed `init`: nothing it still says counts.
+    /// Killed, or ending after a failed `init`: its messages no longer count.
     Doomed(Duration),
 }
 
 impl Activity {
-    /// Since when it is inside `run`.
+    /// Since when it is inside `run`. `None` if it is not.
     pub(super) fn running_since(self) -> Option<Duration> {
         match self {
             Self::Running(since) => Some(since),
@@ -39,7 +39,7 @@ pub(super) struct Held {
     pub(super) id: MiniBatchId,
     /// From 1.
     pub(super) attempt: u32,
-    /// How many items its mini-batch has.
+    /// The number of items in its mini-batch.
     items: u64,
     /// See [`Assignment::is_last`].
     is_last: bool,
@@ -60,7 +60,8 @@ impl Held {
         Assignment::awaits_word_after(failure, self.is_last)
     }
 
-    /// A worker that its guest has taken over may say anything; sums and limits must hold all the same.
+    /// Whether the report is consistent. A compromised worker may report anything; sums and limits must hold
+    /// nevertheless.
     pub(super) fn fits(&self, report: &AttemptReport) -> bool {
         let items = report.items;
         let rows = report.outcome.as_ref().map_or(0, |segment| segment.rows);
@@ -78,30 +79,30 @@ impl Held {
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) activity: Activity,
-    /// The attempt it works on, and the next ones.
+    /// The attempt that it is working on, and the next ones.
     pub(super) held: VecDeque<Held>,
-    /// When it picked the first of `held` up.
+    /// When it picked up the first of `held`.
     pub(super) picked: Duration,
-    /// How long a mini-batch takes it, smoothed; none before the first.
+    /// How long a mini-batch takes, smoothed. `None` before the first.
     pub(super) pace: Option<Duration>,
-    /// How long it took to start, `init` included.
+    /// How long the start took, including `init`.
     pub(super) start_took: Duration,
-    /// Whether it was given next mini-batches that must not run any more: it is killed, not asked
-    /// to end, once the running one is done.
+    /// Whether it has received mini-batches that must not run now: it is killed, not asked to end, once the
+    /// running one is done.
     pub(super) drops_next: bool,
-    /// Whether its `init` has succeeded once.
+    /// Whether its `init` has ever succeeded.
     pub(super) good: bool,
-    /// Whether it may say that its instance broke: once after each attempt. A worker that its guest
-    /// has taken over could otherwise keep a job waiting for ever.
+    /// Whether it may report a broken instance: once after each attempt. Otherwise a compromised worker could
+    /// keep a job waiting forever.
     pub(super) may_restart: bool,
-    /// Messages that it sent out of turn.
+    /// The number of messages that it sent out of turn.
     pub(super) strays: u32,
-    /// What it is at with a model, while the clock is looked at.
+    /// Its current model call, in words. Set only while deadlines are checked.
     pub(super) inferring: Option<String>,
 }
 
 impl Worker {
-    /// One that is just started.
+    /// A worker that was just started.
     pub(super) fn new(now: Duration) -> Self {
         Self {
             activity: Activity::Starting(now),
@@ -117,22 +118,23 @@ impl Worker {
         }
     }
 
-    /// Takes in how long a mini-batch took by the worker's own account, which need not be true. A long
-    /// one counts at once: what waits behind it, nobody else can do.
+    /// Updates the pace with the duration of a mini-batch. The worker reports the duration, so it may be
+    /// false. A long one counts immediately, because other workers cannot take the mini-batches that wait
+    /// here.
     pub(super) fn took(&mut self, seconds: f64) {
         let took = Duration::try_from_secs_f64(seconds).unwrap_or(NodePolicy::AHEAD_TIME);
         let took = took.min(Duration::from_secs(3600));
         self.pace = Some(self.pace.map_or(took, |pace| took.max((3 * pace + took) / 4)));
     }
 
-    /// How many mini-batches it should have ahead.
+    /// How many mini-batches it should have queued.
     fn ahead(&self) -> usize {
         let Some(pace) = self.pace else { return 1 };
         let count = NodePolicy::AHEAD_TIME.as_nanos() / pace.as_nanos().max(1);
         (count as usize).clamp(1, NodePolicy::AHEAD)
     }
 
-    /// How many attempts it has, if it may be given another one ahead.
+    /// How many attempts it has, if it may receive another one to queue.
     pub(super) fn takes_ahead(&self) -> Option<usize> {
         match self.activity {
             Activity::Loading(_) | Activity::Running(_) => {
@@ -146,12 +148,12 @@ impl Worker {
         }
     }
 
-    /// Whether a new instance takes it longer than a mini-batch takes the others.
+    /// Whether starting an instance takes longer than a mini-batch takes.
     pub(super) fn starts_slowly(&self) -> bool {
         self.start_took > self.pace.unwrap_or_default().max(NodePolicy::SLOW_START)
     }
 
-    /// Whether it has enough to do while the leader looks away.
+    /// Whether it has enough to do while the leader pauses.
     pub(super) fn is_supplied(&self) -> bool {
         match self.activity {
             Activity::Loading(_) | Activity::Running(_) => self.supply() >= NodePolicy::PAUSE * 2,
@@ -162,7 +164,7 @@ impl Worker {
         }
     }
 
-    /// For how long it has work ahead.
+    /// How long its queued work will take.
     fn supply(&self) -> Duration {
         self.pace.unwrap_or_default().saturating_mul(count_u32(self.held.len().saturating_sub(1)))
     }
@@ -175,7 +177,7 @@ impl Worker {
         matches!(self.activity, Activity::Doomed(_))
     }
 
-    /// Neither inside `init` nor doomed.
+    /// Whether it is neither inside `init` nor doomed.
     pub(super) fn is_past_init(&self) -> bool {
         !matches!(self.activity, Activity::Starting(_) | Activity::Doomed(_))
     }

@@ -1,4 +1,4 @@
-//! Workers: start, kill and orderly end.
+//! Workers: their start, kill and orderly end.
 
 use super::worker::{Activity, Worker};
 use super::{NodeAction, NodeMachine};
@@ -6,14 +6,14 @@ use crate::model::{Failure, FailureKind, WorkerId};
 use crate::protocol::{Company, News, NodePolicy};
 
 impl NodeMachine {
-    /// Starts workers until there are as many as wanted. Fewer live only for a reason: the job ends, `init` keeps
-    /// failing (I1), or the machine has no room for another process.
+    /// Starts workers until there are as many as wanted. There are fewer only if the job is ending, if `init`
+    /// keeps failing (I1), or if the machine has no room for another process.
     pub(super) fn spawn_wanted(&mut self, wanted: u32) {
         if self.is_ending || self.is_pausing() {
             return;
         }
-        // A killed worker that has a GPU keeps its place until it is gone: the next one is to have
-        // that GPU (G1).
+        // A killed worker with a GPU keeps its place until it is gone, as the next worker will get that GPU
+        // (G1).
         let in_place = |id: &WorkerId, worker: &Worker| {
             !worker.is_doomed() || (!self.policy.gpus.is_empty() && self.leases.of(*id).is_some())
         };
@@ -25,7 +25,7 @@ impl NodeMachine {
         }
     }
 
-    /// Whether the machine has had no room for a worker a moment ago.
+    /// Whether the machine had no room for a worker a moment ago.
     pub(super) fn is_pausing(&self) -> bool {
         let pauses = [self.spawn_again_at, self.room_again_at];
         pauses.into_iter().flatten().any(|until| self.now < until)
@@ -42,7 +42,8 @@ impl NodeMachine {
         self.act(NodeAction::Spawn(id, gpu));
     }
 
-    /// A process that cannot be killed keeps its GPU, and so does one whose memory the driver has not put away.
+    /// Notifies the user of a GPU that is lost: a process that cannot be killed keeps its GPU, and so does
+    /// one whose GPU memory the driver has not freed.
     fn tell_of_lost_gpus(&mut self, id: WorkerId) {
         let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
         let Some((index, holder)) = lost.filter(|(_, holder)| self.told_lost.insert(*holder))
@@ -63,7 +64,7 @@ impl NodeMachine {
         self.tell(News::Spawned { worker, pid, gpu });
     }
 
-    /// The others go on; perhaps the machine has room again later.
+    /// The other workers continue; the machine may have room again later.
     pub(super) fn on_spawn_failed(&mut self, worker: WorkerId, reason: String) {
         self.workers.remove(&worker);
         self.leases.release(worker);
@@ -71,13 +72,13 @@ impl NodeMachine {
         self.tell(News::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
     }
 
-    /// Other jobs have the machine. It is tried again soon.
+    /// Other jobs use the machine. We try again soon.
     pub(super) fn on_no_room(&mut self, worker: WorkerId) {
         self.workers.remove(&worker);
         self.leases.release(worker);
         self.next_worker = self.next_worker.min(worker.0);
         self.room_again_at = Some(self.now + NodePolicy::ROOM_PAUSE);
-        // Those with higher numbers are about to get the same answer.
+        // The workers with higher numbers will get the same answer.
         let mut others = self.workers.range(..worker).map(|(_, worker)| worker.is_doomed());
         let company = match (others.next(), others.all(|is_doomed| is_doomed)) {
             (None, _) => Company::Alone,
@@ -87,8 +88,8 @@ impl NodeMachine {
         self.tell(News::NoRoom(company));
     }
 
-    /// A worker spoke out of turn, which is not believed. One that does so again and again keeps the
-    /// node busy, and is killed.
+    /// A worker sent a message out of turn, which is ignored. If it does so repeatedly, it keeps the node
+    /// busy and is killed.
     pub(super) fn stray(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.strays += 1;
@@ -98,7 +99,7 @@ impl NodeMachine {
         }
     }
 
-    /// A worker uses more than it may, of memory or of the node's time.
+    /// A worker uses more memory, or more of the node's time, than it may.
     pub(super) fn on_overrun(&mut self, id: WorkerId, failure: Failure) {
         match self.workers.get(&id).map(|worker| worker.activity) {
             Some(Activity::Starting(_)) => self.kill_in_init(id, failure),
@@ -111,7 +112,7 @@ impl NodeMachine {
         }
     }
 
-    /// A worker that ends by itself, as nobody knows what state its GPU is in; what it held goes back
+    /// Kills a worker that ends by itself because its GPU is in an unknown state; its attempts are returned
     /// unharmed.
     pub(super) fn part_with(&mut self, id: WorkerId) {
         self.give_back_of(id);
@@ -155,7 +156,7 @@ impl NodeMachine {
         self.is_ending = true;
         for (id, activity) in self.activities() {
             match activity {
-                // A worker that is still starting is not needed any more.
+                // A worker that is still starting is no longer needed.
                 Activity::Starting(_) => self.kill(id),
                 Activity::Doomed(_) | Activity::ShuttingDown(_) => {}
                 _ => self.shut_down(id),
@@ -163,7 +164,7 @@ impl NodeMachine {
         }
     }
 
-    /// The job is cancelled, and there is time to end in order.
+    /// The job is cancelled, with time for an orderly end.
     pub(super) fn end_orderly(&mut self) {
         self.is_ending = true;
         for (id, activity) in self.activities() {
@@ -173,7 +174,7 @@ impl NodeMachine {
                     self.kill(id);
                     self.give_back_of(id);
                 }
-                // The running mini-batch may end; the next one is left undone.
+                // The running mini-batch may finish; the next ones are returned.
                 Activity::Running(_) => {
                     if let Some(worker) = self.workers.get_mut(&id) {
                         worker.drops_next |= worker.held.len() > 1;

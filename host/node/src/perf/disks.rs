@@ -21,20 +21,20 @@ pub(super) struct Disk {
     pub(super) free: u64,
 }
 
-/// File systems whose server may be gone: asking would hang, perhaps for ever.
+/// File systems whose server may be gone: a query could hang forever.
 fn is_remote(kind: &str) -> bool {
     kind.starts_with("fuse")
         || matches!(kind, "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "afs" | "lustre")
 }
 
-/// What the kernel or the system keeps for itself, though it counts blocks.
+/// File systems of the kernel or the system, even if they report blocks.
 fn is_kernels(mount: &MountEntry) -> bool {
     mount.fs_vfstype == "devtmpfs"
         || ["/sys", "/proc"].iter().any(|at| Path::new(&mount.fs_file).starts_with(at))
 }
 
-/// The local file systems that hold files, each once, however often it is mounted, and the one that
-/// `job_dir` lies in, first.
+/// The local file systems that hold files, each once, however often it is mounted. The one that contains
+/// `job_dir` comes first.
 pub(super) fn disks(job_dir: &Path) -> Vec<Disk> {
     let mounts = Vec::<MountEntry>::current().unwrap_or_default();
     let holds = |mount: &MountEntry| job_dir.starts_with(&mount.fs_file);
@@ -44,7 +44,8 @@ pub(super) fn disks(job_dir: &Path) -> Vec<Disk> {
     let mut disks = Vec::new();
     for mount in own.into_iter().chain(others) {
         let Ok(numbers) = statvfs(mount.fs_file.as_str()) else { continue };
-        // One without blocks holds no files, and device names such as `tmpfs` are no identity.
+        // A file system without blocks holds no files. A device name such as `tmpfs` does not identify one,
+        // so we compare ids.
         if numbers.f_blocks == 0 || !seen.insert(numbers.f_fsid) {
             continue;
         }
@@ -66,7 +67,7 @@ impl Disk {
         }
     }
 
-    /// The share in use, of what users can have, as `df` counts.
+    /// The used share of the space for users, in percent, as in `df`.
     fn used_percent(&self) -> Option<f64> {
         let usable = self.used.saturating_add(self.free);
         (usable > 0).then(|| to_f64(self.used) * 100.0 / to_f64(usable))

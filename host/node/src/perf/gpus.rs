@@ -1,7 +1,7 @@
-//! What drivers of GPUs tell.
+//! Readings from the drivers of GPUs.
 //!
-//! AMD's driver puts use and memory into `/sys`. NVIDIA's lists its devices below `/proc`, and tells by
-//! its library how busy they are.
+//! AMD's driver puts use and memory into `/sys`. NVIDIA's lists its devices below `/proc`, and its library
+//! reports how busy they are.
 
 use super::table::{known, megabytes, number};
 use crate::gpu::{self, GpuUse, Inventory, Nvidia};
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 pub(super) struct Gpu {
     /// The driver.
     pub(super) driver: &'static str,
-    /// Where it is: its address on the bus, or its name.
+    /// Its address on the bus, or its name.
     pub(super) device: String,
-    /// What it is, if the driver tells.
+    /// Its model, if the driver reports it.
     pub(super) model: Option<String>,
 }
 
-/// How busy a GPU is, in columns of `node_resource_usage.csv`.
+/// How busy an AMD GPU is, in columns of `node_resource_usage.csv`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Usage {
     device: String,
@@ -29,7 +29,7 @@ struct Usage {
     total: u64,
 }
 
-/// The GPUs of the machine whose `/proc` and `/sys` these are.
+/// The GPUs of a machine with these `/proc` and `/sys` folders.
 pub(super) fn gpus(proc: &Path, sys: &Path) -> Vec<Gpu> {
     let mut gpus = Vec::new();
     for (device, path) in entries(&proc.join("driver/nvidia/gpus")) {
@@ -50,7 +50,7 @@ fn usages(sys: &Path) -> Vec<Usage> {
             let number = |file: &str| {
                 fs::read_to_string(path.join("device").join(file)).ok()?.trim().parse().ok()
             };
-            // Connectors (`card0-DP-1`) lie beside the cards.
+            // The folder also has connectors (`card0-DP-1`).
             let index = name.strip_prefix("card")?;
             index.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
             Some(Usage {
@@ -63,7 +63,7 @@ fn usages(sys: &Path) -> Vec<Usage> {
         .collect()
 }
 
-/// The GPUs that tell how busy they are.
+/// The GPUs that report how busy they are.
 #[derive(Debug)]
 pub(super) struct Usages {
     nvidia: Option<Nvidia>,
@@ -72,36 +72,36 @@ pub(super) struct Usages {
 }
 
 impl Usages {
-    /// Those of this machine, whose `/sys` this is. Costs nothing where there are none.
+    /// The GPUs of this machine with its `/sys`. Costs nothing on a machine without GPUs.
     pub(super) fn open(sys: &Path) -> Self {
         let nvidia = Nvidia::open();
         let gpus = Inventory::of(&nvidia).gpus;
         Self { nvidia: nvidia.ok(), gpus, sys: sys.to_owned() }
     }
 
-    /// The columns. None where there are no such GPUs.
+    /// The names of the columns. Empty without such GPUs.
     pub(super) fn header(&self) -> Vec<String> {
         let nvidia = self.gpus.iter().flat_map(|gpu| columns(&gpu.index.to_string()));
         let amd = usages(&self.sys).into_iter();
         nvidia.chain(amd.flat_map(|usage| columns(&usage.device).into_iter().take(3))).collect()
     }
 
-    /// The fields under [`header`](Self::header).
+    /// The fields of the columns in [`header`](Self::header).
     pub(super) fn fields(&self) -> Vec<String> {
         let amd =
             usages(&self.sys).into_iter().map(|usage| fields(&usage.told()).into_iter().take(3));
         self.told(self.gpus.iter()).flat_map(|usage| fields(&usage)).chain(amd.flatten()).collect()
     }
 
-    /// How busy those of these indices are on the average, in percent, and AMD's, which nobody leases; none
-    /// if none tells.
+    /// The average use, in percent, of the GPUs with these indices and of AMD's, which are never leased.
+    /// `None` if no GPU reports it.
     pub(super) fn percent(&self, leased: &[u32]) -> Option<u32> {
         let amd = usages(&self.sys).into_iter().map(|usage| usage.told());
         let leased = self.gpus.iter().filter(|gpu| leased.contains(&gpu.index));
         mean(self.told(leased).chain(amd).filter_map(|usage| usage.percent))
     }
 
-    /// What NVIDIA's driver tells of these.
+    /// The readings of NVIDIA's driver for these GPUs.
     fn told<'a>(
         &'a self,
         gpus: impl Iterator<Item = &'a gpu::Gpu>,
@@ -121,13 +121,13 @@ impl Usage {
     }
 }
 
-/// The columns of one; the last two are NVIDIA's.
+/// The columns of one GPU. The last two are for NVIDIA's only.
 fn columns(name: &str) -> [String; 5] {
     ["%", "Memory Used (MB)", "Memory Total (MB)", "Power (W)", "Temperature (C)"]
         .map(|column| format!("GPU {name} {column}"))
 }
 
-/// The fields under [`columns`].
+/// The fields of these [`columns`].
 fn fields(usage: &GpuUse) -> [String; 5] {
     [
         known(usage.percent),
@@ -161,7 +161,7 @@ mod tests {
         Usages { nvidia: None, gpus: Vec::new(), sys: sys.to_owned() }
     }
 
-    /// K2: what a driver does not tell is an empty field.
+    /// K2: a value that a driver does not report is an empty field.
     #[test]
     fn every_reading_may_be_missing() {
         let columns = columns("1").join(",");

@@ -1,4 +1,4 @@
-//! What the machine is: written once, for whoever reads the samples later.
+//! A description of the machine, written once for readers of the samples.
 
 use super::disks::{Disk, disks};
 use super::gpus::{Gpu, gpus};
@@ -10,7 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-/// What `machine.json` holds. Memory and disks in bytes. What the machine does not tell is null.
+/// The content of `machine.json`. Memory and disks are in bytes. A value that the machine does not report is
+/// null.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     sandmill: &'static str,
@@ -22,9 +23,9 @@ pub(super) struct Machine {
     kernel: Option<String>,
     architecture: &'static str,
     processor: Option<String>,
-    /// Those that the machine has.
+    /// The processors of the machine.
     processors: Option<usize>,
-    /// Those that this process may use.
+    /// The processors that this process may use.
     processors_usable: Option<usize>,
     memory: Option<u64>,
     swap: Option<u64>,
@@ -36,12 +37,12 @@ pub(super) struct Machine {
     gpus: Vec<Gpu>,
 }
 
-/// A group of processes with limits of its own, which this process belongs to.
+/// A cgroup with limits that this process is in.
 #[derive(Debug, Serialize)]
 struct Cgroup {
-    /// As `/proc/self/cgroup` has it.
+    /// The path, as in `/proc/self/cgroup`.
     path: String,
-    /// File and content of each limit that is set.
+    /// The file and the content of each limit that is set.
     limits: Vec<(String, String)>,
 }
 
@@ -84,7 +85,7 @@ impl Machine {
 
     /// As indented JSON.
     pub(super) fn text(&self) -> String {
-        // Plain data always serialises.
+        // Plain data always serializes.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
@@ -108,7 +109,7 @@ fn pretty_name(release: &str) -> Option<String> {
     Some(name.trim_matches('"').to_owned())
 }
 
-/// Controllers (empty in version 2) and path of each group that this process is in.
+/// The controllers (empty in version 2) and the path of each cgroup that this process is in.
 fn own_cgroups() -> Vec<(String, String)> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let entry = |line: &str| {
@@ -118,7 +119,7 @@ fn own_cgroups() -> Vec<(String, String)> {
     text.lines().filter_map(entry).collect()
 }
 
-/// The groups that limit memory, processors or processes; also limits of groups above.
+/// The cgroups that limit memory, processors or processes, including parent cgroups.
 fn cgroups(root: &Path, own: &[(String, String)]) -> Vec<Cgroup> {
     const PERIOD: &str = "cpu.cfs_period_us";
     const FILES: [&str; 6] =
@@ -133,14 +134,14 @@ fn cgroups(root: &Path, own: &[(String, String)]) -> Vec<Cgroup> {
                 .filter_map(|file| {
                     let text = fs::read_to_string(base.join(above).join(file)).ok()?;
                     let value = text.trim();
-                    // What version 1 says for "none" is the largest number of whole pages.
+                    // Version 1 has the largest number of whole pages instead of "no limit".
                     let unlimited = value.starts_with("max")
                         || value == "-1"
                         || value.parse::<u64>().is_ok_and(|n| n > i64::MAX as u64 - (1 << 20));
                     (!unlimited).then(|| ((*file).to_owned(), value.to_owned()))
                 })
                 .collect();
-            // A period says nothing without a quota.
+            // A period means nothing without a quota.
             if limits.iter().any(|(file, _)| file != PERIOD) {
                 let path = Path::new("/").join(above).display().to_string();
                 found.push(Cgroup { path, limits });

@@ -1,16 +1,15 @@
-//! What the machine and a job's processes use, from a thread of its own that sleeps nearly always.
+//! The resource use of the machine and of a job's processes, measured by a thread that sleeps nearly always.
 //!
-//! - `monitor`: the thread: when what is looked at;
-//! - `watch`: workers that hold more memory than they may;
-//! - `node`, `disks`, `gpus`: samples of the machine; `processes`: of the job's own processes and
-//!   of all others; `machine`: what the machine is, once;
-//! - `table`: the files that samples are appended to.
+//! - `monitor`: the thread, and its schedule;
+//! - `watch`: workers that use more memory than they may;
+//! - `node`, `disks`, `gpus`: samples of the machine; `processes`: samples of the job's own processes, and
+//!   lists of all processes; `machine`: a description of the machine, written once;
+//! - `table`: the files to which samples are appended.
 //!
-//! All of it is read from `/proc` and `/sys`, and of NVIDIA's GPUs from their driver, by this process
-//! itself: nothing is started for it.
-//! Whatever a machine does not tell is an empty field, never an error.
+//! This process itself reads everything from `/proc` and `/sys`, and from the driver of NVIDIA's GPUs; it
+//! starts no programs. A value that a machine does not report is an empty field, never an error.
 //!
-//! Imports `model` and `gpu` only.
+//! Imports only `model` and `gpu`.
 
 mod disks;
 mod gpus;

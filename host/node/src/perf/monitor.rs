@@ -1,4 +1,4 @@
-//! The thread that looks.
+//! The thread that watches memory and takes samples.
 
 use super::disks;
 use super::machine::Machine;
@@ -17,65 +17,64 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How often the memory of workers is looked at. A read of `/proc` for each, some microseconds.
+/// How often the workers' memory is checked: one read of `/proc` for each worker, which takes some
+/// microseconds.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The first sample is taken this long after the start. A job that is over by then has none, and
-/// pays nothing but for a thread that sleeps.
+/// The delay of the first sample. A shorter job has no samples, and costs only a sleeping thread.
 const FIRST_SAMPLE: Duration = Duration::from_millis(500);
 
-/// From here the first sample counts: shares of time need a beginning.
+/// When counting begins for the first sample: percentages need a start.
 const BASELINE: Duration = Duration::from_millis(250);
 
-/// Each sample waits so many times as long as the one before, until the interval is reached: so that
-/// a job that is shorter than the interval has samples too.
+/// Each sample waits this many times as long as the one before, up to the interval. So a job that is shorter
+/// than the interval has samples too.
 const GROWTH: u32 = 4;
 
-/// Processes are not listed earlier than this, nor more than once in a minute: it takes
-/// milliseconds.
+/// Processes are listed no earlier than this, and at most once a minute, as it takes milliseconds.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 
-/// How often the GPUs are looked at for the progress of a job, where there are any; and by how many
-/// percent their use has changed where it is told again.
+/// How often the GPUs are checked for the job's progress display; and by how many percent their use must
+/// change to be reported again.
 const GPU_LOOK: Duration = Duration::from_secs(3);
 const GPU_STEP: u32 = 5;
 
-/// How long the end of a job waits for the last sample. A disk that hangs must not hold it up.
+/// How long the end of a job waits for the last sample, so that a disk that hangs does not block it.
 const LAST_SAMPLE: Duration = Duration::from_secs(2);
 
-/// What the monitor is to do.
+/// The monitor's settings.
 #[derive(Clone, Debug)]
 pub struct MonitorOptions {
-    /// Where samples go.
+    /// The job directory, in which the samples are written.
     pub job_dir: JobDir,
-    /// How often samples are taken, once the job runs that long; none for never (prs-semantics A4).
-    /// The memory of workers is watched all the same.
+    /// The interval of samples, once the job runs that long. `None` for no samples (A4 in
+    /// `docs/parallel-run-step.md`). The workers' memory is watched in any case.
     pub interval: Option<Duration>,
-    /// What each worker may hold.
+    /// The memory that each worker may use.
     pub budget: MemoryBudget,
     /// The version of the engine that runs guests, for `machine.json`.
     pub wasmtime: &'static str,
-    /// The job's GPUs, by index: their use is told.
+    /// The indices of the job's GPUs, whose use is reported.
     pub gpus: Vec<u32>,
     /// Which processes are listed.
     pub processes: ProcessLists,
 }
 
-/// What the monitor has to say.
+/// An event of the monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PerfEvent {
-    /// The worker holds more memory than it may, and is to be killed. Once for each worker.
+    /// The worker uses more memory than it may and must be killed. Sent once for each worker.
     Overrun(WorkerId, Failure),
-    /// Something for the user.
+    /// A notice for the user.
     Notice(String),
-    /// How busy the machine's GPUs are on the average, in percent, where that has changed.
+    /// The average use of the job's GPUs, in percent, when it has changed.
     GpuUse(u32),
 }
 
 /// Takes samples and watches memory until it is dropped, at the end of the job.
 #[derive(Debug)]
 pub struct Monitor {
-    /// None only while it is dropped.
+    /// `None` only while it is dropped.
     commands: Option<Sender<Command>>,
     done: Receiver<()>,
 }
@@ -87,37 +86,37 @@ enum Command {
 }
 
 impl Monitor {
-    /// Starts the thread. Fails if there can be none.
+    /// Starts the thread. Fails if the system cannot.
     pub fn start(options: MonitorOptions, events: UnboundedSender<PerfEvent>) -> io::Result<Self> {
         let (commands, inbox) = channel();
         let (finished, done) = channel();
         thread::Builder::new().name("monitor".to_owned()).spawn(move || {
             Watcher::new(options, inbox, events).run();
-            // Nobody waits any more if it took too long.
+            // The receiver is gone if this took too long.
             let _ = finished.send(());
         })?;
         Ok(Self { commands: Some(commands), done })
     }
 
-    /// A worker process runs.
+    /// Watches a worker process that has started.
     pub fn started(&self, worker: WorkerId, pid: u32) {
         self.send(Command::Started(worker, pid));
     }
 
-    /// A worker process is gone.
+    /// Stops watching a worker process, which is gone.
     pub fn exited(&self, worker: WorkerId) {
         self.send(Command::Exited(worker));
     }
 
     fn send(&self, command: Command) {
         if let Some(commands) = &self.commands {
-            // Without the thread there is nothing to tell.
+            // If the thread has ended, no process is watched.
             let _ = commands.send(command);
         }
     }
 }
 
-/// Takes the last sample.
+/// Waits for the last sample.
 impl Drop for Monitor {
     fn drop(&mut self) {
         self.commands = None;
@@ -134,7 +133,7 @@ struct Watcher {
     gpus: GpuWatch,
 }
 
-/// What was told of the GPUs, and when they are looked at again.
+/// The last reported use of the GPUs, and when to check them next.
 #[derive(Debug)]
 struct GpuWatch {
     leased: Vec<u32>,
@@ -143,7 +142,7 @@ struct GpuWatch {
 }
 
 impl GpuWatch {
-    /// What there is to tell.
+    /// The percentage, if it has changed enough to be reported.
     fn news(&mut self, percent: Option<u32>) -> Option<u32> {
         self.next = Instant::now() + GPU_LOOK;
         let percent = percent?;
@@ -209,7 +208,7 @@ impl Watcher {
     fn look(&mut self) {
         for (watched, _) in &mut self.workers {
             if let Some(failure) = watched.look(&self.budget) {
-                // Without the leader nobody is left to act.
+                // If the leader is gone, there is no receiver.
                 let _ = self.events.send(PerfEvent::Overrun(watched.worker, failure));
             }
         }
@@ -223,7 +222,7 @@ impl Watcher {
         }
     }
 
-    /// `lists`: also of all processes, where they are due.
+    /// Takes a sample. `lists`: also lists the processes, if that is due.
     fn sample(&mut self, lists: bool) {
         let Some(sampler) = &mut self.sampler else { return };
         if let Err(error) = sampler.sample(&mut self.workers, lists) {
@@ -244,7 +243,7 @@ struct Sampler {
     interval: Duration,
     wasmtime: &'static str,
     processes: ProcessLists,
-    /// None until the counting begins.
+    /// `None` until counting begins.
     node: Option<Node>,
     myself: Process,
     leader: Meter,
@@ -257,7 +256,7 @@ struct Sampler {
 }
 
 impl Sampler {
-    /// None where there is no `/proc`.
+    /// `None` without `/proc`.
     fn new(
         job_dir: JobDir,
         interval: Duration,
@@ -294,7 +293,7 @@ impl Sampler {
             return Ok(());
         };
         self.gap = self.gap.saturating_mul(GROWTH).min(self.interval);
-        // An interval of centuries is never over.
+        // An interval of centuries may be beyond the clock's range.
         let far = Instant::now() + Duration::from_secs(1 << 30);
         self.next = Instant::now().checked_add(self.gap).unwrap_or(far);
         let now = Timestamp::now();
@@ -373,7 +372,7 @@ mod tests {
             Self { folder, monitor, events }
         }
 
-        /// Ends the job; what is in the files by name.
+        /// Ends the job. Returns the names of the files, too.
         fn end(self) -> (Vec<String>, JobDir, tempfile::TempDir) {
             drop(self.monitor);
             let job_dir = JobDir::new(self.folder.path());
@@ -395,8 +394,8 @@ mod tests {
         Program::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap()
     }
 
-    /// A4: with an interval, samples of node, disks and processes; all that a job of a second and
-    /// a half has, whatever the interval.
+    /// A4: with an interval there are samples of the machine, its disks and processes. A job of a second and
+    /// a half has all of them, with any interval.
     #[test]
     fn a_short_job_has_all_files() {
         let bench = Bench::new(Some(Duration::from_secs(1)), roomy());
@@ -420,7 +419,7 @@ mod tests {
         );
         let read = |name: &str| fs::read_to_string(job_dir.perf().join(name)).unwrap();
         let node = read("node_resource_usage.csv");
-        // At 0.5 s, at 1.5 s and at the end, if the machine is not held up.
+        // The samples are at 0.5 s, at 1.5 s and at the end, if the machine is fast enough.
         assert!((3..=6).contains(&node.lines().count()), "{node}");
         assert!(node.starts_with("Time (UTC),CPU %,Memory Total (MB),"), "{node}");
         let processes = read("processes_resource_usage.csv");
@@ -441,13 +440,13 @@ mod tests {
         assert!(names.is_empty(), "{names:?}");
     }
 
-    /// A4: 0 is off; workers are watched all the same.
+    /// A4: 0 turns samples off; workers are watched in any case.
     #[test]
     fn without_samples_memory_is_watched_still() {
         let tight = Limits { memory: ByteSize(0), ..Limits::default() };
         let tight = Limits { results: ByteSize(0), read: ByteSize(0), ..tight };
         let mut bench = Bench::new(None, MemoryBudget::new(&tight, 0, 0));
-        // More than the margin, in this very process.
+        // This process itself uses more than the margin.
         let held = vec![1_u8; 400 << 20];
         bench.monitor.started(WorkerId(1), std::process::id());
         let mut child = sleeper();

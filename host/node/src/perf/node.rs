@@ -1,4 +1,4 @@
-//! What the machine as a whole uses.
+//! The resource use of the whole machine.
 
 use super::gpus::Usages;
 use super::table::{known, line, megabytes, number};
@@ -8,7 +8,7 @@ use procfs::{Current, CurrentSI, KernelStats, Meminfo};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// prs-semantics 1.10.
+/// The columns; see K2 in `docs/parallel-run-step.md`.
 const HEADER: [&str; 14] = [
     "Time (UTC)",
     "CPU %",
@@ -26,10 +26,10 @@ const HEADER: [&str; 14] = [
     "UDP Connections",
 ];
 
-/// The kernel counts sectors of this size, whatever the disk's own.
+/// The kernel counts sectors of this size, regardless of the disk's.
 const SECTOR: u64 = 512;
 
-/// What only ever grows, since the machine was started.
+/// Counters that only grow, since the machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counters {
     cpu_busy: u64,
@@ -38,7 +38,7 @@ struct Counters {
     network: Option<[u64; 2]>,
 }
 
-/// Remembers what the counters were when the job began and at the last sample.
+/// Remembers the counters at the start of the job and at the last sample.
 #[derive(Debug)]
 pub(super) struct Node {
     sys: PathBuf,
@@ -49,7 +49,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// The counting begins here.
+    /// Begins counting.
     pub(super) fn new() -> Self {
         let sys = PathBuf::from("/sys");
         let now = Counters::now(&sys);
@@ -63,18 +63,18 @@ impl Node {
         &self.header
     }
 
-    /// Whether there are GPUs that tell how busy they are.
+    /// Whether there are GPUs that report how busy they are.
     pub(super) fn has_gpus(&self) -> bool {
         self.header.contains(",GPU ")
     }
 
-    /// How busy a job's GPUs are on the average, in percent; none if none tells.
+    /// The average use of a job's GPUs, in percent. `None` if no GPU reports it.
     pub(super) fn gpu_percent(&self, leased: &[u32]) -> Option<u32> {
         self.gpus.percent(leased)
     }
 
-    /// A sample. The share of the processors is that since the sample before; disks and network
-    /// count from the beginning of the job.
+    /// A sample. CPU % is the share since the previous sample; disks and network count from the start of the
+    /// job.
     pub(super) fn line(&mut self, time: &str) -> String {
         let now = Counters::now(&self.sys);
         let mut fields = vec![time.to_owned(), number(now.cpu_percent(&self.last))];
@@ -107,7 +107,7 @@ impl Counters {
         now
     }
 
-    /// None if no time has passed.
+    /// `None` if no time has passed.
     fn cpu_percent(&self, before: &Self) -> Option<f64> {
         let all = self.cpu_all.checked_sub(before.cpu_all).filter(|all| *all > 0)?;
         Some(to_f64(self.cpu_busy.saturating_sub(before.cpu_busy)) * 100.0 / to_f64(all))
@@ -132,8 +132,8 @@ impl Counters {
     }
 }
 
-/// Reads, writes, sectors read, sectors written of whole disks. What lies upon other devices
-/// (partitions, loops, mapped volumes) would be counted twice.
+/// Reads, writes, sectors read, sectors written of whole disks. Devices on top of others (partitions, loops,
+/// mapped volumes) would be counted twice.
 fn disk_counters(sys: &Path) -> Option<[u64; 4]> {
     let stacked = ["loop", "ram", "zram", "dm-", "md"];
     let is_whole = |name: &str| {
@@ -151,22 +151,22 @@ fn disk_counters(sys: &Path) -> Option<[u64; 4]> {
 fn memory() -> [String; 4] {
     let Ok(memory) = Meminfo::current() else { return Default::default() };
     let total = memory.mem_total;
-    // Kernels before 3.14 do not tell what is available.
+    // Kernels before 3.14 do not report the available memory.
     let available = memory.mem_available.unwrap_or(memory.mem_free + memory.cached);
     let used = total.saturating_sub(available);
     let percent = (total > 0).then(|| to_f64(used) * 100.0 / to_f64(total));
     [megabytes(total), megabytes(available), megabytes(used), number(percent)]
 }
 
-/// How many sockets of a protocol are in use, in both versions of IP. (The kernel's list of
-/// connections takes it tens of milliseconds to make, however few there are; its counts do not.)
+/// How many sockets of a protocol are in use, for both versions of IP. We read the kernel's counts: its list
+/// of connections takes tens of milliseconds, however few there are.
 fn connections(protocol: &str) -> Option<u64> {
     let four = fs::read_to_string("/proc/net/sockstat").ok()?;
     let six = fs::read_to_string("/proc/net/sockstat6").unwrap_or_default();
     Some(in_use(&four, protocol)? + in_use(&six, &format!("{protocol}6")).unwrap_or(0))
 }
 
-/// From a line such as `TCP: inuse 5 orphan 0`.
+/// The count in a line such as `TCP: inuse 5 orphan 0`.
 fn in_use(text: &str, protocol: &str) -> Option<u64> {
     let of = |line: &str| line.strip_prefix(protocol)?.strip_prefix(": inuse ").map(str::to_owned);
     text.lines().find_map(of)?.split_whitespace().next()?.parse().ok()

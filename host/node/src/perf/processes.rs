@@ -1,4 +1,4 @@
-//! What processes use: those of the job, and all others as a list.
+//! The resource use of the job's processes, and lists of other processes.
 
 use super::table::{known, line, megabytes, number};
 use super::watch::private_memory;
@@ -24,14 +24,14 @@ pub(super) const HEADER: [&str; 11] = [
     "Written (MB)",
 ];
 
-/// Processes in each of the sorted lists.
+/// The number of processes in each of the sorted lists.
 const SORTED: usize = 50;
 
 /// A process of the job: the leader, or a worker.
 #[derive(Debug)]
 pub(super) struct Meter {
     name: String,
-    /// When it was looked at last, and its CPU seconds then.
+    /// The time of the last sample, and the CPU seconds then.
     last: (Instant, f64),
 }
 
@@ -47,8 +47,8 @@ impl Meter {
         Self { name: "leader".to_owned(), last: (Instant::now(), cpu) }
     }
 
-    /// A line of `processes_resource_usage.csv`; none if the process is gone. CPU % is the share of
-    /// one processor since the line before.
+    /// A line of `processes_resource_usage.csv`. `None` if the process is gone. CPU % is the share of one
+    /// processor since the previous line.
     pub(super) fn line(&mut self, process: &Process, time: &str) -> Option<String> {
         let stat = process.stat().ok().filter(|stat| stat.state != 'Z')?;
         let now = Instant::now();
@@ -83,7 +83,7 @@ struct Listed {
     pid: i32,
     parent: i32,
     user: String,
-    /// CPU time by lifetime, as `ps` counts.
+    /// CPU time divided by lifetime, in percent, as in `ps`.
     cpu: f64,
     /// Bytes.
     resident: u64,
@@ -91,15 +91,15 @@ struct Listed {
     size: u64,
     state: char,
     elapsed: f64,
-    /// The name alone: arguments of other users may be secrets.
+    /// The name only: arguments of other users may contain secrets.
     command: String,
 }
 
-/// Processes that this user may see.
+/// The processes that this user may see.
 pub(super) struct List(Vec<Listed>);
 
 impl List {
-    /// All of them, or those of the job: this process and those that come from it.
+    /// All processes, or those of the job: this process and its descendants.
     pub(super) fn now(which: ProcessLists) -> Self {
         let mut list = Self::of_machine();
         if which != ProcessLists::Machine {
@@ -108,10 +108,10 @@ impl List {
         list
     }
 
-    /// Leaves a process and those that come from it.
+    /// Keeps only a process and its descendants.
     fn keep_family(&mut self, root: i32) {
         let mut family = HashSet::from([root]);
-        // A child may have a smaller number than its parent.
+        // A child may have a smaller id than its parent.
         loop {
             let before = family.len();
             let children = self.0.iter().filter(|listed| family.contains(&listed.parent));
@@ -134,17 +134,17 @@ impl List {
         Self(list)
     }
 
-    /// As `ps` shows it.
+    /// The list as `ps` shows it.
     pub(super) fn text(&self) -> String {
         print(self.0.iter())
     }
 
-    /// Those that used most CPU time for their age first.
+    /// The processes with the most CPU time for their age, most first.
     pub(super) fn by_cpu(&self) -> String {
         self.sorted(|a, b| b.cpu.total_cmp(&a.cpu))
     }
 
-    /// Those that hold most memory first.
+    /// The processes with the most memory, most first.
     pub(super) fn by_memory(&self) -> String {
         self.sorted(|a, b| b.resident.cmp(&a.resident))
     }
@@ -157,7 +157,7 @@ impl List {
 }
 
 impl Listed {
-    /// None if the process is gone meanwhile.
+    /// `None` if the process has ended meanwhile.
     fn new(process: &Process, uptime: f64, users: &HashMap<u32, String>) -> Option<Self> {
         let stat = process.stat().ok()?;
         let started = to_f64(stat.starttime) / to_f64(procfs::ticks_per_second());
@@ -179,7 +179,7 @@ impl Listed {
     }
 }
 
-/// Names of users by number, from the text of `/etc/passwd`.
+/// The names of users by id, from the text of `/etc/passwd`.
 fn users(passwd: &str) -> HashMap<u32, String> {
     let entry = |line: &str| {
         let mut fields = line.split(':');
@@ -212,7 +212,7 @@ fn print<'a>(processes: impl Iterator<Item = &'a Listed>) -> String {
     text
 }
 
-/// `3-04:05:06`, days left out where there are none.
+/// `3-04:05:06`, without days if there are none.
 fn elapsed(seconds: f64) -> String {
     let seconds = whole(seconds);
     let days = seconds / 86_400;
@@ -267,8 +267,8 @@ mod tests {
         );
     }
 
-    /// M2: whoever reads a job's reports learns of no other user's arguments; with a policy, of no other
-    /// processes.
+    /// M2: readers of a job's reports see no arguments of other users' processes, and with a policy, no other
+    /// processes at all.
     #[test]
     fn no_arguments_are_listed_and_only_the_jobs_own_processes_are() {
         let secret = "--password=hunter2";

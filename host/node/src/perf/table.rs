@@ -1,4 +1,4 @@
-//! Files that grow by one sample at a time.
+//! Files to which samples are appended.
 
 use crate::model::{printable, text_cell, to_f64};
 use jiff::Timestamp;
@@ -7,12 +7,12 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The time of a sample as all files show it: UTC, with milliseconds.
+/// The time of a sample, as all files show it: UTC, with milliseconds.
 pub(super) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// The hour of a sample as it is in names of folders and files.
+/// The hour of a sample, as in the names of folders and files.
 pub(super) fn hour(at: Timestamp) -> String {
     at.strftime("%Y%m%d%H").to_string()
 }
@@ -22,18 +22,18 @@ pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.2}", to_f64(bytes) / f64::from(1 << 20))
 }
 
-/// A number with two decimals; nothing for none.
+/// A number with two decimals; empty for `None`.
 pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| format!("{value:.2}"))
 }
 
-/// What is known; nothing for none.
+/// A value; empty for `None`.
 pub(super) fn known(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// One line of CSV, with a line break. Fields are quoted where they must be; none is taken for a formula
-/// by a spreadsheet program.
+/// One line of CSV, with a line break. Fields are quoted if necessary, and escaped so that no spreadsheet
+/// program reads one as a formula.
 pub(super) fn line(fields: &[String]) -> String {
     let quoted = |field: &String| {
         let field = text_cell(field);
@@ -48,10 +48,10 @@ pub(super) fn line(fields: &[String]) -> String {
     line
 }
 
-/// Appends `text` to the file, which begins with `header` (empty for none). Makes the file's folder.
+/// Appends `text` to the file, which begins with `header` (empty for no header). Makes the file's folder.
 ///
-/// Opened anew for each sample: the file of a job that is taken up again goes on, and no file stays
-/// open between samples.
+/// Opens the file anew for each sample: the file of a resumed job is continued, and no file stays open
+/// between samples.
 pub(super) fn append(path: &Path, header: &str, text: &str) -> io::Result<()> {
     let open = || OpenOptions::new().append(true).create(true).open(path);
     let mut file = match open() {

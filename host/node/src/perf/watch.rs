@@ -1,14 +1,14 @@
-//! Workers that hold more memory, or run more threads, than they may.
+//! Workers that use more memory, or run more threads, than they may.
 //!
-//! The limit of an instance's memory is kept inside the worker. This is the wall behind it: it also
-//! sees what the host side of a worker holds (a mini-batch that is decoded, results on their way),
-//! and ends a worker before the machine runs out of memory and the kernel ends something else.
+//! The worker itself enforces the memory limit of an instance. This is a second barrier: it also sees what
+//! the host side of a worker uses (a mini-batch that is decoded, results on their way), and kills a worker
+//! before the machine runs out of memory and the kernel kills another process.
 
 use crate::model::{Failure, FailureKind, MemoryBudget, WorkerId};
 use procfs::process::Process;
 
-/// Threads of a worker, beside one for each processor of the machine, which ONNX Runtime may start. A worker has three,
-/// and a few more with a GPU.
+/// The allowance for a worker's threads, in addition to one for each processor, which ONNX Runtime may start.
+/// A worker has three threads, and a few more with a GPU.
 const THREADS: u64 = 64;
 
 /// The most threads that a worker process may run.
@@ -16,7 +16,7 @@ fn most_threads() -> u64 {
     THREADS + std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
-/// What a worker that runs this many threads did wrong. `None` if it may run them.
+/// The failure of a worker that runs this many threads. `None` if it may.
 fn judge_threads(threads: u64) -> Option<Failure> {
     let most = most_threads();
     (threads > most).then(|| {
@@ -28,24 +28,24 @@ fn judge_threads(threads: u64) -> Option<Failure> {
     })
 }
 
-/// A worker process that is looked at. Holds the process's folder in `/proc` open: should the
-/// process end and its number go to another one, that one is not taken for it.
+/// A watched worker process. Its folder in `/proc` stays open, so that another process that gets its id later
+/// is not mistaken for it.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) worker: WorkerId,
     pub(super) process: Process,
-    /// Whether it was found over its budget, or with too many threads. It is told of once.
+    /// Whether it was found over its budget, or with too many threads. Each worker is reported once.
     told: bool,
 }
 
 impl Watched {
-    /// None if there is no such process any more.
+    /// `None` if the process is gone.
     pub(super) fn new(worker: WorkerId, pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
         Some(Self { worker, process, told: false })
     }
 
-    /// Looks once. A failure: it holds more memory, or runs more threads, than it may.
+    /// Checks the worker once. Returns a failure if it uses more memory, or runs more threads, than it may.
     pub(super) fn look(&mut self, budget: &MemoryBudget) -> Option<Failure> {
         if self.told {
             return None;
@@ -59,14 +59,14 @@ impl Watched {
     }
 }
 
-/// Bytes in memory that no file backs; none if the process is gone.
+/// Bytes in memory that are not file-backed. `None` if the process is gone.
 pub(super) fn private_memory(process: &Process) -> Option<u64> {
     let pages = process.statm().ok()?;
     Some(pages.resident.saturating_sub(pages.shared).saturating_mul(procfs::page_size()))
 }
 
-/// How many processes the kernel has killed since the machine started, because memory ran out. None where it
-/// does not tell.
+/// How many processes the kernel's OOM killer has killed since the machine started. `None` if the kernel does
+/// not report it.
 pub fn memory_kills() -> Option<u64> {
     kills(&std::fs::read_to_string("/proc/vmstat").ok()?)
 }
@@ -81,10 +81,10 @@ mod tests {
     use crate::model::ByteSize;
     use std::process::{Command, Stdio};
 
-    /// W6: out of memory is told apart from other ends, with what was held and allowed.
+    /// W6: an out-of-memory failure differs from other ends, and says how much was used and allowed.
     #[test]
     fn a_process_over_its_budget_is_told_of_once() {
-        // `tail` keeps all of its input in memory, as it may be its end.
+        // `tail` keeps all of its input in memory, as its last bytes may follow.
         let mut child = Command::new("sh")
             .args(["-c", "exec tail -c 200000000"])
             .stdin(Stdio::piped())
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(gone.look(&budget), None, "it is gone");
     }
 
-    /// Without a cgroup nothing else bounds them, and they would take all that the user may run.
+    /// Without a cgroup, nothing else limits a worker's threads, and they could use up the user's limit.
     #[test]
     fn a_process_with_too_many_threads_is_told_of_once() {
         let mut watched = Watched::new(WorkerId(1), std::process::id()).unwrap();
@@ -141,7 +141,7 @@ mod tests {
         let status = me.status().unwrap();
         let anonymous = status.rssanon.unwrap_or(0) << 10;
         let held = private_memory(&me).unwrap();
-        // The kernel's counts lag behind each other by a few pages for each processor.
+        // The kernel's counts differ by a few pages for each processor.
         assert!(held.abs_diff(anonymous) < 16 << 20, "{held} {anonymous}");
     }
 

@@ -1,4 +1,4 @@
-//! A child process to wait for, whoever started it.
+//! A child process to wait for, whether we spawned it or the nursery forked it.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -13,21 +13,21 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// How often, and how long apart, it is looked whether a child that was killed is gone.
+/// How often, and at what interval, we check whether a killed child is gone.
 const TRIES: u32 = 2000;
 const TICK: Duration = Duration::from_millis(1);
 
-/// A worker process. It is killed when this is dropped before it was waited for.
+/// A worker or planner process. If it is dropped before it was waited for, it is killed.
 #[derive(Debug)]
 pub(super) enum Child {
     /// Started by this process.
     Spawned(tokio::process::Child),
-    /// Forked by another one, as this one's child.
+    /// Forked by the nursery, as a child of this process.
     Forked(Forked),
 }
 
 impl Child {
-    /// The process id; none once it was waited for.
+    /// The process id. `None` after the child was waited for.
     pub(super) fn id(&self) -> Option<u32> {
         match self {
             Self::Spawned(child) => child.id(),
@@ -35,7 +35,7 @@ impl Child {
         }
     }
 
-    /// Waits for its end. May be cancelled and called again, until it has returned.
+    /// Waits for the child to end. May be cancelled and called again, until it has returned.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
             Self::Spawned(child) => child.wait().await,
@@ -44,18 +44,18 @@ impl Child {
     }
 }
 
-/// A child that the standard library does not know.
+/// A child that the standard library does not know about.
 #[derive(Debug)]
 pub(super) struct Forked {
-    /// None once it was waited for: its number may then be another's.
+    /// `None` after it was waited for: another process may then have the id.
     id: Option<Pid>,
-    /// Becomes readable with its end.
+    /// Becomes readable when the child ends.
     end: AsyncFd<OwnedFd>,
 }
 
 impl Forked {
-    /// The child of this number, which nobody has waited for yet. It is ended if it cannot be watched. What is no
-    /// child of this process is an error, and is left alone.
+    /// The child with this id, which has not been waited for yet. Kills the child if it cannot be watched.
+    /// Fails if the process is not a child of this one, and leaves it alone.
     pub(super) fn new(id: Pid) -> io::Result<Self> {
         is_child(id)?;
         match opened(id).and_then(watched) {
@@ -87,7 +87,7 @@ impl Forked {
 impl Drop for Forked {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            // Nobody has waited for it, so that the number is its own.
+            // The child has not been waited for, so the id is still its own.
             let _ = kill_process(id, Signal::KILL);
         }
     }
@@ -98,20 +98,20 @@ fn opened(id: Pid) -> io::Result<OwnedFd> {
 }
 
 fn watched(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: it owns its descriptor, and nobody takes that out of it.
+    // SAFETY: the `AsyncFd` owns the descriptor, and no code takes it out.
     unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }.map_err(io::Error::from)
 }
 
-/// Fails if this process has no such child that nobody has waited for: the number is another's, or it is that of
-/// another name space. That of a child stays its own until somebody has waited for it.
+/// Fails if this process has no child with this id that is still to be waited for: the id may belong to
+/// another process, or to another PID namespace. A child keeps its id until it has been waited for.
 fn is_child(id: Pid) -> io::Result<()> {
     waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)?;
     Ok(())
 }
 
-/// Kills a child and waits for its end, though not for ever: one that hangs in the kernel, over a file system
-/// that is gone, ends with whatever holds it. Nothing happens to what is no child of this process. Returns
-/// whether nothing is left of it.
+/// Kills a child and waits for it to end, but not forever: a child that hangs in the kernel, for example on a
+/// dead file system, ends only when the kernel lets it. Does nothing to a process that is not our child.
+/// Returns whether the child is gone.
 pub(super) fn end(id: Pid) -> bool {
     if is_child(id).is_err() {
         return true;
@@ -126,12 +126,12 @@ pub(super) fn end(id: Pid) -> bool {
     false
 }
 
-/// Fails where the kernel does not let children be watched that somebody else forked.
+/// Fails if the kernel cannot watch children that another process forked.
 pub(super) fn check() -> io::Result<()> {
     opened(rustix::process::getpid()).map(drop)
 }
 
-/// As `wait` puts it together.
+/// Encodes the status as `wait` does.
 fn exit_status(status: &WaitIdStatus) -> ExitStatus {
     let raw = match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => (code & 0xff) << 8,
@@ -146,7 +146,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
-    /// As if somebody else had started it.
+    /// Looks like a child that another process started.
     #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
     fn forked(script: &str) -> Forked {
         let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Its number may come from another name space, or be used again.
+    /// Its id may be from another PID namespace, or have been reused.
     #[tokio::test]
     async fn a_process_that_is_no_child_is_left_alone() {
         let mut parent = Command::new("sh")
@@ -183,7 +183,7 @@ mod tests {
         let error = Forked::new(grandchild).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
         assert!(end(grandchild));
-        // The shell waits for it as long as it lives.
+        // Until it ends, the shell waits for it.
         thread::sleep(Duration::from_millis(100));
         assert!(parent.try_wait().unwrap().is_none(), "it lives");
         kill_process(grandchild, Signal::KILL).unwrap();

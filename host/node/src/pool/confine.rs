@@ -1,4 +1,4 @@
-//! Cgroups of workers, where there are any.
+//! The cgroups of workers, if there are any.
 
 use super::error::NoCgroups;
 use crate::model::MemoryBudget;
@@ -8,17 +8,17 @@ use rustix::fs::statfs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Threads of a worker. It has three, and a few more with a GPU; 64 leave room for a driver's.
+/// The limit on a worker's threads. It has three, and a few more with a GPU; 64 leave room for a driver's.
 const THREADS: u32 = 64;
 
-/// File systems whose files are memory, by the numbers that the kernel has for them: tmpfs, ramfs.
+/// File systems that keep files in memory, by the kernel's magic numbers: tmpfs, ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Where workers are put.
+/// Makes the cgroups of workers.
 #[derive(Debug, Default)]
 pub(super) struct Confinement {
     place: Option<Place>,
-    /// Why a worker was put nowhere.
+    /// Why the last worker got no cgroup.
     missing: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Cell {
 /// The place for cgroups, or why there is none.
 pub(super) type Room = Result<Arc<Leaves>, NoCgroups>;
 
-/// What this machine allows. To be called while this process has no children.
+/// The place that this machine allows. Must be called while this process has no children.
 pub(super) fn room(mode: OsSandbox) -> Room {
     match mode {
         OsSandbox::Off => Err(NoCgroups::Off),
@@ -48,19 +48,20 @@ pub(super) fn room(mode: OsSandbox) -> Room {
 }
 
 impl Confinement {
-    /// For the workers of a job.
+    /// Makes the cgroups for the workers of a job.
     pub(super) fn new(room: Room, job_dir: &JobDir, budget: MemoryBudget) -> Self {
         let leaves = match room {
             Ok(leaves) => leaves,
             Err(reason) => return Self { place: None, missing: Some(reason.to_string()) },
         };
-        // Files that a worker writes there are memory of its cgroup, until they are removed.
+        // Files that a worker writes to memory count for its cgroup until they are removed, so there we set
+        // no memory limit.
         let memory = (!is_in_memory(job_dir.root())).then(|| budget.total().0);
         let quota = Quota { memory, threads: THREADS };
         Self { place: Some(Place { leaves, quota, budget }), missing: None }
     }
 
-    /// The cgroup of a worker that is about to start; none if it has to go without.
+    /// Makes the cgroup of a worker that is about to start. `None` if the worker has to run without one.
     pub(super) fn cell(&mut self, worker: WorkerId) -> Option<Cell> {
         let Place { leaves, quota, budget } = self.place.as_ref()?;
         let leaf = leaves.leaf(&worker.to_string(), quota);
@@ -68,19 +69,20 @@ impl Confinement {
         Some(Cell { leaf: leaf.ok()?, budget: budget.clone() })
     }
 
-    /// The folder that the cgroups of workers are made in.
+    /// The folder that contains the cgroups of workers.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.place.as_ref().map(|place| place.leaves.folder())
     }
 
-    /// Why the worker that was started last has none.
+    /// Why the worker that was started last has no cgroup.
     pub(super) fn missing(&self) -> Option<&str> {
         self.missing.as_deref()
     }
 }
 
 impl Cell {
-    /// What a worker did that is gone by now, if the limit of its cgroup ended it. The cgroup goes, too.
+    /// The failure of a worker that has ended, if the memory limit of its cgroup killed it. Removes the
+    /// cgroup.
     pub(super) fn end(self, signal: Option<i32>) -> Option<Failure> {
         let is_it = signal == Some(libc::SIGKILL) && self.leaf.was_out_of_memory();
         is_it.then(|| self.budget.ended_by_cgroup())

@@ -1,4 +1,4 @@
-//! One worker's life as the leader sees it: listen, deliver, reap, report its end.
+//! One worker process, as the leader sees it: receive and deliver its messages, reap it, report its end.
 
 use super::PoolEvent;
 use super::child::Child;
@@ -21,9 +21,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// How long a worker that hung up may take to end.
+/// How long a worker that closed its socket may take to end.
 const GRACE: Duration = Duration::from_secs(5);
-/// Bytes read at once. Reports have some hundred bytes, so that one read takes many.
+/// Bytes read at once. A report has a few hundred bytes, so one read gets many.
 const READ: usize = 16 << 10;
 
 /// The leader's end of one worker.
@@ -31,7 +31,7 @@ const READ: usize = 16 << 10;
 pub(super) struct Link {
     pub(super) process: Process,
     outbox: Outbox,
-    /// Why the pool killed it, if it did so on its own.
+    /// Why the pool killed the worker, if it did so on its own.
     fault: Mutex<Option<String>>,
 }
 
@@ -43,7 +43,7 @@ impl Link {
         Ok(())
     }
 
-    /// Queues a message. One that is too long to send ends the worker: it would wait for ever.
+    /// Queues a message. If it is too long to send, kills the worker, which would wait for it forever.
     pub(super) fn queue(&self, message: &ToWorker) {
         if let Err(error) = self.outbox.queue(message) {
             self.accuse(format!("a message to it could not be sent: {error}"));
@@ -55,7 +55,7 @@ impl Link {
         self.outbox.flush();
     }
 
-    /// Sends a message, as [`queue`](Self::queue) and [`flush`](Self::flush) do.
+    /// Queues a message and [flushes](Self::flush) the queue.
     pub(super) fn send(&self, message: &ToWorker) {
         self.queue(message);
         self.flush();
@@ -71,26 +71,26 @@ impl Link {
     }
 }
 
-/// What is to be put in order once a worker has ended.
+/// What has to be cleaned up after a worker has ended.
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) dir: JobDir,
     pub(super) cell: Option<Cell>,
-    /// Its GPU, where somebody tells of its memory.
+    /// The worker's GPU, if its memory can be watched.
     pub(super) gpu: Option<(MemoryWatch, GpuLease)>,
-    /// How many processes the kernel had killed for lack of memory when the job began.
+    /// How many processes the kernel's OOM killer had killed when the job began.
     pub(super) memory_kills: Option<u64>,
 }
 
-/// Where a worker is spoken to, and where it is heard. A pipe takes a report in a third of the time that a socket
-/// needs, and hardly anything else is sent as often.
+/// The channels to and from a worker. A pipe takes a report in a third of the time of a socket, and reports
+/// are by far the most frequent messages.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) socket: UnixStream,
     pub(super) reports: OwnedFd,
 }
 
-/// Makes both ends of a worker: the one to send by, and the task that listens. `results` is its
+/// Makes both ends of a worker: the one that sends, and the task that listens. `results` is the job's
 /// `limits.results`.
 pub(super) fn open(
     worker: WorkerId,
@@ -135,14 +135,14 @@ pub(super) struct Listener {
 enum End {
     /// The worker closed the socket, or the socket failed.
     Closed,
-    /// What it sent is no message.
+    /// The worker sent something that is not a message.
     Malformed(FrameError),
-    /// Nobody wants the events any more.
+    /// The receiver of the events is gone.
     Unheard,
 }
 
 impl Listener {
-    /// Delivers the worker's messages until its end, then its end.
+    /// Delivers the worker's messages until it ends, then reports its end.
     pub(super) async fn run(self) {
         let Self { link, mut inbox, mut child, stderr, remains } = self;
         let mut wait = Box::pin(child.wait());
@@ -174,20 +174,21 @@ impl Listener {
         link.process.set_reaped();
         let dir = remains.dir.clone();
         let worker = inbox.worker;
-        // Some twenty calls on files, for which the others need not wait. None of them is worth a job.
+        // `settle` makes some twenty file syscalls, so we run it off the runtime's thread. If it fails, the
+        // job continues.
         let _ = tokio::task::spawn_blocking(move || settle(&dir, worker)).await;
-        // A process that it left behind may still hold the socket, so waiting for the end of the
-        // stream could take for ever; what the worker itself said has arrived by now. Behind something
-        // that is no message nothing counts.
+        // We do not wait for the end of the stream: a process that the worker left behind may hold the socket
+        // forever. All that the worker itself sent has arrived by now. Nothing counts that comes after a
+        // malformed message.
         if !nonsense && let End::Malformed(error) = inbox.drain().await {
             link.accuse(malformed(&error));
         }
         let mut exit = describe(status, link.take_fault(), &stderr);
-        // Whoever sees the end finds no cgroup any more.
+        // When the end is reported, the cgroup is already gone.
         exit.failure = remains.cell.and_then(|cell| cell.end(exit.signal));
         exit.not_for_memory = exit.signal == Some(9)
             && remains.memory_kills.is_some_and(|kills| memory_kills() == Some(kills));
-        // Nor is its GPU's memory taken, if that comes back soon. Nobody listening is no loss.
+        // We also wait a moment for the GPU's memory to be free. If the receiver is gone, nothing is lost.
         let mut held = remains.gpu;
         if let Some((memory, lease)) = &held {
             match memory.wait(lease).await {
@@ -219,17 +220,17 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
     WorkerExit { code, signal, note: note.join("\n"), ..WorkerExit::default() }
 }
 
-/// Where a worker is heard.
+/// Receives a worker's messages.
 #[derive(Debug)]
 struct Inbox {
     worker: WorkerId,
-    /// What the rows of one attempt may come to.
+    /// The limit on the rows of one attempt.
     results: ByteSize,
     reports: AsyncFd<OwnedFd>,
     frames: FrameBuffer,
     buffer: Vec<u8>,
-    /// A message that waits for room in the channel. Kept here, because `listen` may be cancelled
-    /// while it waits.
+    /// A message that waits for room in the channel. It is kept here because `listen` may be cancelled
+    /// meanwhile.
     held: Option<FromWorker>,
     events: mpsc::Sender<PoolEvent>,
 }
@@ -250,14 +251,14 @@ impl Inbox {
         }
     }
 
-    /// Reads what has come, waiting until there is something.
+    /// Reads the bytes that have arrived, and waits if there are none.
     async fn read(&mut self) -> io::Result<usize> {
         loop {
             let mut ready = self.reports.readable().await?;
             let read = ready
                 .try_io(|from| Ok(rustix::io::read(from.get_ref(), self.buffer.as_mut_slice())?));
             let Ok(read) = read else { continue };
-            // Then there was no more, which need not be asked for.
+            // A short read means that the pipe is empty, which saves another read.
             if read.as_ref().is_ok_and(|count| (1..self.buffer.len()).contains(count)) {
                 ready.clear_ready();
             }
@@ -265,13 +266,13 @@ impl Inbox {
         }
     }
 
-    /// Delivers what has come already, without waiting for more.
+    /// Delivers the messages that have arrived, without waiting for more.
     async fn drain(&mut self) -> End {
         loop {
             if let Some(end) = self.deliver().await {
                 return end;
             }
-            // Read directly: the runtime may not have noticed yet that there is something.
+            // We read directly: the runtime may not know yet that there is data.
             match rustix::io::read(self.reports.get_ref(), &mut self.buffer[..]) {
                 Ok(0) => return End::Closed,
                 Ok(count) => self.frames.push(&self.buffer[..count]),
@@ -281,7 +282,7 @@ impl Inbox {
         }
     }
 
-    /// Delivers the whole messages that have arrived.
+    /// Delivers the complete messages in the buffer.
     async fn deliver(&mut self) -> Option<End> {
         loop {
             if self.held.is_none() {
@@ -309,7 +310,7 @@ mod tests {
     use crate::protocol::encode;
     use std::io::Write;
 
-    /// More than a pipe holds, by far more messages than may wait.
+    /// More bytes than a pipe holds, and far more messages than the channel holds.
     #[test]
     fn what_a_worker_has_said_is_heard_when_it_is_gone() {
         const MESSAGES: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! What a process with a GPU finds in its environment.
+//! The environment variables of a process with a GPU.
 
 use crate::model::GpuLease;
 use std::env::{join_paths, var_os};
@@ -6,19 +6,19 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// What the libraries that use a GPU look for. `libraries` are the folders of CUDA's libraries. Fails if
-/// the name of one has a colon.
+/// The variables that GPU libraries read. `libraries` are the folders of CUDA's libraries. Fails if the name
+/// of one contains a colon.
 pub fn gpu_environment(
     gpu: &GpuLease,
     libraries: &[PathBuf],
 ) -> io::Result<Vec<(&'static str, OsString)>> {
-    // Always set: whoever finds none starts a program to look for it, which ends a worker.
+    // Always set: without it, a library starts a program to find CUDA, for which the wall kills a worker.
     let home = ["CUDA_HOME", "CUDA_PATH"].iter().find_map(var_os);
     let mut variables = vec![
-        // Counted as nvidia-smi does, whatever the driver thinks is the fastest.
+        // GPUs are numbered as in nvidia-smi, not by speed as in the driver's default.
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into()),
         ("CUDA_VISIBLE_DEVICES", gpu.visible.clone().into()),
-        // There is no folder that the driver could keep anything in.
+        // The worker has no folder for the driver's cache.
         ("CUDA_CACHE_DISABLE", "1".into()),
         ("CUDA_HOME", home.unwrap_or_else(|| "/usr/local/cuda".into())),
     ];

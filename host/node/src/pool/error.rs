@@ -1,14 +1,14 @@
-//! Why workers go without something.
+//! Why workers run without an option of the wall.
 
 use crate::wall::LayerError;
 
 /// Why workers get no cgroups.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoCgroups {
-    /// The job asks for no wall.
+    /// The job turned the wall off.
     #[error("os_sandbox is off")]
     Off,
-    /// There is no place for them on this machine, for the reason that the wall gives.
+    /// This machine has no place for them, for the reason that the wall gives.
     #[error(transparent)]
     NoPlace(#[from] LayerError),
 }

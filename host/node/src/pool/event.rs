@@ -1,17 +1,17 @@
-//! What the pool tells the engine.
+//! What the pool reports to its owner.
 
 use crate::model::{WorkerExit, WorkerId};
 use crate::protocol::FromWorker;
 
-/// What comes from worker processes.
+/// An event of a worker process.
 #[derive(Debug)]
 pub enum PoolEvent {
-    /// A worker said something.
+    /// A worker sent a message.
     Worker(WorkerId, FromWorker),
-    /// Something for the user.
+    /// A notice for the user.
     Notice(String),
-    /// A worker is gone, its last message delivered.
+    /// A worker is gone; its last message has been delivered.
     Exited(WorkerId, WorkerExit),
-    /// The GPU of a worker that is gone is free.
+    /// The GPU of a worker that is gone is free again.
     GpuFree(WorkerId),
 }

@@ -1,4 +1,4 @@
-//! What a child process is given: command line, environment, folders, descriptors.
+//! What a child process gets: its command line, environment, folders and descriptors.
 
 use super::child::Child;
 use super::environment::gpu_environment;
@@ -23,8 +23,8 @@ use tokio::process::Command;
 /// Bytes of stderr that go into a note.
 pub(super) const STDERR_TAIL: usize = 2048;
 
-/// Has glibc's allocator ask for huge pages, which a machine gives to those who ask unless it is told otherwise: with
-/// tensors of megabytes, computing took a seventh longer without.
+/// Makes glibc's allocator ask for huge pages, which most machines give on request only. Without them,
+/// computing with tensors of megabytes took a seventh longer.
 const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
 /// The program and the arguments that make it a worker or a planner.
@@ -33,13 +33,13 @@ pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) worker: Vec<OsString>,
     pub(super) planner: Vec<OsString>,
-    /// Whether it can also be what workers are forked from.
+    /// Whether workers can be forked from it, too.
     pub(super) has_nursery: bool,
 }
 
 impl Program {
-    /// The sandmill binary. A relative path is resolved now, because children get a working
-    /// directory of their own.
+    /// The sandmill binary. A relative path is made absolute now, because children get another working
+    /// directory.
     pub(super) fn sandmill(path: &Path) -> Self {
         Self {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
@@ -49,15 +49,15 @@ impl Program {
         }
     }
 
-    /// A command with nothing inherited: an empty environment and a process group of its own.
+    /// A command that inherits nothing: its environment is empty, and it has its own process group.
     ///
-    /// No hook runs between fork and exec, so that the standard library uses `posix_spawn`: with a
-    /// hook it copies the page tables of the whole leader. Children lock themselves down.
+    /// No hook runs between fork and exec, so the standard library uses `posix_spawn`. With a hook it would
+    /// copy the page tables of the whole leader. Children lock themselves down instead.
     fn command(&self, arguments: &[OsString], folder: &Path) -> Command {
         let mut command = Command::new(&self.path);
         command.args(arguments).env_clear().current_dir(folder);
         wall::keep_apart(command.as_std_mut());
-        // Should the runtime end before the pool's tasks do, or one of them fail to start.
+        // For the case that the runtime ends before the pool's tasks do, or that starting a task fails.
         command.kill_on_drop(true);
         if let Some(value) = std::env::var_os("RUST_BACKTRACE") {
             command.env("RUST_BACKTRACE", value);
@@ -70,8 +70,9 @@ impl Program {
         command
     }
 
-    /// Starts the process that others are forked from: its end of a socket of messages as descriptor 0. What it
-    /// could say is told by who does without it.
+    /// Starts the process from which others are forked. Its descriptor 0 is its end of a message socket. We
+    /// discard its output: if it fails, processes are started without it, and report what is wrong
+    /// themselves.
     pub(super) fn start_nursery(&self, socket: OwnedFd) -> io::Result<process::Child> {
         let mut command = self.command(&self.worker, Path::new("/"));
         command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null());
@@ -81,7 +82,7 @@ impl Program {
     /// Starts the planner with three pipes.
     pub(super) fn start_planner(&self) -> io::Result<(Child, Pipes)> {
         let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new()?;
-        // The request names absolute paths only, so the working directory does not matter.
+        // The request has only absolute paths, so the working directory does not matter.
         let child = self
             .command(&self.planner, Path::new("/"))
             .stdin(stdin)
@@ -92,9 +93,9 @@ impl Program {
         Ok((Child::Spawned(child), pipes))
     }
 
-    /// Starts a worker: its end of a socket as descriptor 0, the compiled component as 1, its own
-    /// log file as 2. The component's offset is shared by all workers, so they map it. The cgroup is
-    /// where it is to go.
+    /// Starts a worker. Its descriptor 0 is its end of a socket, 1 the compiled component, and 2 its own log
+    /// file. All workers share the component's file offset, so they map the file. `cgroup` is the one that
+    /// the worker will join.
     pub(super) fn start_worker(
         &self,
         setup: &Setup,
@@ -136,7 +137,7 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
     let folders =
         [dir.worker_output(worker), dir.worker_inputs(worker), dir.parts(), dir.script_log_dir()];
     let temporary = setup.temporary.then(|| dir.worker_temporary(worker));
-    // Only the folders that these lie in are made.
+    // Only the parent folders of these files are made.
     let files = [
         dir.staged(worker, MiniBatchId(0), 1),
         dir.worker_stderr(worker),
@@ -158,8 +159,8 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a worker's files in order once it has ended, and removes those for what its guest says that
-/// nothing came into. Nothing of this is worth a job.
+/// Tidies up a worker's files after it has ended, and removes the guest's log files that are empty. If this
+/// fails, the job continues.
 pub fn settle(dir: &JobDir, worker: WorkerId) {
     let length = |path: &Path| {
         let found = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
@@ -177,12 +178,12 @@ pub fn settle(dir: &JobDir, worker: WorkerId) {
     }
 }
 
-/// Adds to an error what was tried, with the path.
+/// Adds to an error what we tried, and the path.
 fn explain(error: &io::Error, tried: &str, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {tried} {}: {error}", path.display()))
 }
 
-/// The log file that a worker process writes its own stderr to. The worker gets a descriptor that can only append.
+/// The log file for a worker's stderr. The worker's descriptor can only append.
 #[derive(Debug)]
 pub(super) struct StderrLog {
     written: File,
@@ -193,7 +194,7 @@ pub(super) struct StderrLog {
 
 impl StderrLog {
     fn open(path: &Path) -> io::Result<Self> {
-        // A worker of an earlier run may have put something else in its place.
+        // A worker of an earlier run may have replaced the file.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let open = |options: &mut OpenOptions| {
             let opened = options.custom_flags(flags).open(path);
@@ -211,12 +212,12 @@ impl StderrLog {
         Ok(Self { written, read, start })
     }
 
-    /// The open file.
+    /// The descriptor for the worker.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.written.as_fd()
     }
 
-    /// The end of what the worker wrote, for people. Empty if it cannot be read.
+    /// The last bytes that the worker wrote, for people. Empty if they cannot be read.
     pub(super) fn tail(&self) -> String {
         let read = || -> io::Result<Vec<u8>> {
             let mut file = &self.read;
@@ -230,13 +231,12 @@ impl StderrLog {
     }
 }
 
-/// Text of a process that nobody vouches for: control characters could steer a terminal.
+/// Text from an untrusted process, made safe: its control characters could steer a terminal.
 pub(super) fn printable(bytes: &[u8]) -> String {
     model::printable(String::from_utf8_lossy(bytes).trim()).into_owned()
 }
 
-/// A child process that can be killed until it is reaped, and not after: its number may then be
-/// another's.
+/// A child process that can be killed until it is reaped. After that, another process may have its id.
 #[derive(Debug)]
 pub(super) struct Process {
     group: Option<Pid>,
@@ -244,7 +244,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// The process of this id; none if there is none.
+    /// The process with this id. `None` if it has ended already.
     pub(super) fn of(id: Option<u32>) -> Self {
         let group = id.and_then(|id| Pid::from_raw(id.cast_signed()));
         Self { group, reaped: AtomicBool::new(false) }
@@ -255,31 +255,31 @@ impl Process {
         self.group.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
     }
 
-    /// Seconds of processor time, user and system; `None` if it is gone.
+    /// Seconds of processor time, user and system. `None` if the process is gone.
     pub(super) fn processor_seconds(&self) -> Option<f64> {
         if self.is_reaped() {
-            return None; // Its number may be another's by now.
+            return None; // Another process may have its id by now.
         }
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        // The program's name, in brackets, may hold anything; user and system time are the 12th
-        // and 13th field after it.
+        // The program's name, in brackets, may contain anything. User and system time are the 12th and 13th
+        // field after it.
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut times = fields.split(' ').skip(11).map(str::parse::<u64>);
         let ticks = times.next()?.ok()?.checked_add(times.next()?.ok()?)?;
         Some(to_f64(ticks) / to_f64(rustix::param::clock_ticks_per_second()))
     }
 
-    /// Ends the process and all that it started, at once.
+    /// Kills the process and all that it started, immediately.
     pub(super) fn kill(&self) {
         if let (Some(group), false) = (self.group, self.is_reaped()) {
-            // There is no such group in the moment in which the process makes itself a session of its
-            // own. Then it has not started anything yet. Else it fails only if it is gone already.
+            // While the process starts its own session, the group does not exist for a moment; the process
+            // has not started others then. Otherwise this fails only if the process is gone.
             let _ = kill_process_group(group, Signal::KILL)
                 .or_else(|_| kill_process(group, Signal::KILL));
         }
     }
 
-    /// To be called as soon as the process was waited for.
+    /// Must be called as soon as the process was waited for.
     pub(super) fn set_reaped(&self) {
         self.reaped.store(true, Ordering::Relaxed);
     }

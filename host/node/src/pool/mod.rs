@@ -1,14 +1,13 @@
-//! The parent side of child processes: spawn workers and the planner, feed, kill, reap. Imports
-//! `protocol`, `perf`, `wall` and `model`, never `worker`. Decides nothing.
+//! The parent side of child processes: it spawns workers and the planner, sends them messages, kills and
+//! reaps them. It imports `protocol`, `gpu`, `perf`, `wall`, `opening`, `inference` and `model`, never
+//! `worker`. It makes no decisions.
+//! Everything here runs on the one thread of a current-thread tokio runtime, which must live as long as the
+//! job: the kernel kills a worker when the *thread* that spawned it ends.
 //!
-//! Everything here runs on the one thread of a current-thread tokio runtime, which must live as
-//! long as the job: a worker asks to be killed when the *thread* that spawned it ends.
-//!
-//! [`Pool`] is the door; `conversation` is one worker's life, `planner` the planner's, `launch`
-//! says what a child process is given, `environment` what for a GPU, `confine` which cgroup a worker gets, `error` why
-//! it gets none;
-//! `nursery` is the process that others are forked from, `standby` the same before there is a pool, `child` one to wait
-//! for; `pipes` are a planner's.
+//! [`Pool`] is the interface. `conversation` handles one worker, `planner` the planner. `launch` makes a
+//! child process's command and folders, `environment` its variables for a GPU. `confine` chooses a worker's
+//! cgroup, and `error` says why it has none. `nursery` is the process from which others are forked, `standby`
+//! starts it before there is a pool, `child` waits for a child process; `pipes` are a planner's.
 
 mod child;
 mod confine;

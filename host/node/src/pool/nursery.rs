@@ -1,5 +1,6 @@
-//! The leader's end of the process that the planner and workers are forked from (`worker::nursery`). It has what
-//! each of these would do first behind it; where it cannot be used, each is started by itself.
+//! The leader's end of the process from which the planner and workers are forked (`worker::nursery`). That
+//! process has already done the start-up that each of them needs. Where it cannot be used, each process is
+//! started on its own.
 
 use super::child::{self, Child, Forked};
 use super::launch::{Program, StderrLog};
@@ -19,19 +20,19 @@ use std::path::Path;
 use std::process;
 use std::time::Duration;
 
-/// How long it may take to start, to load the entry script and to fork. The leader does nothing else meanwhile.
+/// How long the nursery may take to start, to load the entry script and to fork. The leader blocks meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long may be waited for answers of one that has ended: a copy may hold its socket for a moment.
+/// How long we wait for last answers after the nursery has ended: a copy may hold its socket for a moment.
 const LAST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The nursery of a pool.
 #[derive(Debug, Default)]
 pub(super) enum Nursery {
-    /// Nobody has asked for it.
+    /// The nursery has not been needed yet.
     #[default]
     Unborn,
     Open(Open),
-    /// It did not do what it was asked for.
+    /// The nursery failed, or cannot be started.
     Closed,
 }
 
@@ -43,16 +44,16 @@ pub(super) struct Open {
 }
 
 impl Nursery {
-    /// Starts it if it is not there yet.
+    /// Starts the nursery if it is not running yet.
     pub(super) fn begin(&mut self, program: &Program) {
         if matches!(self, Self::Unborn) && program.has_nursery {
             *self = Open::start(program).map_or(Self::Closed, Self::Open);
         }
     }
 
-    /// Starts it if it is not there yet and serves such workers, and has it load the entry script, once. A worker with
-    /// a GPU or with ONNX Runtime finds variables in its environment that libraries read when a program starts.
-    /// `cgroups`: the folder of the workers' cgroups. The folders of one worker must be there.
+    /// Starts the nursery if it is not running yet, and makes it load the entry script, once. Does nothing
+    /// for a worker with a GPU or ONNX Runtime: its libraries read environment variables when a program
+    /// starts. `cgroups`: the folder of the workers' cgroups. The folders of one worker must exist.
     pub(super) fn open(
         &mut self,
         program: &Program,
@@ -75,8 +76,8 @@ impl Nursery {
         }
     }
 
-    /// Asks for a planner, which waits for its request. [`planner`](Self::planner) has the answer, and is to be called
-    /// before anything else is asked for.
+    /// Asks for a planner, which will wait for its request. Call [`planner`](Self::planner) for the answer
+    /// before anything else is requested.
     pub(super) fn call_planner(&mut self) -> Option<Pipes> {
         let Self::Open(open) = self else { return None };
         let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new().ok()?;
@@ -85,7 +86,7 @@ impl Nursery {
         Some(pipes)
     }
 
-    /// The planner that was asked for, if it could be forked.
+    /// The requested planner, if it could be forked.
     pub(super) fn planner(&mut self) -> Option<Child> {
         let Self::Open(open) = self else { return None };
         match open.planner() {
@@ -97,7 +98,8 @@ impl Nursery {
         }
     }
 
-    /// A worker with its end of a socket, if one can be forked, and the pipe that it reports by. One failure is the last.
+    /// Forks a worker that gets its end of a socket, and returns it with the pipe for its reports. `None` if
+    /// it cannot be forked. After one failure the nursery is not used again.
     pub(super) fn fork(
         &mut self,
         setup: &Setup,
@@ -121,7 +123,7 @@ impl Nursery {
         }
     }
 
-    /// Ends it, as nothing more will be forked. What that takes is not waited for now.
+    /// Kills the nursery, as it will fork no more. Does not wait for its end.
     pub(super) fn end(&mut self) {
         if let Self::Open(open) = self {
             let _ = open.process.kill();
@@ -152,7 +154,7 @@ impl Open {
         Forked::new(self.forked()?)
     }
 
-    /// The process that it says it has forked.
+    /// The process that the nursery reports as forked.
     fn forked(&self) -> io::Result<Pid> {
         let id = match receive_packet(&self.socket)? {
             Some((FromNursery::Forked(id), _)) => pid(id),
@@ -165,8 +167,8 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Whoever looks after the pool is gone finds nothing of it, nor of a worker or a planner whose number came
-        // when nobody waited for it any more.
+        // After the pool is gone, none of its processes is left. This includes a worker or planner whose id
+        // arrived too late.
         let is_gone = pid(self.process.id()).is_none_or(child::end);
         let _ = set_socket_timeout(&self.socket, Timeout::Recv, Some(LAST_PATIENCE));
         while is_gone && let Ok(Some((answer, _))) = receive_packet(&self.socket) {

@@ -1,4 +1,4 @@
-//! What waits to be written to a worker.
+//! The queue of messages to a worker.
 
 use crate::protocol::{FrameError, ToWorker, encode};
 use std::io::{self, Write};
@@ -10,13 +10,13 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-/// An emptied buffer larger than this is given back; only a set-up makes it that large.
+/// An empty buffer larger than this is freed; only a set-up makes it that large.
 const KEEP: usize = 64 << 10;
-/// Between two tries where it cannot be found out when the socket takes more.
+/// The interval between tries if we cannot wait for the socket.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The sending half of a worker's socket, with a queue that never makes the leader wait. It is
-/// bounded by what is sent: a set-up and the few mini-batches that the worker holds.
+/// The sending half of a worker's socket, with a queue so that the leader never waits. The queue stays small
+/// because of what is sent: a set-up and the few mini-batches that the worker holds.
 #[derive(Debug)]
 pub(super) struct Outbox {
     socket: UnixStream,
@@ -24,10 +24,10 @@ pub(super) struct Outbox {
     waiting: Notify,
 }
 
-/// A descriptor, to wait for one direction only: with both, each message that a worker takes would wake
-/// the leader.
+/// Registers a descriptor, to wait for one direction only. With both directions, each message that a worker
+/// reads would wake the leader.
 pub(super) fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: what is owned stays open, and the same, for as long as it lives.
+    // SAFETY: the `AsyncFd` owns the descriptor, which stays open and the same for as long as it lives.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<
 struct Queue {
     bytes: Vec<u8>,
     written: usize,
-    /// Writing failed, so the worker is going; nothing more is queued.
+    /// Writing failed, so the worker is ending; no more messages are queued.
     broken: bool,
 }
 
@@ -44,21 +44,21 @@ impl Outbox {
         Self { socket, queue: Mutex::default(), waiting: Notify::new() }
     }
 
-    /// Puts a message behind those that wait. Fails if it is too long.
+    /// Appends a message to the queue. Fails if it is too long.
     pub(super) fn queue(&self, message: &ToWorker) -> Result<(), FrameError> {
         let mut queue = self.lock();
         if queue.broken { Ok(()) } else { encode(message, &mut queue.bytes) }
     }
 
-    /// Sends what waits. What the socket does not take now is written by [`run`](Self::run).
+    /// Sends the queue. [`run`](Self::run) writes the part that the socket does not take now.
     pub(super) fn flush(&self) {
-        // Written from here in most cases, which saves waking a task for each message.
+        // Writing from here usually suffices, which saves waking a task for each message.
         if !self.write(&mut self.lock()) {
             self.waiting.notify_one();
         }
     }
 
-    /// Writes what is queued, whenever the socket takes it. Never returns.
+    /// Writes the queue whenever the socket takes it. Never returns.
     pub(super) async fn run(&self) {
         loop {
             self.waiting.notified().await;
@@ -67,7 +67,7 @@ impl Outbox {
                     break;
                 }
                 if self.writable().await.is_err() {
-                    // Without descriptors, say. There may be some soon.
+                    // For example, there are no free descriptors. There may be some soon.
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -80,7 +80,7 @@ impl Outbox {
         socket.writable().await.map(drop)
     }
 
-    /// Writes as much as the socket takes; whether nothing is left to write.
+    /// Writes as much as the socket takes. Returns whether the queue is empty.
     fn write(&self, queue: &mut Queue) -> bool {
         while queue.written < queue.bytes.len() {
             match (&self.socket).write(&queue.bytes[queue.written..]) {
@@ -101,7 +101,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Nothing panics while it is held in a way that leaves the queue half changed.
+        // A panic while the lock is held cannot leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Theirs {
 }
 
 impl Pipes {
-    /// Both ends of three pipes, which no other child inherits.
+    /// Makes both ends of three pipes, which no other child inherits.
     pub(super) fn new() -> io::Result<(Self, Theirs)> {
         let (from_in, to_in) = io::pipe()?;
         let (from_out, to_out) = io::pipe()?;
@@ -32,15 +32,15 @@ impl Pipes {
         Ok((ours, theirs))
     }
 
-    /// Writes as much of the request as can be without waiting, so that the planner begins while the leader has
-    /// other things to do. Returns how much; what is wrong is told by who writes the rest.
+    /// Writes as much of the request as fits without waiting, so that the planner begins while the leader
+    /// does other things. Returns how many bytes were written. The write of the rest reports errors.
     pub(super) fn begin(&self, request: &[u8]) -> usize {
         let status = fcntl_getfl(&self.stdin);
         let set = status.and_then(|flags| fcntl_setfl(&self.stdin, flags | OFlags::NONBLOCK));
         set.and_then(|()| rustix::io::write(&self.stdin, request)).unwrap_or(0)
     }
 
-    /// The same for the runtime that this thread runs.
+    /// The leader's ends, for the runtime of this thread.
     pub(super) fn open(self) -> io::Result<(Sender, Receiver, Receiver)> {
         Ok((
             Sender::from_owned_fd(self.stdin)?,

@@ -1,4 +1,4 @@
-//! The planner's life as the leader sees it.
+//! The planner process, as the leader sees it.
 
 use super::child::Child;
 use super::launch::{Process, Program, STDERR_TAIL, printable};
@@ -18,15 +18,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
-/// How long a planner that has said everything may take to end.
+/// How long a planner may take to end after its last message.
 const GRACE: Duration = Duration::from_secs(1);
 /// Bytes read at once.
 const READ: usize = 64 << 10;
 
-/// Files that planners may die over, in one plan.
+/// The number of files in one plan that planners may die on.
 const DEADLY: usize = 8;
 
-/// The planner process of the moment. It is killed with this.
+/// The current planner process. Dropping the pool kills it.
 #[derive(Debug, Default)]
 pub(super) struct Planner(Mutex<Slot>);
 
@@ -35,12 +35,12 @@ enum Slot {
     #[default]
     Empty,
     Running(Arc<Process>),
-    /// Nobody wants one any more.
+    /// The plan is no longer wanted.
     Closed,
 }
 
 impl Planner {
-    /// Ends it, for good.
+    /// Kills the planner, and prevents another.
     pub(super) fn kill(&self) {
         let slot = std::mem::replace(&mut *self.slot(), Slot::Closed);
         if let Slot::Running(process) = slot {
@@ -52,7 +52,7 @@ impl Planner {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a process may take the place of the one before.
+    /// Stores the process as the current one. Returns false if no planner is wanted.
     fn put(&self, process: &Arc<Process>) -> bool {
         let mut slot = self.slot();
         if matches!(*slot, Slot::Closed) {
@@ -68,35 +68,35 @@ impl Planner {
 enum End {
     /// `Finished` or `Failed` was delivered.
     Complete,
-    /// Its output ended, or nothing more can be read from it.
+    /// The planner closed its output, or it cannot be read.
     Closed,
-    /// What it sent is no message.
+    /// The planner sent something that is not a message.
     Malformed(FrameError),
-    /// It plans otherwise than the one whose place it took.
+    /// The planner plans differently than the one it replaced.
     Changed,
-    /// Nobody wants the events any more.
+    /// The receiver of the events is gone.
     Unheard,
 }
 
-/// How a planner ended that did not come to an end of its own.
+/// How a planner ended that did not finish its plan.
 struct Death {
     /// For people.
     text: String,
-    /// How the process ended, for people too, if a signal ended it.
+    /// How the process ended, for people, if a signal ended it.
     by_signal: Option<String>,
 }
 
-/// A plan, made by one process or, where that dies over a file, by several.
+/// A plan. If a planner dies on a file, another process continues the plan.
 pub(super) struct Plan {
     program: Program,
     request: PlanRequest,
     planner: Arc<Planner>,
-    /// What it is told of files that it asks for.
+    /// Answers for the files that the planner asks for.
     answers: mpsc::UnboundedReceiver<MayOpen>,
-    /// Of the process that runs.
+    /// The question of the current process.
     question: Question,
     told: Told,
-    /// How the one before it ended.
+    /// How the previous process ended.
     died: String,
 }
 
@@ -118,7 +118,7 @@ impl Plan {
         }
     }
 
-    /// Gives the planner its request and delivers what it says, as fast as the channel is emptied.
+    /// Sends the planner its request and delivers its messages, as fast as the channel is emptied.
     pub(super) async fn run(
         mut self,
         mut process: (Child, Pipes),
@@ -130,11 +130,11 @@ impl Plan {
             let Some(next) = self.next(&death) else { break death.text };
             (process, frame) = next;
         };
-        // Nobody listening is no loss.
+        // If the receiver is gone, nothing is lost.
         let _ = events.send(FromPlanner::Failed(text)).await;
     }
 
-    /// One process, to its end. None if there is nothing more to say.
+    /// Handles one process until it ends. `None` if there is nothing more to report.
     async fn attend(
         &mut self,
         (mut child, pipes): (Child, Pipes),
@@ -145,7 +145,7 @@ impl Plan {
         if !self.planner.put(&process) {
             process.kill();
         }
-        // Without them it is as if it had said nothing.
+        // Without the pipes, we treat the planner as one that sent nothing.
         let (stdin, stdout, stderr) = match pipes.open() {
             Ok((stdin, stdout, stderr)) => (Some(stdin), Some(stdout), Some(stderr)),
             Err(_) => (None, None, None),
@@ -156,7 +156,7 @@ impl Plan {
         let answers = &mut self.answers;
         let feed = async {
             if let Some(stdin) = stdin {
-                // A planner that does not listen says why, or its end does.
+                // A planner that does not read reports why, or its exit status does.
                 let _ = feed(stdin, &request, question.map(|question| (question, answers))).await;
             }
         };
@@ -182,7 +182,7 @@ impl Plan {
         if let End::Complete | End::Unheard = end {
             return None;
         }
-        // Its stderr ends with it, unless somebody else holds the pipe.
+        // The planner's stderr ends with it, unless another process holds the pipe.
         let _ = tokio::time::timeout(GRACE, stderr.collect()).await;
         let text = describe(&end, &self.died, &status, &printable(&stderr.bytes));
         let status = status.ok().filter(|status| status.signal().is_some());
@@ -190,16 +190,16 @@ impl Plan {
         Some(Death { text, by_signal })
     }
 
-    /// Another process in the place of one that died. The first that does so tells what it looks into; of
-    /// those after it, that is left out. None if there is nothing to be done.
+    /// Starts another process after one died. From the second process on, the planner reports which file it
+    /// opens. If it dies again, its successor skips that file. `None` if nothing can be done.
     fn next(&mut self, death: &Death) -> Option<((Child, Pipes), Vec<u8>)> {
         let how = death.by_signal.as_ref()?;
-        // Another planner would write anew what workers read.
+        // Another planner would rewrite the files that workers are reading.
         if matches!(*self.planner.slot(), Slot::Closed) || self.told.has_spilled {
             return None;
         }
         if self.told.is_later {
-            // One that waits for a file does not look into it.
+            // A planner that waits for a file has not opened it yet.
             let opening = self.told.opening.take();
             let (source, file) = opening.filter(|_| !self.question.is_open())?;
             let folder = self.request.sources.get(source as usize).map(|source| &source.root);
@@ -224,20 +224,20 @@ impl Plan {
     }
 }
 
-/// What was delivered: the plans of all processes are one.
+/// What was delivered. The plans of all processes form one.
 #[derive(Default)]
 struct Told {
     tables: Option<Vec<TableFormat>>,
-    /// Mini-batches that were delivered, and those that this process has told.
+    /// `delivered`: the mini-batches that were delivered; `heard`: those that this process has sent.
     delivered: Prefix,
     heard: Prefix,
-    /// Whether workers read what a planner has written for them.
+    /// Whether workers read files that a planner wrote for them.
     has_spilled: bool,
-    /// What is told once, where an earlier process has told it.
+    /// The notices so far. Each is delivered once, even if a later process repeats it.
     notices: HashSet<String>,
-    /// Whether a process has died before.
+    /// Whether an earlier process has died.
     is_later: bool,
-    /// The file that the process looks into.
+    /// The file that the process has opened.
     opening: Option<(u32, String)>,
 }
 
@@ -245,7 +245,7 @@ struct Told {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Prefix {
     count: u64,
-    /// Made of their stamps, in their order.
+    /// A digest of their stamps and ids, in order.
     digest: u64,
 }
 
@@ -257,7 +257,7 @@ impl Prefix {
     }
 }
 
-/// Whether it is read from what a planner has written.
+/// Whether the mini-batch is read from a file that a planner wrote.
 fn is_spilled(batch: &MiniBatch) -> bool {
     match &batch.work {
         Work::Text(slice) => slice.unpacked.is_some(),
@@ -267,16 +267,16 @@ fn is_spilled(batch: &MiniBatch) -> bool {
     }
 }
 
-/// Notices that are known again.
+/// The number of notices that we remember.
 const NOTICES: usize = 1000;
 
 impl Told {
-    /// Begins with another process.
+    /// Resets what belongs to one process, for the next one.
     fn begin(&mut self) {
         (self.heard, self.is_later, self.opening) = (Prefix::default(), true, None);
     }
 
-    /// Whether no earlier process said that; notes that it is said now.
+    /// Whether no earlier process has sent this text. Remembers the text.
     fn is_new(&mut self, text: &str) -> bool {
         if self.is_later && self.notices.contains(text) {
             return false;
@@ -287,7 +287,7 @@ impl Told {
         true
     }
 
-    /// What of a message is to be delivered, if anything. Fails if it is not what an earlier process said.
+    /// The part of a message to deliver, if any. Fails if it contradicts an earlier process.
     fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, End> {
         match message {
             FromPlanner::Opening { source, file, waits, next } => {
@@ -314,7 +314,7 @@ impl Told {
                     self.has_spilled |= is_spilled(batch);
                     true
                 });
-                // Otherwise some would be missing, and others there twice.
+                // Otherwise some mini-batches would be missing, and others there twice.
                 if !is_same {
                     return Err(End::Changed);
                 }
@@ -338,7 +338,7 @@ impl Told {
     }
 }
 
-/// Writes the request, then each answer. Without answers, the pipe ends with the request.
+/// Writes the request, then each answer. Without `answers`, the pipe closes after the request.
 async fn feed(
     mut stdin: Sender,
     request: &[u8],
@@ -413,7 +413,7 @@ fn describe(end: &End, died: &str, status: &io::Result<ExitStatus>, stderr: &str
     text
 }
 
-/// Keeps the end of what comes through a pipe.
+/// Keeps the last bytes that come through a pipe.
 struct Tail {
     pipe: Option<Receiver>,
     bytes: Vec<u8>,

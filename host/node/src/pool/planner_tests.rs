@@ -1,4 +1,4 @@
-//! Shell scripts that act as the planner.
+//! The planner is a shell script here.
 
 use super::*;
 use crate::model::OsSandbox;
@@ -22,7 +22,7 @@ async fn next(planner: &mut mpsc::Receiver<FromPlanner>) -> Option<FromPlanner> 
 
 #[tokio::test]
 async fn the_planner_gets_its_request_and_is_heard() {
-    // The request comes back as the first message's body would: byte for byte.
+    // The script saves the request byte for byte, and prints our messages.
     let dir = tempfile::tempdir().unwrap();
     let frames_at = dir.path().join("frames");
     let echo = dir.path().join("echo");
@@ -41,7 +41,7 @@ async fn the_planner_gets_its_request_and_is_heard() {
     assert_eq!(next(&mut planner).await, None);
 }
 
-/// What was started before is of no use, or was started by a thread with which it ends.
+/// The standby process has failed, or it was started by a thread that has ended.
 #[tokio::test]
 async fn the_planner_is_started_where_none_could_be_forked() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ async fn a_planner_that_crashes_is_explained() {
     ");
 }
 
-/// The second one tells what it looks into, and the third leaves that out.
+/// The second planner reports which files it opens, and the third skips the deadly one.
 #[tokio::test]
 async fn a_file_that_planners_die_over_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ async fn a_file_that_planners_die_over_is_left_out() {
     insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it");
 }
 
-/// What was delivered is never left out or there twice, whoever plans.
+/// Mini-batches are never left out or delivered twice, even if planners differ.
 #[tokio::test]
 async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
     let batch = |id, stamp| MiniBatch { stamp, ..MiniBatch::new(MiniBatchId(id), 0, Work::Void) };
@@ -188,7 +188,7 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
     }
 }
 
-/// Its answers come behind the request, also to one that took the place of another.
+/// Answers follow the request, also for a planner that replaces another.
 #[tokio::test]
 async fn a_planner_that_asks_is_answered() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The pool itself.
+//! The pool.
 
 use super::PoolEvent;
 use super::child::Child;
@@ -31,25 +31,25 @@ pub struct Pool {
     component: File,
     events: mpsc::Sender<PoolEvent>,
     planner: Option<Arc<Planner>>,
-    /// What the planner is told of files that it asks for.
+    /// The channel for answers to the planner's questions about files.
     answers: Option<mpsc::UnboundedSender<MayOpen>>,
-    /// Ends before the cgroup that it shares with the leader is left.
+    /// Dropped before the leader leaves the cgroup that both share.
     nursery: Nursery,
-    /// A planner's that the nursery was asked for, before there was a plan to make.
+    /// The pipes of a planner that the nursery was asked for before the plan was known.
     waiting: Option<Pipes>,
     workers: HashMap<WorkerId, Arc<Link>>,
-    /// Workers with messages that were queued and not sent.
+    /// Workers with queued messages that are not yet sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
-    /// For that, if it was looked for before.
+    /// The place for cgroups, if it was determined before [`confine`](Self::confine).
     room: Option<Room>,
     gpus: Option<MemoryWatch>,
-    /// Processes that the kernel had killed for lack of memory before.
+    /// How many processes the kernel's OOM killer had killed before.
     memory_kills: Option<u64>,
 }
 
 impl Pool {
-    /// `program` is the sandmill binary, `component` the compiled code that workers get.
+    /// `program` is the sandmill binary, `component` the compiled code for the workers.
     #[expect(clippy::needless_pass_by_value, reason = "the pool's owner has no more use for it")]
     pub fn new(program: PathBuf, component: File, events: mpsc::Sender<PoolEvent>) -> Self {
         Self::with_program(Program::sandmill(&program), component, events)
@@ -77,43 +77,45 @@ impl Pool {
         }
     }
 
-    /// Takes over processes that were started before. To be called first.
+    /// Takes over processes that were started earlier. Must be called first.
     pub fn take_over(&mut self, standby: Standby) {
         if let Some((nursery, waiting, room)) = standby.take() {
             (self.nursery, self.waiting, self.room) = (nursery, waiting, Some(room));
         }
     }
 
-    /// Ends what workers are forked from, as there will be no more of them. Does not wait for its end.
+    /// Kills the process from which workers are forked, as there will be no more workers. Does not wait for
+    /// its end.
     pub fn close(&mut self) {
         self.nursery.end();
     }
 
-    /// Gives each worker from now on a cgroup of its own, with this budget as its limit, where the
-    /// machine and the job allow it. To be called before any process is started, but for those that are
-    /// [taken over](Self::take_over).
+    /// Gives each worker from now on its own cgroup with this budget as its limit, if the machine and the job
+    /// allow it. Must be called before any process is started, except those that are [taken
+    /// over](Self::take_over).
     pub fn confine(&mut self, mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) {
         let room = self.room.take().unwrap_or_else(|| room(mode));
         self.confinement = Confinement::new(room, job_dir, budget);
     }
 
-    /// Has the end of each worker with a GPU wait some seconds until the GPU's memory is back; see
-    /// [`PoolEvent::GpuFree`]. None where nobody tells.
+    /// If a worker has a GPU, delays its `Exited` for some seconds until the GPU's memory is free; see
+    /// [`PoolEvent::GpuFree`]. `None` if GPU memory cannot be watched.
     pub fn watch_gpus(&mut self, memory: Option<MemoryWatch>) {
         self.gpus = memory;
     }
 
-    /// Why workers have no cgroup of their own; none if they have.
+    /// Why workers have no cgroup of their own. `None` if they have one.
     pub fn unconfined(&self) -> Option<&str> {
         self.confinement.missing()
     }
 
-    /// Starts the planner, or takes the one that waits, which speaks through a channel of its own: it is read only as fast as
-    /// that is emptied. Where it is killed over a file, another takes its place, which leaves that file out.
-    /// After its end without `Finished` or `Failed`, a `Failed` that says how it ended is made up.
+    /// Starts the planner, or uses the one that waits. Its messages come through a channel of its own, and
+    /// are read only as fast as the channel is emptied. If the planner is killed over a file, another one
+    /// replaces it, which skips that file. If it ends without `Finished` or `Failed`, the pool sends a
+    /// `Failed` that says how it ended.
     ///
-    /// Fails if there is one already, if the request is too long for a message, or if the process
-    /// cannot be started.
+    /// Fails if there is one already, if the request is too long for a message, or if the process cannot be
+    /// started.
     pub fn plan(
         &mut self,
         request: &PlanRequest,
@@ -137,26 +139,26 @@ impl Pool {
         Ok(())
     }
 
-    /// Answers the planner, if its request has it [ask](PlanRequest::asks).
+    /// Answers the planner's question, if its request lets it [ask](PlanRequest::asks).
     pub fn answer(&self, answer: MayOpen) {
         if let Some(answers) = &self.answers {
-            // One that has ended asks for nothing.
+            // A planner that has ended needs no answer.
             let _ = answers.send(answer);
         }
     }
 
-    /// Starts the process that workers such as this one will be forked from, so that it is ready when the
-    /// first of them is [spawned](Self::spawn).
+    /// Starts the process from which workers like this one will be forked, so that it is ready when the first
+    /// one is [spawned](Self::spawn).
     ///
     /// # Errors
-    /// If the worker's folders cannot be made, which `spawn` would tell as well.
+    /// If the worker's folders cannot be made, which `spawn` would report as well.
     pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
         make_place(setup)?;
         self.nursery.open(&self.program, &self.component, setup, self.confinement.folder());
         Ok(())
     }
 
-    /// A worker's process, and where it is spoken to and heard.
+    /// Starts a worker's process. Returns it with the channels to and from it.
     fn start(
         &mut self,
         setup: &Setup,
@@ -169,7 +171,7 @@ impl Pool {
         if let Some((child, reports)) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
             return Ok((child, Ends { socket, reports }));
         }
-        // One that was forked too late may have the other.
+        // A worker that was forked too late may hold the other socket.
         let (socket, theirs) = UnixStream::pair()?;
         let own = (theirs, stderr);
         let child = self.program.start_worker(setup, &self.component, cgroup, own)?;
@@ -177,10 +179,10 @@ impl Pool {
         Ok((child, Ends { socket, reports }))
     }
 
-    /// Starts a worker and gives it its set-up. Returns the process id.
+    /// Starts a worker and sends it its set-up. Returns the process id.
     ///
-    /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long
-    /// for a message, or if the process cannot be started.
+    /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long for a
+    /// message, or if the process cannot be started.
     pub fn spawn(&mut self, setup: Setup) -> io::Result<u32> {
         let worker = setup.worker;
         let results = setup.limits.results;
@@ -197,7 +199,7 @@ impl Pool {
         let (child, ends) = self.start(&setup, cell.as_ref(), &stderr)?;
         let gpu = self.gpus.clone().zip(setup.gpu.clone());
         let remains = Remains { dir, cell, gpu, memory_kills: self.memory_kills };
-        // Dropping the listener on the way out kills the worker.
+        // If an error returns early, dropping the listener kills the worker.
         let (link, listener) =
             conversation::open(worker, results, child, ends, stderr, remains, self.events.clone())?;
         link.try_send(&ToWorker::Setup(Box::new(setup))).map_err(io::Error::other)?;
@@ -207,8 +209,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// Puts a message behind those that wait, to go with the next that is sent, or by
-    /// [`flush`](Self::flush).
+    /// Queues a message. It goes out with the next message that is sent, or by [`flush`](Self::flush).
     pub fn queue(&mut self, worker: WorkerId, message: &ToWorker) {
         if let Some(link) = self.workers.get(&worker) {
             link.queue(message);
@@ -216,7 +217,7 @@ impl Pool {
         }
     }
 
-    /// Sends what was queued.
+    /// Sends the queued messages.
     pub fn flush(&mut self) {
         for worker in self.queued.drain() {
             if let Some(link) = self.workers.get(&worker) {
@@ -225,20 +226,19 @@ impl Pool {
         }
     }
 
-    /// Sends a message. Never blocks; nothing happens if the worker is gone.
+    /// Sends a message. Never blocks. Does nothing if the worker is gone.
     pub fn send(&mut self, worker: WorkerId, message: &ToWorker) {
         if let Some(link) = self.workers.get(&worker) {
             link.send(message);
         }
     }
 
-    /// Seconds of processor time, user and system, that a worker has used so far. `None` if it is
-    /// gone.
+    /// Seconds of processor time, user and system, that a worker has used so far. `None` if it is gone.
     pub fn processor_seconds(&self, worker: WorkerId) -> Option<f64> {
         self.workers.get(&worker)?.process.processor_seconds()
     }
 
-    /// Kills a worker, at once. Its `Exited` still comes.
+    /// Kills a worker immediately. Its `Exited` still follows.
     pub fn kill(&mut self, worker: WorkerId) {
         if let Some(link) = self.workers.get(&worker) {
             link.process.kill();
@@ -248,7 +248,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Their tasks reap them, as long as the runtime lives.
+        // The workers' tasks reap them, if the runtime still runs.
         for link in self.workers.values() {
             link.process.kill();
         }

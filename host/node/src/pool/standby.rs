@@ -1,4 +1,4 @@
-//! What is started before it is known what exactly for.
+//! Processes that are started before the job is known in detail.
 
 use super::confine::{Room, room};
 use super::launch::Program;
@@ -8,26 +8,26 @@ use crate::model::OsSandbox;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
-/// Processes that start while a job is looked at, as starting takes longer than that: the one that workers are
-/// forked from, and a planner. They know nothing of the job, and end with this value, or with the thread that
-/// made it, unless a [`Pool`](super::Pool) takes them over.
+/// Processes that start while we inspect a job, because starting them takes longer than that: the one from
+/// which workers are forked, and a planner. They know nothing of the job. They end with this value, or with
+/// the thread that made it, unless a [`Pool`](super::Pool) takes them over.
 #[derive(Debug)]
 pub struct Standby {
     nursery: Nursery,
     planner: Option<Pipes>,
     thread: ThreadId,
-    /// Where workers are put: looked for before there are other processes. Given back last.
+    /// The place for cgroups, determined before there are other processes. Dropped last.
     room: Room,
 }
 
 impl Standby {
-    /// Starts them, of the `sandmill` binary. Where that cannot be, they are started when they are needed, and it
-    /// is told then.
+    /// Starts the processes from the `sandmill` binary. If that fails, they are started when they are needed,
+    /// and the error is reported then.
     pub fn start(program: &Path, mode: OsSandbox) -> Self {
         Self::with_program(&Program::sandmill(program), mode)
     }
 
-    /// As [`Self::start`], of another program.
+    /// Like [`Self::start`], with another program.
     pub(super) fn with_program(program: &Program, mode: OsSandbox) -> Self {
         let room = room(mode);
         let mut nursery = Nursery::default();
@@ -36,7 +36,7 @@ impl Standby {
         Self { nursery, planner, thread: thread::current().id(), room }
     }
 
-    /// The processes, if they live as long as this thread does.
+    /// The processes. `None` if the current thread did not start them, as they end with the thread that did.
     pub(super) fn take(self) -> Option<(Nursery, Option<Pipes>, Room)> {
         let Self { nursery, planner, thread, room } = self;
         (thread == thread::current().id()).then_some((nursery, planner, room))

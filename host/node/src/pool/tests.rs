@@ -54,7 +54,7 @@ impl Bench {
         fs::write(self.dir.path().join(name), bytes).unwrap();
     }
 
-    /// A file below the worker's working directory, which lies two folders down.
+    /// A file in the worker's working directory, which is two folders down.
     fn worker_file(&self, name: &str) -> Vec<u8> {
         fs::read(self.dir.path().join("work/process000").join(name)).unwrap()
     }
@@ -64,7 +64,7 @@ impl Bench {
         wait.await.expect("an event should have come").expect("the pool is alive")
     }
 
-    /// All messages up to the worker's end, and the end.
+    /// All messages until the worker's end, and the end.
     async fn until_the_end(&mut self) -> (Vec<FromWorker>, WorkerExit) {
         let mut messages = Vec::new();
         loop {
@@ -97,7 +97,8 @@ fn assignment(id: u64, files: usize) -> ToWorker {
 
 #[tokio::test]
 async fn delivers_every_message_and_then_the_end() {
-    // More than the channel and one read hold, and the process is gone long before all is read.
+    // The messages are more than the channel and one read hold, and the process ends long before we have read
+    // them.
     let mut bench = Bench::new("cat ../../frames >&0; echo trouble >&2; exit 3", 2);
     let messages: Vec<_> = (0..5_000).map(started).collect();
     bench.file("frames", &frames(&messages));
@@ -108,8 +109,8 @@ async fn delivers_every_message_and_then_the_end() {
     assert_eq!(exit, WorkerExit { code: Some(3), note: "trouble".into(), ..WorkerExit::default() });
 }
 
-/// G1, G2: the process itself sees its GPU alone, for libraries that it loads; without a lease there
-/// is no variable at all.
+/// G1, G2: the worker's environment shows only its own GPU to the libraries that it loads. Without a lease
+/// there are no such variables.
 #[tokio::test]
 async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     let leased = "CUDA_CACHE_DISABLE=1\nCUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=3\n\
@@ -127,7 +128,7 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     }
 }
 
-/// The end of a worker is told although its GPU is not free, and that it is free once it is.
+/// A worker's end is reported although its GPU is not free yet; a second event follows when it is.
 #[tokio::test]
 async fn the_gpu_of_a_worker_that_is_gone_is_waited_for() {
     let used = Arc::new(AtomicU64::new(0));
@@ -147,8 +148,8 @@ async fn the_gpu_of_a_worker_that_is_gone_is_waited_for() {
     assert!(matches!(bench.next().await, PoolEvent::GpuFree(WORKER)));
 }
 
-/// What forks no workers is asked once, and each is started by itself. (Workers that are forked are in all
-/// tests that run the binary.)
+/// A nursery that fails is tried once, and then each worker is started on its own. (All tests that run the
+/// binary cover forked workers.)
 #[tokio::test]
 async fn workers_do_without_a_nursery() {
     let seen = tempfile::tempdir().unwrap();
@@ -162,7 +163,7 @@ async fn workers_do_without_a_nursery() {
         assert_eq!((exit.code, exit.note.as_str()), (Some(5), ""));
     }
     assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
-    // Such a worker is none that could be forked.
+    // A worker with a GPU cannot be forked.
     let mut bench = Bench::with(&script, 8, true);
     let gpu = Some(GpuLease::plain(0));
     bench.pool.spawn(Setup { gpu, ..bench.setup() }).unwrap();
@@ -170,7 +171,7 @@ async fn workers_do_without_a_nursery() {
     assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
 }
 
-/// The library would start a thread before the wall stands.
+/// With telemetry, the library would start a thread before the wall stands.
 #[tokio::test]
 async fn onnxruntime_starts_without_telemetry() {
     let mut bench = Bench::new("env | grep ORT >env", 8);
@@ -197,11 +198,11 @@ async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
     let (_, exit) = bench.until_the_end().await;
     assert_eq!((exit.code, exit.note.as_str()), (Some(0), ""));
 
-    // Not compared with assert_eq: it would print megabytes.
+    // We do not use assert_eq, which would print megabytes.
     assert!(bench.worker_file("received") == frames(&messages));
     assert_eq!(bench.worker_file("component"), b"compiled code");
     let environment = String::from_utf8(bench.worker_file("env")).unwrap();
-    // What a shell sets on its own.
+    // Variables that a shell sets on its own.
     let own = ["PWD=", "OLDPWD=", "SHLVL=", "_=", "RUST_BACKTRACE="];
     let foreign: Vec<_> =
         environment.lines().filter(|line| !own.iter().any(|own| line.starts_with(own))).collect();
@@ -219,7 +220,7 @@ async fn a_set_up_that_is_too_long_starts_no_worker() {
     setup.arguments = vec!["x".repeat(17 << 20)];
     let error = bench.pool.spawn(setup).unwrap_err();
     assert!(error.to_string().contains("longer than the 16777216 allowed"), "{error}");
-    // The name is free, and nothing is heard of it.
+    // The id is free, and the failed worker causes no event.
     bench.pool.spawn(bench.setup()).unwrap();
     bench.pool.kill(WORKER);
     let (_, exit) = bench.until_the_end().await;
@@ -241,7 +242,7 @@ async fn a_malformed_message_is_a_dead_worker() {
     assert!(exit.note.starts_with("it sent something that is no message: "), "{}", exit.note);
 }
 
-/// Well formed, but nothing that an honest worker says.
+/// The message is well formed, but no honest worker sends it.
 #[tokio::test]
 async fn a_message_beyond_its_bounds_is_a_dead_worker() {
     let mut bench = Bench::new("cat ../../frames >&0; sleep 60", 8);
@@ -254,7 +255,7 @@ async fn a_message_beyond_its_bounds_is_a_dead_worker() {
     assert!(exit.note.contains("goes beyond its bounds: a time that cannot be"), "{}", exit.note);
 }
 
-/// What a worker of an earlier run left must not be written through, nor wait for a reader.
+/// We must not write through a link of an earlier run's worker, nor wait for the reader of its pipe.
 #[tokio::test]
 async fn a_log_file_that_is_a_link_or_a_pipe_is_refused() {
     let mut bench = Bench::new("sleep 60", 8);
@@ -284,7 +285,7 @@ async fn an_endless_length_is_a_dead_worker() {
 
 #[tokio::test]
 async fn kill_ends_the_whole_group_at_once() {
-    // The child of the worker would keep the socket open.
+    // The worker's child would keep the socket open.
     let mut bench = Bench::new("sleep 60 & cat ../../frames >&0; wait", 8);
     bench.file(
         "frames",
@@ -295,7 +296,7 @@ async fn kill_ends_the_whole_group_at_once() {
     bench.pool.kill(WORKER);
     let (_, exit) = bench.until_the_end().await;
     assert_eq!((exit.code, exit.signal), (None, Some(9)));
-    // Late orders for a worker that is gone do nothing.
+    // Messages to a worker that is gone do nothing.
     bench.pool.kill(WORKER);
     bench.pool.send(WORKER, &ToWorker::Shutdown);
 }

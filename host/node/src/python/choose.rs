@@ -10,23 +10,23 @@ use crate::runtimes::{InstallCommand, Installed, Runtime, find};
 use crate::spec::Requirement;
 use std::path::{Path, PathBuf};
 
-/// What chooses a runtime, and looks at the script with it.
+/// Chooses a runtime, and scans the script with it.
 pub struct Chooser<'a> {
     /// The `sandmill` binary.
     pub program: &'a Path,
     /// The folder for compiled code, if not the usual one.
     pub cache_dir: Option<&'a Path>,
-    /// What compiles runtimes.
+    /// Compiles runtimes.
     pub compiler: &'a Compiler,
     /// How they are compiled.
     pub with: Instrumentation,
-    /// What the script may use.
+    /// The limits of the script.
     pub limits: &'a Limits,
-    /// How much of the process wall must stand.
+    /// Which layers of the process wall are required.
     pub os_sandbox: OsSandbox,
 }
 
-/// The script that a runtime is chosen for.
+/// The script for which a runtime is chosen.
 #[derive(Clone, Copy)]
 pub struct Script<'a> {
     /// Its file.
@@ -37,7 +37,7 @@ pub struct Script<'a> {
     pub source: Option<&'a Path>,
     /// Whether `run` gets tables.
     pub gets_tables: bool,
-    /// The packages that it asks for in one version, with the name of the file that says so.
+    /// The packages that it wants in a certain version, with the name of the file that lists them.
     pub requirements: Option<&'a (String, Vec<Requirement>)>,
 }
 
@@ -51,13 +51,13 @@ pub struct Chosen {
     pub compiled: Compiled,
     /// The folder that the script sees at [`LIBRARY`](crate::runtimes::LIBRARY).
     pub library: Option<PathBuf>,
-    /// What the user should know of the script, one line each.
+    /// What the user should know about the script, one line each.
     pub notices: Vec<String>,
 }
 
 impl Chooser<'_> {
-    /// Chooses the runtime: the one that is asked for; else the one that has what the script imports, and DataFrames where
-    /// `run` gets tables. `say` gets lines about what takes time.
+    /// Chooses the runtime that the job asks for. Otherwise chooses the one that has what the script imports,
+    /// and that has DataFrames if `run` gets tables. `say` gets lines about slow steps.
     ///
     /// # Errors
     /// If it is not installed, or lacks what the script imports, or the script cannot be parsed.
@@ -120,7 +120,7 @@ impl Chooser<'_> {
         Ok((runtime, find(runtime, self.program, self.cache_dir)?))
     }
 
-    /// What installs the science runtime as this job needs it.
+    /// The command that installs the science runtime as this job needs it.
     fn command(&self) -> InstallCommand {
         InstallCommand {
             runtime: Runtime::Science,
@@ -129,7 +129,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// A runtime, without notices yet, and what it found in the script.
+    /// The runtime, without notices yet, and the result of its scan of the script.
     fn look(
         &self,
         script: Script<'_>,
@@ -141,7 +141,7 @@ impl Chooser<'_> {
         let file = EntryFile::open(&component, self.compiler)?;
         let compiled = match runtime {
             Runtime::Light | Runtime::JavaScript => cache.prepare_file(file, self.with, say)?,
-            // Compiling it takes minutes, which no job does unasked.
+            // Compiling it takes minutes, so a job does not do it unless asked.
             Runtime::Science => {
                 let prepared = cache.prepared(&file, self.with)?;
                 prepared.ok_or_else(|| PythonError::NotCompiled(self.command()))?

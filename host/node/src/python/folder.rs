@@ -1,4 +1,4 @@
-//! What workers see of the folder of a script.
+//! The files of a script's folder that workers see.
 
 use super::PythonError;
 use crate::model::{GUEST_SOURCE, JobDir, Mount, ScriptLanguage, hex};
@@ -11,17 +11,18 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// Files that are shown of a script's folder, and their bytes.
+/// The limits for files of a script's folder.
 pub(super) const FILES: usize = 1000;
 const BYTES: u64 = 64 << 20;
 
-/// The same of the packages beside it.
+/// The limits for packages beside it.
 const PACKAGED_FILES: usize = 20_000;
 const PACKAGED_BYTES: u64 = 512 << 20;
 
-/// The files that belong to a script whose job names no source folder: itself, the modules beside it, and in Python packages
-/// beside it, in JavaScript those of the folders below. Paths are below the script's folder. `script` is a path without links, and none are followed: what they lead
-/// to was not held against the operator's policy.
+/// The files that belong to a script whose job names no source folder. They are the script and the modules
+/// beside it; in Python also the packages beside it, in JavaScript also the folders below. The paths are
+/// relative to the script's folder. `script` must be a path without links. We follow no links: their targets
+/// were not checked against the operator's policy.
 ///
 /// # Errors
 /// If there are too many.
@@ -32,7 +33,7 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     // Files and bytes.
     let mut own = (0, 0);
     let mut packaged = (0, 0);
-    // What `sandmill python vendor` put there comes along whole: packages have data, too.
+    // Everything that `sandmill python vendor` put there is included, as packages also have data files.
     let vendored = folder.join(PACKAGES);
     let vendored = (language == Some(ScriptLanguage::Python)).then_some(vendored.as_path());
     let is_vendored = |path: &Path| vendored.is_some_and(|folder| path.starts_with(folder));
@@ -72,7 +73,7 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     Ok(found)
 }
 
-/// What workers see at the place of the runtime's library.
+/// The mount that shows the runtime's library.
 pub fn library(host: &Path) -> Mount {
     Mount { host: host.to_owned(), guest: LIBRARY.to_owned(), writable: false }
 }
@@ -107,10 +108,11 @@ fn opened(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
     files(script)?.into_iter().map(open).collect()
 }
 
-/// Copies the files to `folder`, which is made anew. The script gets its name in the sandbox, the last part of `guest`.
+/// Copies the files to `folder`, which is made anew. The script gets its name in the sandbox, the last part
+/// of `guest`.
 ///
 /// # Errors
-/// If one cannot be read, or there is no room for it.
+/// If one cannot be read, or there is no space for it.
 pub fn copy(script: &Path, guest: &str, folder: &Path) -> Result<(), PythonError> {
     let fail = |path: &Path, source| PythonError::File { path: path.to_owned(), source };
     remove_tree(folder).map_err(|error| fail(folder, error))?;
@@ -127,7 +129,7 @@ pub fn copy(script: &Path, guest: &str, folder: &Path) -> Result<(), PythonError
     Ok(())
 }
 
-/// What workers see at `/source`: the job's source folder, else the copies.
+/// The mount for `/source`: the job's source folder, or the copies.
 pub(in super::super) fn source(source: Option<&Path>, job_dir: &JobDir) -> Mount {
     let host = source.map_or_else(|| job_dir.python_source(), Path::to_owned);
     Mount { host, guest: GUEST_SOURCE.to_owned(), writable: false }
@@ -145,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Data, results and other programs that lie in the script's folder are not shown to it.
+    /// The script does not see data, results and other programs in its folder.
     #[test]
     fn the_script_its_modules_and_packages_are_shown() {
         let dir = tempfile::tempdir().unwrap();

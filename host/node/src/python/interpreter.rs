@@ -1,4 +1,4 @@
-//! The science runtime's interpreter, prepared.
+//! Prepares the science runtime's interpreter.
 
 use super::super::trial::{Asked, TABLE, Wanted};
 use super::PythonError;
@@ -10,15 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of memory for an interpreter that is prepared.
+/// Bytes of memory for the interpreter while it is prepared.
 const MEMORY: u64 = 1 << 30;
-/// The longest that it may take.
+/// The longest time that preparing may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs an interpreter to prepare it, behind both walls. Returns the file with its memory.
 ///
 /// # Errors
-/// If the interpreter does not get as far.
+/// If the interpreter fails before that.
 pub fn prepare(
     program: &Path,
     os_sandbox: OsSandbox,

@@ -1,4 +1,4 @@
-//! What the imports of a Python script mean for it, in words.
+//! What the imports of a script mean for it, in words.
 
 use super::PythonError;
 use super::look::{Change, Changed, Missing, Scan};
@@ -7,7 +7,7 @@ use crate::runtimes::{Runtime, science_version};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Packages that need a model in another form.
+/// Packages that need a model in another format.
 const OF_MODELS: [&str; 9] = [
     "catboost",
     "keras",
@@ -20,7 +20,7 @@ const OF_MODELS: [&str; 9] = [
     "xgboost",
 ];
 
-/// What the user should know, one line each; what a runtime lacks is an error.
+/// What the user should know, one line each. A missing package that the script needs is an error.
 pub(super) fn judge(
     scan: &Scan,
     script: &Path,
@@ -56,7 +56,7 @@ pub(super) fn judge(
     Ok(scan.missing.iter().map(note).chain(changed).collect())
 }
 
-/// What pandas 3 does otherwise.
+/// What pandas 3 does differently.
 fn otherwise(changed: &Changed) -> String {
     let Changed { file, line, what } = changed;
     let what = match what {
@@ -75,15 +75,15 @@ fn otherwise(changed: &Changed) -> String {
     printable(&format!("{file}, line {line}: {what}")).into_owned()
 }
 
-/// Whether the science runtime has what the light one lacks, be it in a function or in a `try`: there it is imported when the
-/// script runs.
+/// Whether the science runtime has a package that the light one lacks, even if the import is in a function or
+/// a `try`: the script may reach it when it runs.
 pub(super) fn gains(scan: &Scan) -> bool {
     scan.error.is_none()
         && scan.missing.iter().any(|missing| science_version(&missing.package).is_some())
 }
 
-/// A line for each import that the light runtime lacks and the science runtime has. The list is empty where the script needs
-/// what no runtime has.
+/// A line for each import that the light runtime lacks and the science runtime has. Empty if the script needs
+/// a package that neither runtime has.
 pub(super) fn elsewhere(scan: &Scan) -> Vec<String> {
     let needed = scan.missing.iter().filter(|missing| !missing.guarded);
     let has = |missing: &Missing| {

@@ -1,4 +1,4 @@
-//! What a Python script imports, found by its runtime in the sandbox.
+//! The imports of a script, found by its runtime in the sandbox.
 
 use super::super::trial::{Asked, Trial, Wanted};
 use super::folder::{copy, library};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest that looking at the imports may take.
+/// The longest time that the scan may take.
 const LOOKING: Duration = Duration::from_secs(60);
 
 /// What the runtime found in a script.
@@ -23,7 +23,7 @@ pub(super) struct Scan {
     pub(super) changed: Vec<Changed>,
 }
 
-/// A line that does something else in pandas 3 than before, if it works on a DataFrame.
+/// A line that behaves differently in pandas 3 if it works on a DataFrame.
 #[derive(Debug, Deserialize)]
 pub(super) struct Changed {
     pub(super) file: String,
@@ -31,20 +31,20 @@ pub(super) struct Changed {
     pub(super) what: Change,
 }
 
-/// What is otherwise.
+/// What behaves differently.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Change {
-    /// An assignment to a part of a part of a DataFrame changes a copy.
+    /// An assignment to a part of a part of a DataFrame changes only a copy.
     Chained,
-    /// So does a method of a part with `inplace`.
+    /// A method of a part with `inplace` changes only a copy.
     Inplace,
-    /// Text columns are of type `str`.
+    /// Text columns have the type `str`.
     Object,
 }
 
 impl Scan {
-    /// Whether the script can be parsed, and needs what is not there.
+    /// Whether the script can be parsed but needs a package that is missing.
     pub(super) fn lacks(&self) -> bool {
         self.error.is_none() && self.missing.iter().any(|missing| !missing.guarded)
     }
@@ -56,25 +56,25 @@ pub(super) struct Missing {
     pub(super) package: String,
     pub(super) file: String,
     pub(super) line: u64,
-    /// Whether the script may do without it.
+    /// Whether the script works without it.
     pub(super) guarded: bool,
-    /// Whether it is of the standard library.
+    /// Whether it belongs to the standard library.
     pub(super) standard: bool,
 }
 
-/// The process that looks at a script.
+/// Scans scripts in a child process.
 pub(super) struct Looker<'a> {
     /// The `sandmill` binary.
     pub(super) program: &'a Path,
     /// The compiled runtime.
     pub(super) runtime: &'a Compiled,
-    /// Its library.
+    /// The runtime's library.
     pub(super) library: Option<&'a Path>,
     /// How it was compiled.
     pub(super) with: Instrumentation,
-    /// What the script may use.
+    /// The limits of the script.
     pub(super) limits: &'a Limits,
-    /// How much of the process wall must stand.
+    /// Which layers of the process wall are required.
     pub(super) os_sandbox: OsSandbox,
 }
 
@@ -82,7 +82,7 @@ impl Looker<'_> {
     /// Parses the script in the sandbox. `guest`: its path there.
     ///
     /// # Errors
-    /// If the process that does it fails.
+    /// If the child process fails.
     pub(super) fn look(
         &self,
         script: &Path,
@@ -113,7 +113,7 @@ impl Looker<'_> {
     }
 }
 
-/// What the first call of `run` in a runtime returned, or why it returned nothing.
+/// The first row that `run` returned in a runtime, or why there is none.
 ///
 /// # Errors
 /// If the runtime cannot be loaded, or its process died or took longer than `limit`.

@@ -1,9 +1,10 @@
-//! A Python script: the runtime that runs it, what is shown of its folder, and what it imports, looked at before a job begins.
+//! A Python or JavaScript script: the runtime that runs it, the files that it sees, and its imports, which
+//! are checked before a job begins.
 //!
 //! - `choose`: which runtime runs it;
 //! - `look`: what it imports; `judge`: what that means, in words;
-//! - `versions`: what it asks for in another version than is there;
-//! - `folder`: what workers see beside it;
+//! - `versions`: the packages that it wants in another version than the runtime has;
+//! - `folder`: the files of its folder that workers see;
 //! - `interpreter`: the science runtime, prepared when it is installed.
 
 mod choose;
@@ -25,42 +26,42 @@ pub(super) use folder::{content, source};
 pub use folder::{copy, library};
 pub use interpreter::prepare;
 
-/// By this variable the host speaks to the runtime, which takes it out of the script's environment.
+/// The variable that passes settings to the runtime. The runtime removes it from the script's environment.
 pub(super) const VARIABLE: &str = "SANDMILL_PYTHON";
 
-/// Why a Python script cannot be run.
+/// Why a Python or JavaScript script cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum PythonError {
-    /// What it imports is not there, or it cannot be parsed: one line for each reason.
+    /// Its imports are missing, or it cannot be parsed: one line for each reason.
     #[error("{0}")]
     Refused(String),
-    /// It cannot be looked at.
+    /// The imports cannot be checked.
     #[error("what the script imports cannot be looked at: {0}")]
     Look(String),
-    /// The process that looks at it failed.
+    /// The process that checks the imports failed.
     #[error("what the script imports cannot be looked at: {0}")]
     Trial(#[from] TrialError),
-    /// Its runtime is not there.
+    /// Its runtime is not installed.
     #[error(transparent)]
     NoRuntime(#[from] NoRuntime),
-    /// `run` gets tables, and the science runtime is not there.
+    /// `run` gets tables, and the science runtime is not installed.
     #[error(
         "the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the \
          science runtime, which is not installed on this machine; install it once: {0}\n\
          For a script whose run takes a sandmill.Table write python: {{runtime: light}}, or add --set python.runtime=light"
     )]
     Table(InstallCommand),
-    /// The script imports what the science runtime has, which is not there.
+    /// The script imports packages of the science runtime, which is not installed.
     #[error(
         "{imports}\nThe science runtime has that. It is not installed on this machine; install it once: {command}"
     )]
     NeedsScience {
         /// One line for each of those imports.
         imports: String,
-        /// What installs it.
+        /// The command that installs it.
         command: InstallCommand,
     },
-    /// The science runtime is not compiled as the job needs it.
+    /// The science runtime has not been compiled with the options that the job needs.
     #[error(
         "the science runtime is installed, and its compiled code{purpose} is not there; compile it once, which takes minutes: {command}",
         purpose = purpose(.0.with), command = .0
@@ -69,7 +70,7 @@ pub enum PythonError {
     /// The runtime cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// Its folder holds too much.
+    /// The script's folder has too many files or bytes.
     #[error(
         "the folder of the script, {}, holds more than {} files in its language, or more than 64 MB of them; name the \
          folder that holds just the script and its modules: source_directory", .0.display(), folder::FILES
@@ -80,18 +81,18 @@ pub enum PythonError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What instrumented code is for.
+/// The features of instrumented code, in words.
 fn purpose(with: Instrumentation) -> String {
     let words: Vec<_> = with.words().collect();
     if words.is_empty() { String::new() } else { format!(" for {}", words.join(" and ")) }
 }
 
-/// The environment variable for the runtime, with what it has to know.
+/// The environment variable with the runtime's settings.
 pub fn variable(level: LoggingLevel, profile: bool) -> (String, String) {
     let settings = serde_json::json!({ "logging_level": level.name(), "profile": profile });
     (VARIABLE.to_owned(), settings.to_string())

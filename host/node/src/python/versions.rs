@@ -1,11 +1,11 @@
-//! Packages that a script asks for in one version, held against those of its runtime.
+//! Compares the package versions that a script asks for with those of its runtime.
 
 use crate::model::printable;
 use crate::runtimes::{Runtime, package_version, python_version};
 use crate::spec::Requirement;
 
-/// A line for each package of which the runtime has another major version; of scikit-learn, whose pickles load in close
-/// versions alone, another minor version. `file`: the requirements file's name.
+/// A line for each package of which the runtime has another major version, or for scikit-learn another minor
+/// version: its pickles load only in close versions. `file`: the name of the requirements file.
 pub(super) fn differences(
     file: &str,
     requirements: &[Requirement],

@@ -1,6 +1,6 @@
-//! Who has which device of the machine: one file for each, locked by the job that has it and by the
-//! worker that uses it. Both hold the lock in the way that lets others hold it too, so that it stands
-//! until the last of them is gone: a worker that outlives its leader keeps its device.
+//! Which job has which device of the machine. Each device has a file, locked by the job that has it and by
+//! the worker that uses it. Both hold a shared lock, so the device stays taken until both are gone: a worker
+//! that outlives its leader keeps its device.
 
 use super::folder::{Folder, TurnsError, at, lock, share};
 use crate::model::MachineCaps;
@@ -11,44 +11,44 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const DEVICE: &str = "gpu-";
-/// Whoever counts holds the gate for microseconds, but may be stopped meanwhile.
+/// A process that counts holds the gate for microseconds, but may be stopped meanwhile.
 const TRIES: u32 = 1000;
 
-/// A job's way to devices.
+/// Takes devices for a job.
 #[derive(Debug)]
 pub struct Devices(Folder);
 
-/// What was to be had.
+/// The result of taking devices.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// The devices taken, by their place in the list that was asked for, and their files. This job's
-    /// until it is dropped.
+    /// The devices that this job got. It keeps them until this is dropped.
     pub held: Vec<Held>,
-    /// Those that others have, with the process that took each, if it is known.
+    /// The devices that other jobs have, by their positions in the requested list, with the process that took
+    /// each, if known.
     pub busy: Vec<(usize, Option<u32>)>,
 }
 
-/// A device that is this job's.
+/// A device that this job has.
 #[derive(Debug)]
 pub struct Held {
-    /// Its place in the list that was asked for.
+    /// The device's position in the requested list.
     pub place: usize,
-    /// Its file, for the worker to [`keep`].
+    /// The device's file, which the worker will [`keep`].
     pub file: PathBuf,
     _lock: File,
 }
 
 impl Devices {
-    /// Opens, and makes if need be, the folder where devices are counted.
+    /// Opens the folder where devices are counted, and makes it if it is missing.
     ///
     /// # Errors
-    /// If the folder cannot be used or is open to others.
+    /// If the folder cannot be used or is open to other users.
     pub fn open(caps: &MachineCaps) -> Result<Self, TurnsError> {
         Folder::open(caps).map(Self)
     }
 
-    /// Takes the first of these that are free, no more than `most`. Each name is that of one device of
-    /// this machine.
+    /// Takes the first free devices of the list, at most `most`. Each name stands for one device of this
+    /// machine.
     ///
     /// # Errors
     /// If the folder cannot be used.
@@ -79,7 +79,7 @@ impl Devices {
             }
             file.set_len(0)?;
             file.write_all(std::process::id().to_string().as_bytes())?;
-            // Nobody takes it in between: that is done behind the gate alone.
+            // No other job takes it in between: all take devices only while they hold the gate.
             if share(&file)? {
                 taken.held.push(Held { place, file: self.0.path().join(name), _lock: file });
             }
@@ -88,8 +88,8 @@ impl Devices {
     }
 }
 
-/// Keeps a device that a job has taken for as long as the returned file is open: for the worker that
-/// uses it, which ends with the job's leader and must have begun before that.
+/// Keeps a job's device while the returned file is open. A worker that uses the device calls this. The worker
+/// ends with the job's leader, and must call this before the leader ends.
 ///
 /// # Errors
 /// If the file cannot be opened, or if another job is just taking the device.
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(places(&third), [0, 1]);
     }
 
-    /// A leader that is killed leaves its device to the worker that still uses it.
+    /// The leader was killed; the worker that still uses the device keeps it.
     #[test]
     fn a_worker_that_outlives_its_leader_keeps_its_device() {
         let machine = Machine(tempfile::tempdir().unwrap());
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(places(&machine.job().take(&names(1), 1).unwrap()), [0]);
     }
 
-    /// A worker that comes too late, its leader gone, has lost the device.
+    /// The worker comes after its leader has ended, and has lost the device.
     #[test]
     fn a_worker_does_not_take_what_is_being_taken() {
         let machine = Machine(tempfile::tempdir().unwrap());

@@ -1,7 +1,7 @@
-//! A folder of files that are locked by whoever has what they stand for.
+//! A folder of files, each locked by the process that has what the file stands for.
 //!
-//! The kernel lets go of a lock when its holder is gone, however it ended, so that nothing is lost. A
-//! file of its own, the gate, is locked while somebody counts; nobody waits for that lock for long.
+//! The kernel releases a lock when its holder ends, however it ends, so no place is lost. One more file, the
+//! gate, is locked while a process counts; no process waits long for that lock.
 
 use crate::model::MachineCaps;
 use crate::opening::make_private;
@@ -14,29 +14,29 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where it is if the user has no folder of the session. In memory: nothing of it outlives the machine.
+/// The folder's prefix if the user has no session folder. It is in memory, so nothing remains after a reboot.
 const SHARED: &str = "/dev/shm/sandmill-";
-/// Where it is in the user's home; those above it may be missing.
+/// The folder in the user's home. Its parents may be missing.
 const IN_HOME: &str = ".local/state/sandmill/machine";
-/// The variable that names the user's folder of the session.
+/// The variable that names the user's session folder.
 const SESSION: &str = "XDG_RUNTIME_DIR";
-/// Names another, where the policy does not.
+/// The variable that names another folder, if the policy does not.
 const VARIABLE: &str = "SANDMILL_MACHINE_DIRECTORY";
 const GATE: &str = "gate";
-/// The pause between two tries to get through the gate. Counting takes far less.
+/// The pause between two tries to lock the gate. Counting takes far less.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Why a job cannot take part. For people: names the setting.
+/// Why a job cannot take part. For people; names the setting.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TurnsError(pub(super) String);
 
-/// The folder, which belongs to this user alone.
+/// The folder, which only this user can write.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Opens it, and makes it if need be.
+    /// Opens the folder, and makes it if it is missing.
     pub(super) fn open(caps: &MachineCaps) -> Result<Self, TurnsError> {
         let user = rustix::process::geteuid().as_raw();
         let given =
@@ -44,7 +44,7 @@ impl Folder {
         let Some(folder) = caps.directory.clone().or_else(given) else {
             return first(&usual(user, |name| std::env::var_os(name)), user).map(Self);
         };
-        // Workers have other working folders.
+        // Workers have other working directories.
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         make(&folder, user)?;
         Ok(Self(folder))
@@ -54,7 +54,7 @@ impl Folder {
         &self.0
     }
 
-    /// The gate, if it opens within so many tries. Locked until it is dropped.
+    /// Locks the gate, until the file is dropped. `None` if that fails `tries` times.
     pub(super) fn gate(&self, tries: u32) -> io::Result<Option<File>> {
         let gate = self.file(GATE)?;
         for _ in 0..tries {
@@ -66,7 +66,7 @@ impl Folder {
         Ok(None)
     }
 
-    /// A file in it, made if it is not there.
+    /// Opens a file in the folder, and makes it if it is missing.
     pub(super) fn file(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
@@ -76,17 +76,17 @@ impl Folder {
     }
 }
 
-/// An error that says where.
+/// Adds the path to an error.
 pub(super) fn at(error: &io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Whether the lock was to be had.
+/// Tries to lock the file. Returns whether it is locked now.
 pub(super) fn lock(file: &File) -> io::Result<bool> {
     try_lock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// The same for a lock that others may have beside this one.
+/// Like [`lock`], with a lock that others can share.
 pub(super) fn share(file: &File) -> io::Result<bool> {
     try_lock(file, FlockOperation::NonBlockingLockShared)
 }
@@ -99,9 +99,9 @@ fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Where it may be, best first. All jobs of a user must come to the same one, and no other user may keep it from them:
-/// a folder of the session, and `/run`, are not open to others; the one below `/dev/shm` is, so that another user may
-/// have taken its name; the user's own home is the last resort.
+/// The candidate folders, best first. All jobs of a user must use the same folder, and no other user may
+/// prevent that. A session folder and `/run` are closed to others. `/dev/shm` is open, so another user may
+/// have taken the name there. The user's home is the last resort.
 fn usual(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let set = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let session = set(SESSION).into_iter().chain([PathBuf::from(format!("/run/user/{user}"))]);
@@ -117,18 +117,18 @@ fn usual(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf>
     places
 }
 
-/// Whether a folder is this user's, and other users have no right to it.
+/// Whether a folder belongs to this user, and other users have no rights to it.
 fn is_private(folder: &Path, user: u32) -> bool {
     let found = folder.symlink_metadata();
     found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0)
 }
 
-/// The first of these folders that can be had; if none, what is wrong with the last one.
+/// The first of these folders that can be used. If there is none, the error of the last one.
 fn first(places: &[PathBuf], user: u32) -> Result<PathBuf, TurnsError> {
     let mut refused = TurnsError("there is no place to count workers and GPUs".to_owned());
     for place in places {
         if place.ends_with(IN_HOME) {
-            // What cannot be made is told below.
+            // `make` below reports what went wrong.
             let _ = place.parent().map(make_private);
         }
         match make(place, user) {
@@ -139,7 +139,7 @@ fn first(places: &[PathBuf], user: u32) -> Result<PathBuf, TurnsError> {
     Err(refused)
 }
 
-/// Makes the folder, and sees that it belongs to this user alone.
+/// Makes the folder, and checks that only this user can write it.
 fn make(folder: &Path, user: u32) -> Result<(), TurnsError> {
     let refused = |why: String| {
         TurnsError(format!(
@@ -197,7 +197,7 @@ mod tests {
         assert_ne!(places(user())[0], dir.path().join("sandmill"), "others may look into it");
     }
 
-    /// Another user who takes a name first keeps no job from counting.
+    /// Another user who takes a name first cannot stop a job from counting.
     #[test]
     fn a_name_that_is_taken_is_passed_over() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! Machine-wide caps: jobs that run at the same time take turns, so that all their workers together
-//! keep to what the operator gives them, and no two have the same device. Knows nothing of jobs and
-//! workers but how much one needs, and nothing of devices but their names.
+//! Machine-wide caps: jobs that run at the same time share the machine, so that all their workers together
+//! stay within the operator's caps, and no two jobs have the same device. Of jobs and workers, this module
+//! knows only how much one needs; of devices, only their names.
 //!
-//! - `register`: places for workers; `devices`: who has which device;
-//! - `folder`: the folder of locked files that both are counted in.
+//! - `register`: places for workers; `devices`: which job has which device;
+//! - `folder`: the folder with lock files that both use.
 //!
-//! Imports `model` only.
+//! Imports only `model` and `files`.
 
 mod devices;
 mod folder;

@@ -1,4 +1,5 @@
-//! Who has a place on the machine: a folder with one file for each place, locked by whoever has it.
+//! The places for workers on the machine: a folder with one file for each place, locked by the job that has
+//! it.
 
 use super::folder::{Folder, TurnsError, lock};
 use crate::files::lock_holders;
@@ -9,30 +10,31 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 const PLACE: &str = "worker-";
-/// How often it is tried to get through the gate.
+/// How often we try to lock the gate.
 const TRIES: u32 = 20;
 
-/// A job's way to places for its workers.
+/// Takes places for the workers of a job.
 #[derive(Debug)]
 pub struct Turns {
     folder: Folder,
     caps: MachineCaps,
-    /// Memory that each of the job's workers may hold.
+    /// Memory that each of the job's workers may use.
     share: ByteSize,
-    /// On whose behalf the job runs.
+    /// The tenant for whom the job runs.
     tenant: String,
 }
 
-/// A worker's place on the machine; free again once this is dropped, or its process is gone.
+/// A worker's place on the machine. It is free again when this is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct Place(#[expect(dead_code, reason = "holds the lock")] File);
 
 impl Turns {
-    /// Opens, and makes if need be, the folder where places are counted. `share` is the memory that
-    /// each worker of the job may hold, and `tenant` on whose behalf it runs. None if there are no caps.
+    /// Opens the folder where places are counted, and makes it if it is missing. `share` is the memory that
+    /// each worker of the job may use, and `tenant` is the one for whom the job runs. `None` if there are no
+    /// caps.
     ///
     /// # Errors
-    /// If one worker alone is above the cap, or if the folder cannot be used or is open to others.
+    /// If one worker alone exceeds the cap, or if the folder cannot be used or is open to other users.
     pub fn open(
         caps: &MachineCaps,
         share: ByteSize,
@@ -54,7 +56,7 @@ impl Turns {
         Ok(Some(Self { folder, caps: caps.clone(), share, tenant: tenant.to_owned() }))
     }
 
-    /// Takes a place for one worker, if there is one left. Never waits for long.
+    /// Takes a place for one worker. `None` if none is left. Never waits for long.
     ///
     /// # Errors
     /// If the folder cannot be used.
@@ -69,7 +71,7 @@ impl Turns {
         }
         let mut file = self.folder.file(&format!("{PLACE}{}", counted.free))?;
         if !lock(&file)? {
-            return Ok(None); // Locked by somebody who did not come through the gate.
+            return Ok(None); // A process locked it without the gate.
         }
         file.set_len(0)?;
         file.write_all(format!("{} {}", self.share.0, self.tenant).as_bytes())?;
@@ -87,7 +89,7 @@ impl Turns {
             };
             let mut file = self.folder.file(&format!("{PLACE}{number}"))?;
             if lock(&file)? {
-                continue; // Free; this lock ends with `file`.
+                continue; // The place is free; this lock ends with `file`.
             }
             taken.push(number);
             counted.workers += 1;
@@ -103,7 +105,7 @@ impl Turns {
     }
 }
 
-/// The processes that have places for workers on the machine, and how many each has; most first.
+/// The processes that have places for workers on the machine, with the number of places; most first.
 ///
 /// # Errors
 /// If the folder where they are counted cannot be read.
@@ -126,21 +128,21 @@ pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
     Ok(found)
 }
 
-/// What is taken.
+/// The places that are taken.
 struct Counted {
     workers: u32,
-    /// Those of this job's tenant.
+    /// The workers of this job's tenant.
     tenants: u32,
     memory: u64,
-    /// The lowest number that is not.
+    /// The lowest number of a free place.
     free: u32,
 }
 
-/// What a taken place stands for.
+/// The content of a taken place's file.
 struct Held {
-    /// One whose memory cannot be read leaves no room beside it.
+    /// The worker's memory. If it cannot be read, the maximum, so that no other worker fits.
     memory: u64,
-    /// None if that cannot be read.
+    /// `None` if the file does not name a tenant.
     tenant: Option<String>,
 }
 
@@ -156,7 +158,7 @@ impl Held {
         Ok(Self { memory: memory.parse().unwrap_or(u64::MAX), tenant })
     }
 
-    /// A place of nobody knows whom counts for every tenant.
+    /// A place without a known tenant counts for every tenant.
     fn may_be_of(&self, tenant: &str) -> bool {
         self.tenant.as_deref().is_none_or(|holder| holder == tenant)
     }
@@ -220,7 +222,7 @@ mod tests {
         assert!(large.take().unwrap().is_none(), "150 of 100");
     }
 
-    /// M5: one tenant's jobs together leave room for those of others.
+    /// M5: the jobs of one tenant leave room for those of others.
     #[test]
     fn a_tenant_has_so_many_places_and_no_more() {
         let machine = Machine::new();
@@ -235,7 +237,7 @@ mod tests {
         let _third = other.take().unwrap().expect("the place that is left for others");
         drop(first);
         assert!(again.take().unwrap().is_some());
-        // Whose it is cannot be read: it may be anybody's.
+        // A place without a readable tenant may belong to any of them.
         let _fourth = one.take().unwrap().expect("a place");
         std::fs::write(machine.0.path().join("turns/worker-2"), "1").unwrap();
         assert!(other.take().unwrap().is_none());
@@ -265,7 +267,7 @@ mod tests {
         assert!(error.contains("is no folder"), "{error}");
     }
 
-    /// What could be made of it is anybody's guess.
+    /// A place without its share may stand for any amount of memory.
     #[test]
     fn a_place_without_its_share_leaves_no_room() {
         let machine = Machine::new();

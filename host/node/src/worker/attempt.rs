@@ -18,36 +18,35 @@ use std::io;
 /// What a worker does after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The next mini-batch.
+    /// It takes the next mini-batch.
     GoOn,
-    /// It waits for the leader, which may want another attempt to begin first.
+    /// It waits for the leader, which may want another attempt to run first.
     AwaitWord,
-    /// The process must end, as its GPU is in an unknown state.
+    /// It ends the process, because its GPU is in an unknown state.
     End,
 }
 
-/// What every attempt of a worker uses.
+/// What all attempts of a worker use.
 pub(super) struct Bench {
     pub(super) job_dir: JobDir,
     pub(super) worker: WorkerId,
     pub(super) loader: Loader,
     pub(super) rows: RowWriter,
-    /// Whether an attempt fails whose rows are not as many as its items.
+    /// Whether an attempt fails if it has more or fewer rows than items.
     pub(super) strict: bool,
     pub(super) part: PartFile,
-    /// Whether the part file begins as the output does: it may become a part of that, as it is.
+    /// Whether the part file begins as the output does, so that it can become a part of the output unchanged.
     pub(super) heads: bool,
     pub(super) folder: OutputFolder,
     pub(super) temporary: Temporary,
     pub(super) meter: Meter,
-    /// What the process had used at the end of the last attempt, if it has waited for nothing since.
+    /// What the process had used at the end of the last attempt. `None` if it has waited since.
     pub(super) used: Option<Used>,
 }
 
 impl Bench {
-    /// Makes one attempt. Its report waits in `link`, so that it can go out together with the next
-    /// `Started`; one that still waits there goes out before anything that takes time. An error is
-    /// the link's.
+    /// Makes one attempt. Its report is queued in `link`, to be sent together with the next `Started`. A
+    /// report that is still queued is sent before anything that takes time. An error is an error of the link.
     pub(super) fn attempt(
         &mut self,
         assignment: &Assignment,
@@ -69,7 +68,7 @@ impl Bench {
         });
         let result = result.or_else(|failure| self.drop_files(failure));
         let looks = result.is_err() || guest.may_have_made_files();
-        // Before the next instance's `init` the folder is emptied.
+        // If clearing fails, the next instance's `init` gets an emptied folder.
         let is_cleared = !looks || self.temporary.clear().is_ok();
         if self.folder.is_spoiled() || !is_cleared {
             guest.throw_away();
@@ -95,8 +94,8 @@ impl Bench {
         Ok(next)
     }
 
-    /// Loads and calls `run`; the last of what it gives back is the [stamp](Loader::stamp). The outer
-    /// error is the link's.
+    /// Loads the mini-batch and calls `run`. The last value that it returns is the [stamp](Loader::stamp).
+    /// The outer error is an error of the link.
     fn run(
         &mut self,
         assignment: &Assignment,
@@ -110,7 +109,7 @@ impl Bench {
             Ok(loaded) => loaded,
             Err(failure) => return Ok((CallStats::default(), Err(failure), planned)),
         };
-        // Not one record that could be read: there is nothing to call `run` with.
+        // No record could be read, so there is nothing to call `run` with.
         if loaded.items == 0 && loaded.rejected_count > 0 {
             return Ok((CallStats::default(), Ok(Tally::of_rejected(loaded)), planned));
         }
@@ -118,7 +117,7 @@ impl Bench {
             return Ok((CallStats::default(), Err(failure), planned));
         }
         if guest.is_deterministic() {
-            // Its `init` counts as a part of loading, and its failure is this attempt's.
+            // Its `init` counts as loading, and a failure of it is a failure of this attempt.
             link.flush()?;
             if let Err(failure) = renew(&mut self.folder, &mut self.temporary, guest, id) {
                 return Ok((CallStats::default(), Err(failure), planned));
@@ -139,7 +138,7 @@ impl Bench {
         Ok((stats, tally.and_then(|tally| retired.map(|()| tally)), stamp))
     }
 
-    /// Puts rows, and files if it is to look for any, where the leader finds them.
+    /// Stores the rows, and files if there may be any, where the leader finds them.
     fn store(
         &mut self,
         mini_batch: &MiniBatch,
@@ -169,7 +168,7 @@ impl Bench {
     }
 }
 
-/// Puts the rows into the part file, which is to begin with the header if there is one.
+/// Appends the rows to the part file. If there is a header, the file begins with it.
 fn append(
     part: &mut PartFile,
     rows: &RowWriter,
@@ -183,7 +182,7 @@ fn append(
     part.append(bytes, rows.rows(), attempt)
 }
 
-/// A new instance for an attempt, and what its `init` makes.
+/// Starts a new instance for an attempt, and records the files of its `init`.
 fn renew(
     folder: &mut OutputFolder,
     temporary: &mut Temporary,

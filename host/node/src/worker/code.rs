@@ -1,4 +1,4 @@
-//! The entry script's code, loaded by this process or by the one that it was forked from.
+//! The entry script's code, loaded by this process or by the process from which it was forked.
 
 use crate::compile::Instrumentation;
 use crate::model::{Failure, FailureKind};
@@ -6,16 +6,16 @@ use crate::protocol::Loading;
 use crate::sandbox::Program;
 use std::fs::File;
 
-/// What a worker runs.
+/// The code that a worker runs.
 pub(super) enum Code {
-    /// Compiled code, which is to be loaded.
+    /// Compiled code that is still to be loaded.
     Compiled(File),
-    /// Loaded so, or why not.
+    /// The program as loaded with these settings, or why loading failed.
     Loaded(Loading, Result<Program, Failure>),
 }
 
 impl Code {
-    /// The code, loaded so.
+    /// The program, loaded with these settings.
     pub(super) fn program(self, loading: Loading) -> Result<Program, Failure> {
         match self {
             Self::Compiled(file) => load(&file, loading),

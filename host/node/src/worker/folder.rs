@@ -1,8 +1,8 @@
-//! What the guest sees as its output folder and its folder for temporary files, and what becomes of what it writes there.
+//! The guest's output folder and its folder for temporary files, and what happens to its files there.
 //!
-//! The guest holds the folder open, so the folder stays and what a mini-batch wrote leaves it. What
-//! `init` made stays too. Should a mini-batch have changed or removed that, the folder is spoiled: the
-//! mini-batches that follow need a new `init`, which makes it again.
+//! The guest keeps the folder open, so the folder itself stays, and the files of a mini-batch are moved out
+//! of it. Files that `init` made stay too. If a mini-batch has changed or removed one of them, the folder is
+//! spoiled: the next mini-batches need a new `init`, which makes them again.
 
 use crate::model::Failure;
 use crate::output::{Kept, clear_files, clear_others, collect_files, empty_folder};
@@ -31,14 +31,14 @@ impl OutputFolder {
         Ok(Self { path, open, kept: Kept::default(), spoiled: false })
     }
 
-    /// Empties the folder altogether, before a new `init`.
+    /// Empties the folder completely, before a new `init`.
     pub(super) fn reset(&mut self) -> Result<(), Failure> {
         self.kept = Kept::default();
         self.spoiled = false;
         empty_folder(&self.path).map_err(|e| host_fault("empty", &self.path, &e))
     }
 
-    /// Notes what `init` made.
+    /// Records the files that `init` made.
     pub(super) fn keep_present(&mut self) -> Result<(), Failure> {
         if !self.is_empty()? {
             self.kept = Kept::of(&self.path).map_err(|error| not_stored(&error))?;
@@ -46,18 +46,18 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Whether what `init` made is not as it was: a new `init` has to follow.
+    /// Whether files of `init` have changed, so that a new `init` must follow.
     pub(super) fn is_spoiled(&self) -> bool {
         self.spoiled
     }
 
-    /// Whether `init` made anything, which every mini-batch may have changed.
+    /// Whether `init` made files, which every mini-batch may have changed.
     pub(super) fn keeps_any(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Copies what a mini-batch wrote to the folder `staged`, which is made only if there is
-    /// anything. Returns whether there was. After a failure the folder is to be cleared.
+    /// Copies a mini-batch's files to the folder `staged`, which is made only if there are any. Returns
+    /// whether there were. After a failure the caller must clear the folder.
     pub(super) fn take(&mut self, staged: impl FnOnce() -> PathBuf) -> Result<bool, Failure> {
         if self.kept.is_empty() && self.is_empty()? {
             return Ok(false);
@@ -65,12 +65,12 @@ impl OutputFolder {
         collect_files(&self.path, &self.kept, &staged()).map_err(|error| not_stored(&error))
     }
 
-    /// Removes what a failed attempt wrote.
+    /// Removes the files of a failed attempt.
     pub(super) fn clear(&mut self) -> Result<(), Failure> {
         if self.kept.is_empty() && self.is_empty()? {
             return Ok(());
         }
-        // Whatever happens now, a failure to look leaves it in doubt.
+        // If the following fails, we do not know the state of the folder.
         self.spoiled = true;
         let intact = clear_files(&self.path, &self.kept);
         let what = "remove a failed attempt's files from";
@@ -78,8 +78,8 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// One look at the open folder: it is empty after nearly every mini-batch of most jobs. (Its
-    /// modification time would not do, being coarser than a mini-batch is long.)
+    /// Lists the open folder once: it is empty after nearly every mini-batch of most jobs. (Its modification
+    /// time is no help: it is coarser than the duration of a mini-batch.)
     fn is_empty(&mut self) -> Result<bool, Failure> {
         self.holds_nothing().map_err(|e| host_fault("list", &self.path, &e))
     }
@@ -97,8 +97,8 @@ impl OutputFolder {
     }
 }
 
-/// The guest's folder for temporary files, if it has one. What `init` put there stays as long as the instance, what a
-/// mini-batch put there goes with it.
+/// The guest's folder for temporary files, if it has one. Files of `init` stay as long as the instance; files
+/// of a mini-batch are removed after it.
 #[derive(Debug, Default)]
 pub(super) struct Temporary(Option<OutputFolder>);
 
@@ -108,17 +108,18 @@ impl Temporary {
         OutputFolder::create(path).map(|folder| Self(Some(folder)))
     }
 
-    /// Empties it, before a new `init`.
+    /// Empties the folder, before a new `init`.
     pub(super) fn reset(&mut self) -> Result<(), Failure> {
         self.0.as_mut().map_or(Ok(()), OutputFolder::reset)
     }
 
-    /// Notes what `init` made.
+    /// Records the files that `init` made.
     pub(super) fn keep_present(&mut self) -> Result<(), Failure> {
         self.0.as_mut().map_or(Ok(()), OutputFolder::keep_present)
     }
 
-    /// Removes what a mini-batch made. What it changed of what `init` made is the script's own affair.
+    /// Removes the files of a mini-batch. If it changed files of `init`, the entry script has to cope with
+    /// that.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         let Some(folder) = &mut self.0 else { return Ok(()) };
         if folder.kept.is_empty() && folder.holds_nothing()? {
@@ -176,7 +177,7 @@ mod tests {
         folder.clear().unwrap();
         assert_eq!(fs::read_to_string(path.join("cache/seen")).unwrap(), "1 2");
         assert!(!path.join("cache/more").exists() && !path.join("own").exists());
-        // A folder where `init` made a file is the mini-batch's own.
+        // A mini-batch replaced a file of `init` with a folder, which is its own.
         fs::remove_file(path.join("cache/seen")).unwrap();
         fs::create_dir(path.join("cache/seen")).unwrap();
         folder.clear().unwrap();

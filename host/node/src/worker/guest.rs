@@ -7,30 +7,30 @@ use crate::sandbox::{
 };
 use std::os::fd::RawFd;
 
-/// A program with the instance that serves at the moment.
+/// A program with its current instance.
 pub(super) struct Guest {
     program: Program,
     grants: Grants,
     instance: Option<Instance>,
-    /// Whether each attempt has an instance of its own.
+    /// Whether each attempt gets a new instance.
     deterministic: bool,
     /// What the last call of `run` computed with models.
     inference: InferenceStats,
 }
 
 impl Guest {
-    /// No instance yet.
+    /// A guest without an instance.
     pub(super) fn new(program: Program, grants: Grants, deterministic: bool) -> Self {
         let inference = InferenceStats::default();
         Self { program, grants, instance: None, deterministic, inference }
     }
 
-    /// What an instance may use.
+    /// The limits of an instance.
     pub(super) fn limits(&self) -> &Limits {
         &self.grants.limits
     }
 
-    /// The descriptors of the beginning of each of its logs.
+    /// The descriptors of the beginning of each of the guest's logs.
     pub(super) fn logs(&self) -> impl Iterator<Item = RawFd> {
         let Grants { stdout, stderr, log, .. } = &self.grants;
         [stdout, stderr, log].into_iter().filter_map(LogFile::beginning)
@@ -46,15 +46,14 @@ impl Guest {
         self.deterministic
     }
 
-    /// In a deterministic job, before each attempt: a new instance, whose random numbers follow from
+    /// Starts a new instance before each attempt of a deterministic job. Its random numbers are derived from
     /// the mini-batch.
     pub(super) fn renew(&mut self, mini_batch: MiniBatchId) -> Result<(), Failure> {
         self.grants.seed = Seed::of_mini_batch(mini_batch.0);
         self.start().map(drop)
     }
 
-    /// In a deterministic job, after each attempt: the end of its instance, with `shutdown` if all
-    /// went well so far.
+    /// Ends the instance after each attempt of a deterministic job. Calls `shutdown` if all went well so far.
     pub(super) fn retire(&mut self, well: bool) -> Result<(), Failure> {
         match self.instance.take_if(|_| self.deterministic) {
             Some(mut instance) if well => instance.shutdown().1,
@@ -64,7 +63,7 @@ impl Guest {
 
     /// Makes a new instance and calls `init`.
     pub(super) fn start(&mut self) -> Result<CallStats, Failure> {
-        // The old memory goes back before new memory is asked for.
+        // Free the old memory before we allocate new memory.
         self.instance = None;
         let mut instance = self.program.instantiate(&self.grants)?;
         let (stats, result) = instance.init();
@@ -73,7 +72,7 @@ impl Guest {
         Ok(stats)
     }
 
-    /// Calls `run`. Throws the instance away where it cannot be used any more.
+    /// Calls `run`. Drops the instance if the failure makes it unusable.
     pub(super) fn run(
         &mut self,
         data: MiniBatchData<'_>,
@@ -84,7 +83,7 @@ impl Guest {
             let failure = Failure::new(FailureKind::HostFault, "no instance is running");
             return (CallStats::default(), Err(failure));
         };
-        // What `init` computed is nobody's.
+        // What `init` computed does not count for a mini-batch.
         self.grants.models.take_stats();
         let (stats, result) = instance.run(data, context, sink);
         self.inference = self.grants.models.take_stats();
@@ -96,12 +95,12 @@ impl Guest {
         (stats, result)
     }
 
-    /// What the last call of `run` computed with models; told once.
+    /// Returns and resets what the last call of `run` computed with models.
     pub(super) fn take_inference(&mut self) -> InferenceStats {
         std::mem::take(&mut self.inference)
     }
 
-    /// [`Instance::found`]; nothing once the instance is thrown away.
+    /// See [`Instance::found`]. Empty if there is no instance.
     pub(super) fn found(&self) -> &[Option<Found>] {
         self.instance.as_ref().map_or(&[], Instance::found)
     }
@@ -111,7 +110,7 @@ impl Guest {
         self.instance.as_ref().is_none_or(Instance::made_files)
     }
 
-    /// Throws the instance away, so that a new one has to be started.
+    /// Drops the instance, so that a new one must be started.
     pub(super) fn throw_away(&mut self) {
         self.instance = None;
     }

@@ -1,4 +1,4 @@
-//! The way to the leader, from the worker's side.
+//! The connection to the leader, from the worker's side.
 
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker, encode};
 use rustix::io::Errno;
@@ -7,23 +7,23 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
-/// Bytes read at once. Some assignments of ordinary size fit.
+/// Bytes to read at once. Several ordinary assignments fit.
 const CHUNK: usize = 64 << 10;
 
-/// What a look at the socket found.
+/// The result of a read from the socket.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and handed on by reference")]
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
     /// A message.
     Message(ToWorker),
-    /// Nothing yet.
+    /// No message yet.
     None,
     /// The leader is gone.
     Closed,
 }
 
-/// The socket, and where messages to the leader go: a pipe, or that socket. They are collected and go out together,
-/// because every write wakes the leader up.
+/// The socket from the leader, and the pipe or socket to it. Messages to the leader are collected and sent
+/// together, because every write wakes the leader.
 #[derive(Debug)]
 pub(super) struct Link {
     stream: UnixStream,
@@ -41,12 +41,12 @@ impl Link {
         Ok(Self { stream, reports, incoming, outgoing, chunk: vec![0; CHUNK] })
     }
 
-    /// Puts a message behind those that wait.
+    /// Queues a message.
     pub(super) fn queue(&mut self, message: &FromWorker) -> io::Result<()> {
         encode(message, &mut self.outgoing).map_err(fault)
     }
 
-    /// Sends what waits.
+    /// Sends the queued messages.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.outgoing.is_empty() {
             self.reports.write_all(&self.outgoing)?;
@@ -60,7 +60,7 @@ impl Link {
         self.next(RecvFlags::DONTWAIT)
     }
 
-    /// Sends what waits, then waits for the next message.
+    /// Sends the queued messages, then waits for the next message.
     pub(super) fn wait(&mut self) -> io::Result<Incoming> {
         self.flush()?;
         self.next(RecvFlags::empty())

@@ -1,8 +1,8 @@
-//! The second wall around a worker: what it may still use once it runs a guest.
+//! The second wall around a worker: what it may use while it runs a guest.
 //!
-//! It is built on the main thread before any other thread exists, because Landlock and seccomp hold
-//! for a thread and those that it starts. At that point the component is mapped, the link and the
-//! part file are open, and the worker's folders are made.
+//! It is built on the main thread before any other thread exists, because Landlock and seccomp hold for a
+//! thread and those that it starts later. By then the component is mapped, the link and the part file are
+//! open, and the worker's folders exist.
 
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::MemoryBudget;
@@ -13,25 +13,25 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
-/// The largest file that the process may write: 64 GiB. What a guest writes beyond that is an error
-/// for the guest. Far more than a result file has, because the part file, which takes the rows of a
-/// whole job, is under the same limit. How many files a mini-batch may leave is limited elsewhere.
+/// The largest file that the process may write: 64 GiB. Writing more fails in the guest. A result file is far
+/// smaller, but the limit also holds for the part file, which has the rows of a whole job. The number of
+/// files of a mini-batch is limited elsewhere.
 const LARGEST_FILE: u64 = 64 << 30;
-/// The same where outputs are very large: 1 TiB.
+/// The same limit if outputs are very large: 1 TiB.
 const LARGEST_PART: u64 = 1 << 40;
 
-/// What the kernel tells of processes.
+/// The kernel's information about processes.
 const PROCESSES: &str = "/proc";
 
-/// Descriptors of the worker itself, beside those that a guest may have open.
+/// Descriptors of the worker itself, in addition to those of a guest.
 const OWN_FILES: u64 = 128;
 
-/// What the process may hold beyond the budget that the leader watches, in bytes: stacks and memory
-/// that is reserved and never touched count here, and a guest that asks for too much shall be told so
-/// by the limit that was made for it.
+/// Bytes that the process may use beyond the budget that the leader watches. `RLIMIT_DATA` also counts stacks
+/// and memory that is reserved but never touched. With this slack, a guest that asks for too much fails at
+/// its own limit, with that limit's message.
 const SLACK: u64 = 1 << 30;
 
-/// The wall that suits this worker.
+/// The wall for this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {
     let occupant = if setup.gpu.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
     let mut folders = read(setup);
@@ -40,9 +40,10 @@ pub(super) fn wall(setup: &Setup) -> Wall {
     Wall { occupant, mode: setup.settings.os_sandbox, folders, bounds: bounds(setup) }
 }
 
-/// The wall of the process that workers are forked from: what any of them may use, here or later. Each builds a
-/// narrower one inside it. Of the folders in the job directory all but those of links can be written; no file of an
-/// input could be linked into these, or it could be written there.
+/// The wall of the process from which workers are forked. It allows what any of the workers may use; each
+/// worker builds a narrower wall inside it. In the job directory, the folders for work, parts and logs can be
+/// written. The folder of links cannot: in a writable folder, a link to an input file would make that file
+/// writable.
 pub(super) fn around_all_workers(surroundings: &Surroundings) -> Wall {
     let dir = JobDir::new(&surroundings.job_dir);
     let mut folders = vec![
@@ -51,7 +52,7 @@ pub(super) fn around_all_workers(surroundings: &Surroundings) -> Wall {
         Folder::real(dir.parts(), Rights::Write),
         Folder::real(dir.user_logs(), Rights::Write),
         Folder::real(dir.links(), Rights::Stage),
-        // A worker looks at its own threads and its cgroup.
+        // A worker reads its own threads and its cgroup.
         Folder::new(PROCESSES, Rights::Read),
         Folder::new(PROCESSORS, Rights::Read),
     ];
@@ -73,8 +74,8 @@ pub(super) fn around_all_workers(surroundings: &Surroundings) -> Wall {
     Wall { occupant: Occupant::Nursery, mode: surroundings.os_sandbox, folders, bounds }
 }
 
-/// Builds the wall around this process. Fails rather than run without what the mode asks for. `logs`: descriptors of
-/// files that may only grow from now on.
+/// Builds the wall around this process. Fails if a layer that the mode requires cannot be built. `logs`:
+/// descriptors of files that may only grow from now on.
 pub(super) fn lock_down(wall: &Wall, logs: &[RawFd]) -> io::Result<WallState> {
     ignore_file_size_signal()?;
     if wall.mode != OsSandbox::Off {
@@ -83,12 +84,12 @@ pub(super) fn lock_down(wall: &Wall, logs: &[RawFd]) -> io::Result<WallState> {
     wall.build_around_logs(logs).map_err(io::Error::other)
 }
 
-/// Whether files of the inputs are shown as links in a folder of the worker's own.
+/// Whether the guest sees input files as links in a folder of the worker.
 fn is_staged(setup: &Setup) -> bool {
     setup.tables.is_empty() && setup.sources.iter().any(|source| source.pattern.is_some())
 }
 
-/// What is read and never written.
+/// The folders that the worker only reads.
 fn read(setup: &Setup) -> Vec<Folder> {
     let folder = |path: &Path, rights| Folder::real(path, rights);
     let rights = |linked| if linked { Rights::ReadAndLink } else { Rights::Read };
@@ -105,14 +106,13 @@ fn read(setup: &Setup) -> Vec<Folder> {
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
     }
-    // What it needs for a GPU lies beside it, and is opened with the first model there.
+    // The library's files for GPUs are beside it, and are opened with the first model on a GPU.
     let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
     folders.extend(library.and_then(Path::parent).map(|place| Folder::new(place, Rights::Read)));
     folders
 }
 
-/// Where the guest and the worker write. The part file and those for what the guest says are open
-/// already.
+/// The folders that the guest and the worker write. The part file and the guest's log files are open already.
 fn written(setup: &Setup) -> Vec<Folder> {
     let dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
@@ -137,7 +137,7 @@ fn written(setup: &Setup) -> Vec<Folder> {
 }
 
 fn bounds(setup: &Setup) -> Bounds {
-    // A mini-batch may be as large as the planner lets it be.
+    // A mini-batch may be as large as the planner allows.
     let table = if setup.tables.is_empty() { 0 } else { crate::dataset::csv::MAX_SLICE };
     let models: Vec<&Path> = setup.models.iter().map(|model| model.host.as_path()).collect();
     let inference = inference_memory(&models, &setup.inference, &setup.limits);
@@ -154,9 +154,9 @@ fn bounds(setup: &Setup) -> Bounds {
     }
 }
 
-/// Has a write beyond the limit fail, where it would end the process otherwise.
+/// Makes a write beyond the limit fail instead of killing the process.
 fn ignore_file_size_signal() -> io::Result<()> {
-    // SAFETY: ignoring a signal runs no code of ours, and nobody else handles this one.
+    // SAFETY: ignoring a signal runs no code of ours, and no other code handles this one.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -165,7 +165,7 @@ fn ignore_file_size_signal() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Whoever has taken a worker over must not be able to write where others do.
+    /// A compromised worker must not be able to write where other workers do.
     #[test]
     fn a_worker_writes_among_its_own_files_only() {
         use crate::model::{Profiler, Source, WorkerId, WorkerSettings};
@@ -189,12 +189,12 @@ mod tests {
         for folder in written {
             let own = [dir.worker_dir(WorkerId(7)), dir.worker_inputs(WorkerId(7))];
             let own = own.iter().any(|own| folder.path.starts_with(own));
-            // All workers of a job share it, as the guests of ParallelRunStep do.
+            // All workers of a job share this folder, as in ParallelRunStep.
             assert!(own || folder.path == dir.script_log_dir(), "{folder:?}");
         }
     }
 
-    /// Rights add up along a path: what lies below a folder that can be written can be written.
+    /// Rights add up along a path: everything below a writable folder is writable.
     #[test]
     fn nothing_that_is_only_read_lies_where_workers_write() {
         let dir = JobDir::new("/job");

@@ -1,13 +1,12 @@
-//! The child side of a worker: take descriptors, load, run, write rows, answer. Imports `sandbox`
-//! and below, never `pool`.
+//! The child side of a worker: it takes descriptors, loads the entry script, runs it, writes rows and
+//! answers. It imports `sandbox` and crates below, never `pool`.
 //!
 //! - `serve`: from the process's start to its exit code; `lockdown` and `process` are its parts.
-//! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to
-//!   report.
-//! - `nursery`: a process that forks workers; `code`: what they run.
-//! - `folder`: the files that a guest writes. `sandmill_data::attempt` has what the guest is given, and judges what it
-//!   returns.
-//! - `guest`: the instance and its replacement; `link`: the way to the leader.
+//! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to report.
+//! - `nursery`: a process that forks workers; `code`: the code that they run.
+//! - `folder`: the folders in which a guest writes. `sandmill_data::attempt` makes the guest's data, and
+//!   checks its results.
+//! - `guest`: the instance and its replacement; `link`: the connection to the leader.
 
 mod attempt;
 mod code;

@@ -1,6 +1,7 @@
-//! A process that others are forked from: the planner, and workers, which find the program started, and the
-//! entry script loaded, once for all of them. Before it loads that, it builds a wall around itself and all workers, as
-//! what a compiler wrote that was taken over may do anything. It looks at nothing else, and ends with the leader.
+//! A process from which the planner and workers are forked, so that the program is started and the entry
+//! script is loaded only once. Before it loads the script, it builds a wall around itself and all workers: a
+//! compromised compiler may have written any code. It reads no other untrusted data, and ends with the
+//! leader.
 
 use super::code::{self, Code};
 use super::link::Link;
@@ -13,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// What processes are called, where only so much is shown.
+/// The names of the processes in tools that show only the short name.
 const NURSERY: &CStr = c"nursery";
 const PLANNER: &CStr = c"planner";
 const WORKER: &CStr = c"worker";
@@ -27,9 +28,9 @@ pub(super) enum Forked {
     Worker(Link, Code),
 }
 
-/// Serves until the leader is gone, and returns nothing then; returns also in each process that is forked.
+/// Serves until the leader is gone, and then returns `None`. Also returns in each forked process.
 pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
-    // Nothing depends on names.
+    // The name is only informative.
     let _ = rustix::thread::set_name(NURSERY);
     let mut loaded = None;
     while let Some((message, descriptors)) = receive_packet(&socket)? {
@@ -37,16 +38,16 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
             ToNursery::Load(loading, surroundings) => {
                 let [compiled] = exactly(descriptors)?;
                 let mut wall = lockdown::around_all_workers(&surroundings);
-                // It is opened once more when it is mapped. Where it was removed meanwhile, the leader does without this
-                // process.
+                // The file is opened again when it is mapped. If it was removed meanwhile, the leader
+                // continues without this process.
                 let compiled_path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
                 let compiled_path = std::fs::canonicalize(compiled_path)?;
                 wall.folders.push(Folder::real(compiled_path, Rights::Read));
                 lockdown::lock_down(&wall, &[])?;
-                // For workers alone: a planner was forked before.
+                // This is for workers only; the planner has been forked before.
                 process::keep_memory();
                 loaded = Some(Code::Loaded(loading, code::load(&File::from(compiled), loading)));
-                // A copy has this thread alone: what another one holds would stay locked for ever.
+                // A copy has only this thread: a lock that another thread holds would stay locked forever.
                 wall::alone()?;
                 continue;
             }
@@ -56,7 +57,7 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
             }
         };
         let Some((twin, worker)) = twin else { continue };
-        // This is the leader's and the nursery's.
+        // The socket connects only the leader and the nursery.
         drop(socket);
         let Some((folder, cgroup)) = worker else {
             drop(loaded);
@@ -71,7 +72,7 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
     Ok(None)
 }
 
-/// A copy of this process, of which the leader is told. Some in the copy.
+/// Forks this process and reports the copy to the leader. Returns `Some` in the copy.
 fn fork(socket: &OwnedFd) -> io::Result<Option<Twin>> {
     let answer = match wall::twin() {
         Ok(Ok(id)) => FromNursery::Forked(id.as_raw_pid().cast_unsigned()),
@@ -86,7 +87,7 @@ fn exactly<const N: usize>(descriptors: Vec<OwnedFd>) -> io::Result<[OwnedFd; N]
     descriptors.try_into().map_err(|_| io::Error::other("a message came without its descriptors"))
 }
 
-/// Gives a planner its files.
+/// Sets up a planner's standard files.
 fn become_planner(descriptors: Vec<OwnedFd>) -> io::Result<()> {
     let [stdin, stdout, stderr] = exactly(descriptors)?;
     rustix::stdio::dup2_stdin(stdin.as_fd())?;
@@ -96,7 +97,7 @@ fn become_planner(descriptors: Vec<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a worker its files and its place. Returns its link.
+/// Sets up a worker's standard files and working directory. Returns its link.
 fn settle(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<Link> {
     let [socket, reports, stderr] = exactly(descriptors)?;
     rustix::stdio::dup2_stderr(stderr.as_fd())?;

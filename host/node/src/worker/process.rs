@@ -1,11 +1,11 @@
-//! What this process asks of the operating system for itself.
+//! Settings of this process.
 
-/// Makes the allocator keep memory instead of giving it back: mini-batches are alike, so what one
-/// needed the next will need, and fresh pages cost more than copying into warm ones.
+/// Makes the allocator keep memory instead of returning it: the next mini-batch will need as much as the last
+/// one, and new pages cost more than copying into warm ones.
 pub(super) fn keep_memory() {
     #[cfg(target_env = "gnu")]
     {
-        // The largest threshold that glibc takes.
+        // The largest threshold that glibc accepts.
         const MMAP_THRESHOLD: libc::c_int = 32 << 20;
         const TRIM_THRESHOLD: libc::c_int = 1 << 30;
         // SAFETY: mallopt only sets the allocator's parameters, and no second thread exists yet.

@@ -17,20 +17,20 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
-/// The exit code of a worker whose component could not be loaded or whose `init` failed; it has
-/// told the leader so before.
+/// The exit code of a worker whose component could not be loaded or whose `init` failed. The worker has
+/// notified the leader before.
 pub const EXIT_INIT_FAILED: u8 = 3;
 
-/// The exit code after a fault that is not the guest's; the reason is on stderr.
+/// The exit code after a fault that the guest did not cause; the reason is on stderr.
 pub const EXIT_FAULT: u8 = 4;
 
-/// The worker process. Its standard input is the socket to the leader, its standard output the
-/// compiled component, its standard error a file for faults that are not the guest's. Ends with 0
-/// after `Shutdown` and when the leader is gone, else with [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
+/// The worker process. Its standard input is the socket to the leader, its standard output the compiled
+/// component, its standard error a file for faults that the guest did not cause. The exit code is 0 after
+/// `Shutdown` or when the leader is gone, otherwise [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
 ///
-/// Where the socket keeps messages apart (`SOCK_SEQPACKET`), this is the process that workers and the planner
-/// are forked from, and it returns in each of them, too: nothing in the planner, whose request is on standard
-/// input.
+/// If the socket preserves message boundaries (`SOCK_SEQPACKET`), this is the process from which workers and
+/// the planner are forked, and the function also returns in each of them. It returns `None` in the planner,
+/// whose request is on standard input.
 pub fn serve() -> Option<ExitCode> {
     inference::quiet_panics();
     Some(match run() {
@@ -44,7 +44,7 @@ pub fn serve() -> Option<ExitCode> {
     })
 }
 
-/// What this process is, or was.
+/// What this process has become.
 enum Role {
     Worker(End),
     Planner,
@@ -74,7 +74,7 @@ fn work(mut link: Link, code: Code) -> io::Result<End> {
         }
         Incoming::None | Incoming::Closed => return Ok(End::Done),
     };
-    // Until the process is gone, however it ends and whether the leader lives, no other job has its GPU.
+    // No other job gets the GPU until this process is gone, however it ends and even if the leader has ended.
     let lock = setup.gpu.as_ref().and_then(|gpu| gpu.lock.as_deref());
     let _lease = lock.map(turns::keep).transpose()?;
     let wall = lockdown::wall(&setup);
@@ -85,8 +85,8 @@ fn work(mut link: Link, code: Code) -> io::Result<End> {
     on_guest_thread(session)
 }
 
-/// Takes the socket and the component from descriptors 0 and 1 and puts harmless files in their
-/// place, so that nobody reads or prints into them by accident.
+/// Takes the socket and the component from descriptors 0 and 1 and replaces them with harmless files, so that
+/// no code reads or prints there by accident.
 fn take_descriptors() -> io::Result<(OwnedFd, File)> {
     let socket: OwnedFd = rustix::stdio::stdin().try_clone_to_owned()?;
     let component: OwnedFd = rustix::stdio::stdout().try_clone_to_owned()?;
@@ -106,7 +106,7 @@ fn check_protocol(setup: Setup) -> io::Result<Setup> {
     )))
 }
 
-/// Runs the session on a thread with room for the guest's stack.
+/// Runs the session on a thread whose stack is large enough for the guest.
 fn on_guest_thread(session: Session) -> io::Result<End> {
     let thread = std::thread::Builder::new()
         .name("guest".to_owned())

@@ -22,32 +22,32 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a session ends when nothing is wrong with the worker itself.
+/// How a session ends if the worker itself has no fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The leader wanted it so, or is gone.
+    /// The leader ended it, or is gone.
     Done,
-    /// The component could not be loaded or `init` failed; the leader knows.
+    /// The component could not be loaded or `init` failed; the leader has been notified.
     InitFailed,
 }
 
-/// A worker that is set up.
+/// A worker that has its set-up.
 pub(super) struct Session {
     link: Link,
-    /// Messages that came while it waited for the leader's word, in the order to follow them.
+    /// Messages that came while the worker waited for the leader's decision, in order.
     line: VecDeque<ToWorker>,
     guest: Guest,
     bench: Bench,
     profiler: Option<Profiler>,
     /// Whether the guest may compute with models.
     has_inference: bool,
-    /// The wall around this process; empty until it stands.
+    /// The state of the wall around this process; empty until it is built.
     pub(super) wall: WallState,
 }
 
 impl Session {
-    /// Makes the worker's folders and files and loads the component. None if that failed; the leader
-    /// has been told then. An error is the link's.
+    /// Makes the worker's folders and files and loads the component. `None` if that failed; the leader has
+    /// been notified then. An error is an error of the link.
     pub(super) fn prepare(setup: Setup, mut link: Link, code: Code) -> io::Result<Option<Self>> {
         let profiler = setup.settings.profiling_module.is_some().then(|| {
             let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
@@ -71,28 +71,28 @@ impl Session {
         }
     }
 
-    /// Bytes of stack for the thread that serves.
+    /// The stack size of the thread that serves.
     pub(super) fn stack(&self) -> usize {
         guest_thread_stack(self.guest.limits(), self.has_inference)
     }
 
-    /// The descriptors of logs that this process adds to: its own standard output and error, and the beginning of each
-    /// log of the guest.
+    /// The descriptors of logs that this process appends to: its own standard output and error, and the
+    /// beginning of each of the guest's logs.
     pub(super) fn logs(&self) -> Vec<RawFd> {
         let mut logs = vec![libc::STDOUT_FILENO, libc::STDERR_FILENO];
         logs.extend(self.guest.logs());
         logs
     }
 
-    /// Serves until the leader says `Shutdown` or is gone.
+    /// Serves until the leader sends `Shutdown` or is gone.
     pub(super) fn serve(mut self) -> io::Result<End> {
         let end = self.converse();
         if let Some(Err(error)) = self.profiler.as_ref().map(Profiler::write) {
-            // The job is none the worse.
+            // The job does not need the profile.
             eprintln!("the profile cannot be written: {}", printable(&error.to_string()));
         }
         match end {
-            // Whatever the link says when the leader is gone, there is nobody to complain to.
+            // If the leader is gone, an error of the link does not matter.
             Err(error) if is_disconnect(&error) => Ok(End::Done),
             end => end,
         }
@@ -142,7 +142,7 @@ impl Session {
         }
         match self.link.poll()? {
             Incoming::None => {
-                // Whatever this process does meanwhile is no mini-batch's.
+                // The time until the next message does not count for a mini-batch.
                 self.bench.used = None;
                 self.link.wait()
             }
@@ -150,7 +150,7 @@ impl Session {
         }
     }
 
-    /// Waits for what the leader says to a failed attempt. False: the leader is gone.
+    /// Waits for the leader's decision after a failed attempt. Returns false if the leader is gone.
     fn await_word(&mut self) -> io::Result<bool> {
         self.bench.used = None;
         loop {
@@ -171,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Makes an instance, calls `init` and tells the leader how that went. False if it failed.
+    /// Makes an instance, calls `init` and reports the result to the leader. Returns false if it failed.
     fn start_guest(&mut self) -> io::Result<bool> {
         self.link.flush()?;
         self.bench.used = None;
@@ -199,7 +199,7 @@ impl Session {
     fn shut_down(&mut self) -> io::Result<End> {
         self.link.flush()?;
         if let Err(failure) = self.guest.stop() {
-            // Every mini-batch is done and reported: this is worth a line and no more.
+            // Every mini-batch is done and reported, so a line on stderr suffices.
             eprintln!("shutdown failed: {}", printable(&bounded(failure).to_string()));
         }
         Ok(End::Done)
@@ -215,7 +215,7 @@ fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// Makes all that attempts need below the job directory.
+/// Makes everything that attempts need below the job directory.
 fn bench(setup: &Setup) -> Result<Bench, Failure> {
     let job_dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
@@ -264,7 +264,7 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     if setup.temporary {
         mounts.push(writable(job_dir.worker_temporary(worker), GUEST_TEMPORARY));
     }
-    // Libraries of backends are opened here, before the wall; models are read behind it.
+    // The libraries of backends are opened here, before the wall is built; models are read behind it.
     let lease = setup.gpu.map(|gpu| gpu.index);
     let note = has_inference(&setup.models, &setup.inference).then(|| note_place(job_dir, worker));
     let models = Models::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
@@ -292,7 +292,8 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     }
 }
 
-/// Where it is noted what is done with a model; none where there is no room, which is no reason to fail.
+/// The file in which the worker records its current model call. `None` if it cannot be created (full disk);
+/// the job continues without it.
 fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
     let mut options = File::options();
     let options = options.read(true).write(true).create(true).truncate(true);
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(grants.agent_name, "process007");
         for file in bench.job_dir.script_files(WorkerId(7)) {
             assert!(file.is_file());
-            // Where a guest may write, it could put a link for the host to follow.
+            // In a folder that a guest can write, it could place a link that the host follows.
             let seen = |mount: &Mount| mount.writable && file.starts_with(&mount.host);
             assert!(!grants.mounts.iter().any(seen), "{}", file.display());
         }
