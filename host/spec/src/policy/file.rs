@@ -14,7 +14,7 @@ use crate::tree::{self, Value};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// The operator's policy for jobs on this machine. The default is no policy file: then only the job file sets
+/// The operator's policy for jobs on this machine. By default there is none: then only the job file sets
 /// limits.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorPolicy(pub(super) Option<Settings>);

@@ -104,8 +104,8 @@ impl Settings {
         }
     }
 
-    /// Checks the paths, without links, that a job reads and writes. Models are checked by their files' paths
-    /// as found, which may be links.
+    /// Checks the paths, without links, that a job reads and writes. Paths of models may be links here.
+    /// `check_model_places` checks their targets later.
     pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &Report) {
         self.real_place(Place::EntryScripts, "entry_script", &spec.entry_script, report);
         self.kind_of_entry_script(&spec.entry_script, None, report);
