@@ -218,7 +218,7 @@ pub struct GpuLease {
     pub minor: Option<u32>,
     /// A file that the worker keeps locked, so that no other job takes the GPU. Absolute.
     pub lock: Option<PathBuf>,
-    /// The folder of what tract has compiled for the GPU, which its worker reads alone. Absolute.
+    /// The folder of code that tract has compiled for the GPU. The worker may only read it. Absolute.
     pub kernels: Option<PathBuf>,
 }
 

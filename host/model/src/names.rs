@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for List {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
         let mut names = Names::default();
-        // The sender is not trusted, so its length only counts as a hint.
+        // The sender is not trusted, so do not reserve as much as it claims.
         names.ends.reserve(list.size_hint().unwrap_or(0).min(1024));
         while list.next_element_seed(Next(&mut names))?.is_some() {}
         Ok(names)
