@@ -64,7 +64,7 @@ pub(super) fn group_of<'e>(
     }
 }
 
-/// The maximum size of a parameter, as in Azure. It also bounds how much references can enlarge a file.
+/// The maximum size of a parameter. It also bounds how much references can enlarge a file.
 pub(super) const MAX_PARAMETER: usize = 1024;
 
 /// Whether a value is small enough to replace a reference.
