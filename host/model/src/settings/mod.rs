@@ -1,10 +1,11 @@
-//! The settings of a job. Each is one row of a table. A table is a macro that calls another macro with its rows; three
-//! macros do that:
+//! The settings of a job. Each is one row of a table. A table is a macro that calls another macro with its
+//! rows. Three macros use the tables:
 //!
 //! - `structs`, here: a struct with the values of `job` settings, one with those of `worker` settings, and the defaults;
 //! - `keys`, in `sandmill-spec`: the list of keys, for errors, suggestions, the JSON schema, the operator's policy and
 //!   the docs;
-//! - `given`, there too: what a file says, how it is read, which settings decide rows, and which a policy may cap.
+//! - `given`, in the same crate: a file's values, how they are read, which settings affect rows, and which a
+//!   policy may cap.
 //!
 //! A row looks like this:
 //!
