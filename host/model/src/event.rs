@@ -163,8 +163,8 @@ pub enum EventKind {
         /// Whether it would have been a success.
         succeeded: bool,
     },
-    /// A worker died with a mini-batch that it had not begun. The mini-batch is returned to the queue, and
-    /// this does not count as an attempt.
+    /// A mini-batch is returned to the queue, because it was not begun or because its node was lost. This
+    /// does not use up a try.
     MiniBatchReturned {
         /// The mini-batch.
         id: MiniBatchId,

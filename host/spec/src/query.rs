@@ -5,7 +5,7 @@ use super::raw::{RawInput, RawJob};
 use super::scope::At;
 use crate::model::TableKind;
 
-/// The longest statement in bytes that SQLite accepts by default.
+/// The longest statement, in bytes. SQLite itself accepts longer ones.
 const LONGEST: usize = 1_000_000;
 
 fn is_database(input: &RawInput) -> bool {

@@ -39,7 +39,8 @@ fn of_conda(root: &Node, found: &mut Vec<Requirement>) {
     }
 }
 
-/// `pandas==1.5.3`, `pandas[excel] ~= 1.5 ; python_version > "3.8"`, and conda's `conda-forge::pandas=1.5.3=py38_0`.
+/// Reads a line such as `pandas==1.5.3` or `pandas[excel] ~= 1.5 ; python_version > "3.8"`, or
+/// `conda-forge::pandas=1.5.3=py38_0` from conda.
 fn requirement(line: &str) -> Option<Requirement> {
     let line = line.split('#').next().unwrap_or_default();
     let line = line.split(';').next().unwrap_or_default().trim();

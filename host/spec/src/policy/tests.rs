@@ -382,7 +382,7 @@ fn the_policy_in_the_docs_loads() {
     assert!(policy.machine().any());
 }
 
-/// Names, places and models of the entry script's own: none is allowed unless the policy says so.
+/// No model is allowed unless the policy allows its name and its place, or models of the entry script's own.
 #[test]
 fn models_are_those_that_the_policy_names() {
     let fixture = Fixture::new();

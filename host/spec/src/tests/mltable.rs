@@ -156,7 +156,7 @@ fn files_of_a_table_may_be_taken() {
     insta::assert_snapshot!(spec.notices[1], @"inputs.d: column url is of type stream_info; the entry script gets the text that names each stream");
 }
 
-/// Limits of our own settings for parts of tables.
+/// Invalid combinations of our own settings for parts of tables.
 #[test]
 fn settings_of_parts_of_tables_that_do_not_fit() {
     let error = |input: &str, more: &str| {
