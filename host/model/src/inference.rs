@@ -119,8 +119,8 @@ pub struct InferenceSettings {
     pub threads: Option<u32>,
     /// Bytes of the device's memory that a worker's models may take, if the backend can enforce it.
     pub gpu_memory: Option<super::ByteSize>,
-    /// ONNX Runtime's library, as the leader found it. Absolute. It never comes from a job file, as it is
-    /// native code that runs with the rights of the worker process.
+    /// ONNX Runtime's library, as the leader found it. Absolute. It never comes from a job file, because
+    /// native code runs with the rights of the worker process.
     pub onnxruntime: Option<PathBuf>,
     /// Folders with the CUDA libraries, as the leader found them. Absolute.
     pub cuda: Vec<PathBuf>,

@@ -106,8 +106,8 @@ impl MiniBatch {
         }
     }
 
-    /// The places of its items, as far as they are known. For files, each file. For rows, each file with the
-    /// position of its first row.
+    /// The places of its items, if known. For files, each file. For rows, each file with the position of its
+    /// first row.
     pub fn places(&self) -> Vec<Place<'_>> {
         let whole = |(source, file)| Place { source, file, line: None, row: None };
         match &self.work {
