@@ -1,14 +1,14 @@
-//! Addresses: places in stores, as a job file names them.
+//! Addresses: places in stores, in the form that a job file uses.
 
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which language a store speaks.
+/// The protocol of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreKind {
-    /// Amazon's S3, and all that speak like it.
+    /// Amazon's S3, and compatible stores.
     S3,
     /// Azure's Blob Storage.
     Azure,
@@ -22,7 +22,7 @@ impl StoreKind {
     /// All, in the order of the docs.
     pub const ALL: [Self; 4] = [Self::S3, Self::Azure, Self::Gcs, Self::Http];
 
-    /// The word of the file of datastores.
+    /// The name in the file of datastores.
     pub fn name(self) -> &'static str {
         match self {
             Self::S3 => "s3",
@@ -33,32 +33,32 @@ impl StoreKind {
     }
 }
 
-/// A store, without what leads into it.
+/// A store, without its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StorePlace {
-    /// One of the file of datastores.
+    /// A store of the file of datastores.
     Datastore(String),
     /// A bucket of S3.
     S3(String),
-    /// A container of Azure, and the account where the address names it.
+    /// A container of Azure, with the account if the address names it.
     Azure(String, Option<String>),
-    /// A bucket of Google's.
+    /// A bucket of Google Cloud Storage.
     Gcs(String),
-    /// A web server, as `https://host:port`.
+    /// A web server, such as `https://host:port`.
     Http(String),
 }
 
-/// A place in a store: one object, a folder of objects, or a glob over them. Holds no secrets.
+/// A place in a store: one object, a folder of objects, or a glob over them. Contains no secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The store.
     pub place: StorePlace,
-    /// What is meant in it, without a `/` in front. Ends with one if it is certainly a folder, and is
-    /// empty for all that there is.
+    /// The path in the store, without a `/` in front. It ends with a `/` if it is certainly a folder. It is
+    /// empty for the whole store.
     pub key: String,
 }
 
-/// A text is no address; for people.
+/// Error: a text is not an address. The message is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseAddressError(String);
@@ -66,26 +66,26 @@ pub struct ParseAddressError(String);
 /// What is allowed, for the end of a sentence.
 const EXPECTED: &str = "s3://bucket/path, az://container/path, gs://bucket/path, \
                         https://server/path or datastore://NAME/path";
-/// Where Azure keeps blobs.
+/// The domain of Azure's blob storage.
 const BLOB: &str = ".blob.core.windows.net";
-/// Its other name for the same.
+/// Azure's other domain for the same storage.
 const DFS: &str = ".dfs.core.windows.net";
 
 impl Address {
-    /// Whether a path of a job file is an address instead.
+    /// Whether a path of a job file is in fact an address.
     pub fn looks_like_one(path: &str) -> bool {
         path.contains("://")
     }
 
-    /// The folder above the last part without wildcards, as a key with a `/` at its end or empty; and
-    /// what is meant below it.
+    /// Splits the key at the last `/` before the first wildcard. Returns the folder, which ends with a `/` or
+    /// is empty, and the rest.
     pub fn split(&self) -> (&str, &str) {
         let wild = self.key.find(['*', '?', '[', '{']).unwrap_or(self.key.len());
         let end = self.key[..wild].rfind('/').map_or(0, |slash| slash + 1);
         self.key.split_at(end)
     }
 
-    /// Whether several objects may be meant by a glob.
+    /// Whether the key is a glob, which may match several objects.
     pub fn is_glob(&self) -> bool {
         self.key.contains(['*', '?', '[', '{'])
     }
@@ -94,10 +94,10 @@ impl Address {
 impl FromStr for Address {
     type Err = ParseAddressError;
 
-    /// Whatever might be a secret is refused, and is not in the error.
+    /// Refuses everything that might be a secret. The error does not repeat it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |message: String| Err(ParseAddressError(message));
-        // They could steer whatever prints it.
+        // A control character could steer the terminal of a user who prints the address.
         if text.trim().contains(char::is_control) {
             return wrong(
                 "found an address with a control character; name its folder, or use a glob"
@@ -148,7 +148,7 @@ impl FromStr for Address {
     }
 }
 
-/// Whether a server may read a part of a path as `..`: also behind parameters (`..;`), encoded, and
+/// Whether a server may read a part of a path as `..`: also with parameters (`..;`), percent-encoded, or
 /// encoded twice.
 fn leads_up(part: &str) -> bool {
     let mut part = part.to_owned();
@@ -162,7 +162,7 @@ fn leads_up(part: &str) -> bool {
     false
 }
 
-/// An address of the web, which may be one of Azure's.
+/// An address on the web. It may be one of Azure's.
 fn web(scheme: &str, host: &str, key: &str) -> Result<Address, ParseAddressError> {
     let wrong = |message: String| Err(ParseAddressError(message));
     if host.contains('@') || key.contains(['?', '#']) || host.contains(['?', '#']) {
@@ -210,7 +210,7 @@ impl fmt::Display for StorePlace {
     }
 }
 
-/// Prints the address as a job file has it.
+/// Prints the address in the form of a job file.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.place, self.key)

@@ -1,8 +1,9 @@
-//! The error numbers of WASI, which are not those of Linux: `os error 2` is no missing file there.
+//! The error numbers of WASI, which differ from those of Linux: there, `os error 2` does not mean a missing
+//! file.
 
 use std::borrow::Cow;
 
-/// The names, by number, from 1.
+/// The names of the error numbers, from 1.
 const NAMES: [&str; 76] = [
     "E2BIG",
     "EACCES",
@@ -82,10 +83,10 @@ const NAMES: [&str; 76] = [
     "ENOTCAPABLE",
 ];
 
-/// How Rust and Python write an error's number: before it, and after it.
+/// The text before and after an error number, as Rust and Python write it.
 const FORMS: [(&str, char); 2] = [("(os error ", ')'), ("[Errno ", ']')];
 
-/// A text of a guest, with the name of each error number in it: `(os error 44, which is ENOENT in WASI)`.
+/// Adds names to the error numbers in a guest's text: `(os error 44, which is ENOENT in WASI)`.
 pub fn name_errors(text: &str) -> Cow<'_, str> {
     let mut named = Cow::Borrowed(text);
     for (before, after) in FORMS {

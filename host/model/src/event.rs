@@ -1,5 +1,5 @@
-//! What the engine tells the world. Owned, serialisable data; reporters, the raw event file and,
-//! later, other front ends read the same type. Imports `model` only.
+//! The events that the engine reports. They are owned, serialisable data. Reporters, the raw event file and
+//! future front ends all read the same type. Imports `model` only.
 
 use crate::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId};
 use jiff::Timestamp;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct Event {
     /// Version of this envelope and its kinds.
     pub version: u32,
-    /// The run that it belongs to: the id of this execution of the job.
+    /// The id of the run, which is one execution of the job.
     pub run: String,
     /// Counts from 0 within one run of the job, without gaps.
     pub seq: u64,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
@@ -25,7 +25,7 @@ impl Event {
     pub const VERSION: u32 = 1;
 }
 
-/// How far an earlier run of a job came.
+/// The progress of an earlier run of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
     /// Mini-batches that succeeded.
@@ -47,33 +47,34 @@ pub enum EventKind {
     JobStarted {
         /// The job's name.
         job: String,
-        /// On whose behalf.
+        /// The tenant on whose behalf the job runs.
         tenant: String,
-        /// How many workers are wanted.
+        /// The number of workers that the job wants.
         workers: u32,
-        /// What an earlier run of the job had done, if this one takes it up.
+        /// The results of an earlier run, if this run resumes the job.
         resumed: Option<Resumed>,
     },
-    /// What holds for this run, though it need not stand in the job file: for the log alone.
+    /// A setting of this run that may not be in the job file. Only for the log.
     InForce {
         /// One line.
         message: String,
     },
-    /// What the columns of an input are taken to be, where its files say it.
+    /// The columns that an input was found to have.
     Columns {
         /// One line.
         message: String,
     },
-    /// Something the user should know, that is no failure.
+    /// Something the user should know that is not a failure.
     Notice {
         /// One line.
         message: String,
     },
-    /// The job has no worker, and waits until other jobs leave room on the machine; until the next worker is started.
+    /// The job has no worker and waits for other jobs to free room on the machine. This holds until the next
+    /// worker is started.
     WaitsForTurn,
-    /// How busy the machine's GPUs are, where that has changed; only where a driver tells.
+    /// The load of the machine's GPUs, when it has changed. Only if a driver reports it.
     GpuUse {
-        /// Percent of the time since a moment ago, on the average of all.
+        /// Percent of busy time in the last moments, averaged over all GPUs.
         percent: u32,
     },
     /// More mini-batches are known.
@@ -82,9 +83,10 @@ pub enum EventKind {
         mini_batches: u64,
         /// Items known so far.
         items: u64,
-        /// Whether that is all.
+        /// Whether these are all.
         finished: bool,
-        /// How much of the inputs that is, in thousandths, where it is not all and the share can be told.
+        /// The planned part of the inputs, in thousandths. `None` if planning has finished or the part is not
+        /// known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         share: Option<u16>,
     },
@@ -101,12 +103,13 @@ pub enum EventKind {
     WorkerReady {
         /// The worker's name.
         worker: String,
-        /// Seconds from before its process was started, or from the end of the instance before, with `init`.
+        /// Seconds from just before the start of its process, or from the end of its previous instance, to
+        /// the end of `init`.
         #[serde(default)]
         start_seconds: f64,
         /// Seconds that `init` took.
         init_seconds: f64,
-        /// The fuel that it used, where fuel is counted.
+        /// The fuel that `init` used, if fuel is counted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         init_fuel: Option<u64>,
     },
@@ -114,7 +117,7 @@ pub enum EventKind {
     InitFailed {
         /// The worker's name.
         worker: String,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
     /// A worker process ended.
@@ -123,7 +126,7 @@ pub enum EventKind {
         worker: String,
         /// In words, e.g. "exited with returncode -9".
         how: String,
-        /// Whether it was meant to end.
+        /// Whether its end was expected.
         expected: bool,
     },
     /// A mini-batch is loaded, and `run` begins.
@@ -135,21 +138,21 @@ pub enum EventKind {
         /// The attempt, from 1.
         attempt: u32,
     },
-    /// An attempt ended, well or not. For one that succeeded, its rows are safely committed.
+    /// An attempt ended. If it succeeded, its rows are safely committed.
     AttemptFinished {
         /// The worker's name.
         worker: String,
-        /// What the worker, or the engine in its place, says of it.
+        /// The worker's report, or the engine's if the worker could not send one.
         report: Box<AttemptReport>,
-        /// Where the mini-batch lies, in words: files, or file and lines.
+        /// The place of the mini-batch's data, for people: files, or a file and lines.
         location: String,
         /// When the attempt began.
         started: Timestamp,
         /// Whether the mini-batch will be tried again.
         will_retry: bool,
     },
-    /// A worker that had been killed had ended its attempt all the same: too late, as the attempt was
-    /// decided already. Nothing of it is kept.
+    /// A killed worker had completed its attempt, but only after the attempt had been decided. Its results
+    /// are discarded.
     AttemptDiscarded {
         /// The worker's name.
         worker: String,
@@ -160,19 +163,20 @@ pub enum EventKind {
         /// Whether it would have been a success.
         succeeded: bool,
     },
-    /// A worker died while it held a mini-batch that it had not begun; it goes back unharmed.
+    /// A mini-batch is returned to the queue, because it was not begun or because its node was lost. This
+    /// does not use up a try.
     MiniBatchReturned {
         /// The mini-batch.
         id: MiniBatchId,
     },
-    /// No new mini-batches are handed out from here on.
+    /// From here on, no new mini-batches are given to workers.
     WindingDown {
         /// Why.
         reason: String,
     },
     /// The last event.
     JobFinished {
-        /// What the job came to.
+        /// The result of the job.
         result: Box<JobResult>,
     },
 }

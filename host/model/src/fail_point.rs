@@ -1,22 +1,22 @@
-//! Points between two steps that must survive a crash, at which a test ends the process.
+//! Points between steps that must survive a crash. A test can end the process at such a point.
 //!
-//! In builds with debug assertions, `SANDMILL_FAIL_POINT=NAME` kills the process when it passes the
-//! point NAME for the first time, `NAME:3` the third time, and `NAME:3:cut` does as a power loss may:
-//! before, what was not yet synced is cut in half. The name `*` stands for every point. Other builds
-//! have none of this.
+//! In builds with debug assertions, `SANDMILL_FAIL_POINT=NAME` kills the process when it passes the point
+//! NAME for the first time, and `NAME:3` when it passes it for the third time. `NAME:3:cut` simulates a power
+//! loss: before the crash, the data that was not yet synced is cut in half. The name `*` stands for every
+//! point. Other builds do not contain any of this.
 
 use std::path::PathBuf;
 
-/// A file and how many of its bytes are on the disk for certain.
+/// A file, and how many of its bytes are certainly on the disk.
 pub type Unsynced = (PathBuf, u64);
 
-/// Ends the process if a test wants it to end here.
+/// Ends the process if a test has chosen this point.
 #[inline]
 pub fn pass(name: &str) {
     pass_with(name, Vec::new);
 }
 
-/// As [`pass`], with the files that a power loss would cut.
+/// Like [`pass`], with the files that a power loss would cut.
 #[cfg(not(any(test, feature = "testing", debug_assertions)))]
 #[inline]
 pub fn pass_with(_name: &str, _unsynced: impl FnOnce() -> Vec<Unsynced>) {}
@@ -34,11 +34,11 @@ mod armed {
     use std::fs::OpenOptions;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Where to crash.
+    /// The point at which to crash.
     #[derive(Debug)]
     struct Arm {
         name: String,
-        /// How often the point is still passed without harm, and once more.
+        /// The number of passes up to and including the crash.
         left: AtomicU64,
         cut: bool,
     }
@@ -58,7 +58,7 @@ mod armed {
         }
     }
 
-    /// As [`pass`](super::pass), with the files that a power loss would cut.
+    /// Like [`pass`](super::pass), with the files that a power loss would cut.
     pub fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
         #[cfg(any(test, feature = "testing"))]
         if let Some(with_cut) = tests::due(name) {
@@ -71,7 +71,7 @@ mod armed {
         environment::pass_with(name, unsynced);
     }
 
-    /// Half of what is not on the disk stays.
+    /// Keeps half of the bytes that are not on the disk.
     fn cut(files: Vec<Unsynced>) {
         for (path, synced) in files {
             let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
@@ -82,7 +82,7 @@ mod armed {
         }
     }
 
-    /// Of the process, by `SANDMILL_FAIL_POINT`.
+    /// Crashes the process, as `SANDMILL_FAIL_POINT` requests.
     #[cfg(debug_assertions)]
     mod environment {
         use super::{Arm, Unsynced, cut};
@@ -90,7 +90,7 @@ mod armed {
 
         pub(super) fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
             static ARM: OnceLock<Option<Arm>> = OnceLock::new();
-            // Two threads never crash at once: the second waits here for its end.
+            // Two threads never crash at the same time: the second one waits here until the process ends.
             static LAST: Mutex<()> = Mutex::new(());
             let Some(arm) = ARM.get_or_init(|| {
                 std::env::var("SANDMILL_FAIL_POINT").ok().map(|text| Arm::parse(&text))
@@ -104,7 +104,7 @@ mod armed {
                 }
                 let own = rustix::process::getpid();
                 let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
-                // A signal to oneself is there before the call returns; should it not be, so be it.
+                // A process usually receives its own signal before the call returns. If not, it ends here.
                 std::process::abort();
             }
         }
@@ -115,7 +115,8 @@ mod armed {
     #[cfg(any(test, feature = "testing"))]
     pub use tests::passed_by;
 
-    /// The same within a test: the crash unwinds, past code that never sees it in earnest.
+    /// The same within a test: the crash unwinds the stack, and thus also runs code that a real crash would
+    /// not.
     #[cfg(any(test, feature = "testing"))]
     mod tests {
         use super::*;
@@ -125,7 +126,7 @@ mod armed {
 
         thread_local! {
             static ARM: RefCell<Option<Arm>> = const { RefCell::new(None) };
-            /// The points that were passed, where a test wants to know.
+            /// The points that were passed, if a test records them.
             static PASSED: RefCell<Option<BTreeSet<String>>> = const { RefCell::new(None) };
         }
 
@@ -144,7 +145,7 @@ mod armed {
             resume_unwind(Box::new(Crash))
         }
 
-        /// Does it, and crashes at the point that `text` names. None if it came to that.
+        /// Calls `run`, and crashes at the point that `text` names. `None` if it crashed.
         pub fn crash_at<T>(text: &str, run: impl FnOnce() -> T) -> Option<T> {
             ARM.set(Some(Arm::parse(text)));
             let result = catch_unwind(AssertUnwindSafe(run));
@@ -156,7 +157,7 @@ mod armed {
             }
         }
 
-        /// Does it, and returns the points that this thread passed meanwhile.
+        /// Calls `run`, and returns the points that this thread passed during the call.
         #[cfg(any(test, feature = "testing"))]
         pub fn passed_by(run: impl FnOnce()) -> BTreeSet<String> {
             PASSED.set(Some(BTreeSet::new()));

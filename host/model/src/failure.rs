@@ -1,4 +1,4 @@
-//! Every way in which user code, or the worker around it, can fail, as data.
+//! All failures of user code, and of the worker around it, as data.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, io};
@@ -8,9 +8,9 @@ use std::{fmt, io};
 pub struct Failure {
     /// The kind, for counting and for programs.
     pub kind: FailureKind,
-    /// One line for people: what happened, with limit and value where a limit was hit.
+    /// One line for people: what happened. If a limit was exceeded, it names the limit and the value.
     pub message: String,
-    /// More lines, if there are any: a stack, the end of stderr. Empty if not.
+    /// Further lines, such as a stack or the end of stderr. May be empty.
     pub detail: String,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Whether there is no room on the disk, or for this user.
+/// Whether the disk is full, or this user's quota is used up.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -49,7 +49,7 @@ pub enum FailureKind {
     Trap,
     /// The guest ended itself with `exit`.
     Exit,
-    /// The guest wanted more memory than `limits.memory`, or the process was killed for memory.
+    /// The guest requested more memory than `limits.memory`, or the process was killed for its memory.
     OutOfMemory,
     /// The memory of the GPU was full.
     DeviceOutOfMemory,
@@ -59,7 +59,7 @@ pub enum FailureKind {
     Timeout,
     /// Loading the mini-batch took longer than `task_overhead_timeout`; the worker was killed.
     LoadTimeout,
-    /// `run` returned fewer or more rows than items, and the job wants one for each
+    /// `run` returned fewer or more rows than items, and the job requires one for each
     /// (`strict_cardinality`).
     ShortResults,
     /// `run` returned something that is not a valid result.
@@ -68,29 +68,28 @@ pub enum FailureKind {
     LoadFailed,
     /// A file that the guest wrote could not be published.
     BadOutput,
-    /// The guest went beyond one of `limits` that has no kind of its own; the message names it.
+    /// The guest exceeded another one of `limits`. The message names it.
     OverLimit,
-    /// The worker process asked the kernel for something that no entry script needs, and was ended
-    /// by the system-call filter.
+    /// The worker process made a system call that entry scripts do not need. The system-call filter ended it.
     Forbidden,
     /// The worker process ended unexpectedly.
     WorkerDied,
-    /// Sandmill's own fault, or the machine's (a full disk, say).
+    /// A fault of Sandmill or of the machine, such as a full disk.
     HostFault,
-    /// What was read of the mini-batch cannot be decoded: another try would read the same.
+    /// The mini-batch's data was read but cannot be decoded. Another try would read the same data.
     BadInput,
-    /// The disk that holds the job directory has no room for what an attempt made. The job ends by it.
+    /// The disk with the job directory is too full for the results of an attempt. This ends the job.
     NoSpace,
 }
 
 impl FailureKind {
-    /// Whether another try may end otherwise.
+    /// Whether another try may succeed.
     pub fn can_mend(self) -> bool {
         self != Self::BadInput
     }
 
-    /// Whether the instance of the entry script is broken after a `run` that failed like this, so that a new
-    /// one is made.
+    /// Whether a `run` that failed like this leaves the instance of the entry script broken, so that it is
+    /// replaced.
     pub fn breaks_instance(self) -> bool {
         use FailureKind::{Exit, OutOfFuel, OutOfMemory, OverLimit, Trap};
         matches!(self, Trap | Exit | OutOfMemory | OutOfFuel | OverLimit)

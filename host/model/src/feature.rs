@@ -3,15 +3,15 @@
 use serde::Serialize;
 use std::fmt;
 
-/// A part that a build may leave out, as a feature of cargo.
+/// A part that a build may leave out. Each is a feature of cargo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Feature {
     /// Computing with models.
     Inference,
-    /// The same on NVIDIA's GPUs.
+    /// Computing with models on NVIDIA's GPUs.
     Cuda,
-    /// Objects of stores.
+    /// Access to stores.
     Stores,
 }
 
@@ -19,7 +19,7 @@ impl Feature {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Inference, Self::Cuda, Self::Stores];
 
-    /// The name that cargo has for it.
+    /// The name of the cargo feature.
     pub fn name(self) -> &'static str {
         match self {
             Self::Inference => "inference",
@@ -28,13 +28,13 @@ impl Feature {
         }
     }
 
-    /// Says that a build does not have it.
+    /// The error of a build without this part.
     pub fn absence(self) -> Absence {
         Absence(self)
     }
 }
 
-/// A build does not have a part.
+/// The error of a build without a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Absence(pub Feature);
 

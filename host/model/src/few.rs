@@ -1,5 +1,5 @@
-//! Lists that are bounded while they are read: an element takes many times the bytes in memory that
-//! it takes in a message.
+//! Lists whose length is limited while they are read. An element takes many times more bytes in memory than
+//! in a message.
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;

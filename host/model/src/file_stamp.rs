@@ -1,10 +1,10 @@
-//! Whether a file is still the one that was looked at.
+//! Detects whether a file has changed.
 
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// What changes when a file is written to, or replaced by another.
+/// Properties that change when a file is written to or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
     device: u64,
@@ -15,7 +15,7 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// That of a file as it is now.
+    /// The current stamp of a file.
     pub fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),

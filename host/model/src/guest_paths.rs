@@ -1,4 +1,4 @@
-//! Where a guest finds its folders.
+//! The guest's paths of its folders.
 
 /// The output folder.
 pub const GUEST_OUTPUT: &str = "/output";
@@ -8,10 +8,10 @@ pub const GUEST_LOGS: &str = "/logs";
 pub const GUEST_TEMPORARY: &str = "/tmp";
 /// The source folder.
 pub const GUEST_SOURCE: &str = "/source";
-/// Inputs lie below this, by name: `/inputs/images`, or `/inputs/images/0` and so on for an input
-/// of several paths.
+/// The folder of inputs, by name: `/inputs/images`, or `/inputs/images/0` and so on for an input of several
+/// paths.
 pub const GUEST_INPUTS: &str = "/inputs";
-/// Models lie below this, by name.
+/// The folder of models, by name.
 pub const GUEST_MODELS: &str = "/models";
-/// Side inputs lie below this, by name, unless their mount path is chosen.
+/// The folder of side inputs, by name, unless they have a mount path of their own.
 pub const GUEST_SIDE_INPUTS: &str = "/side_inputs";

@@ -1,4 +1,4 @@
-//! Names of the things a job is made of.
+//! The ids of the parts of a job.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -22,7 +22,7 @@ impl fmt::Display for MiniBatchId {
     }
 }
 
-/// A worker's number within its job. Replacements get new numbers; numbers are never used again.
+/// A worker's number within its job. A replacement gets a new number, so numbers are never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub u32);

@@ -1,20 +1,20 @@
-//! Models that a job gives to its entry script, what runs them, and where.
+//! The models of a job, their backends and their devices.
 
 use super::{FileStamp, Mount};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// What computes with a model.
+/// The library that computes with a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// ONNX Runtime where its library is found, else tract.
+    /// ONNX Runtime if its library is found, else tract.
     #[default]
     Auto,
     /// tract, which is a part of Sandmill.
     Tract,
-    /// ONNX Runtime, whose library the machine must have.
+    /// ONNX Runtime. Its library must be installed on the machine.
     OnnxRuntime,
 }
 
@@ -22,7 +22,7 @@ impl Backend {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Tract, Self::OnnxRuntime];
 
-    /// As in a job file.
+    /// The name in a job file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -32,16 +32,16 @@ impl Backend {
     }
 }
 
-/// Where a model is to run.
+/// The device on which a model should run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
-    /// On the worker's leased GPU where it has one that a backend can use, else on the CPU.
+    /// The worker's leased GPU if it has one that a backend can use, else the CPU.
     #[default]
     Auto,
-    /// On the CPU.
+    /// The CPU.
     Cpu,
-    /// On the worker's leased GPU, and nowhere else unless the job says so.
+    /// The worker's leased GPU. No other device, unless the job allows a fallback.
     Gpu,
 }
 
@@ -49,7 +49,7 @@ impl DeviceChoice {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Cpu, Self::Gpu];
 
-    /// As in a job file.
+    /// The name in a job file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -59,13 +59,13 @@ impl DeviceChoice {
     }
 }
 
-/// Where a model runs.
+/// The device on which a model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// The GPU of this index.
+    /// The GPU with this index.
     Gpu(u32),
 }
 
@@ -79,26 +79,26 @@ impl fmt::Display for Device {
     }
 }
 
-/// A model of the job, as its workers find it.
+/// A model of the job, in the form that its workers use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// What the entry script loads it by.
+    /// The name by which the entry script loads it.
     pub name: String,
-    /// The folder that holds the model and nothing that does not belong to it. Absolute.
+    /// The folder that holds the model and no other files. Absolute.
     pub host: PathBuf,
     /// The ONNX file, relative to the folder.
     pub file: String,
-    /// Where the folder is mounted, read-only.
+    /// The guest's path of the folder, which is mounted read-only.
     pub guest: String,
-    /// What runs it.
+    /// The backend that runs it.
     pub backend: Backend,
-    /// Where it is to run.
+    /// The device on which it should run.
     pub device: DeviceChoice,
-    /// Whether it may run on the CPU where there is no GPU for it.
+    /// Whether it may run on the CPU if there is no GPU for it.
     pub fallback: bool,
-    /// What the ONNX file was when the job began; none if that is not known.
+    /// The state of the ONNX file when the job began. `None` if it is not known.
     pub stamp: Option<FileStamp>,
-    /// What the other files of its folder were then, by their paths there; none if that is not known.
+    /// The state of the folder's other files at that time, by their paths in it. `None` if it is not known.
     pub beside: Option<Vec<(String, FileStamp)>>,
 }
 
@@ -109,18 +109,18 @@ impl Model {
     }
 }
 
-/// What inference may use in this job, beside the models and limits.
+/// Settings of inference in this job, besides the models and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InferenceSettings {
-    /// Whether an entry script may bring models of its own as bytes.
+    /// Whether an entry script may load models from its own bytes.
     pub allow_guest_models: bool,
-    /// Threads of a worker that compute with a model on the CPU; none means that workers share the
-    /// machine's cores evenly, one thread at least.
+    /// Threads of a worker that compute with a model on the CPU. `None` means that workers share the
+    /// machine's cores evenly, with at least one thread each.
     pub threads: Option<u32>,
-    /// Bytes of the device's memory that a worker's models may take, where the backend can say so.
+    /// Bytes of the device's memory that a worker's models may take, if the backend can enforce it.
     pub gpu_memory: Option<super::ByteSize>,
-    /// ONNX Runtime's library, as the leader found it. Absolute. Never from a job file: it is native code
-    /// that runs with the rights of the worker process.
+    /// ONNX Runtime's library, as the leader found it. Absolute. It never comes from a job file, because
+    /// native code runs with the rights of the worker process.
     pub onnxruntime: Option<PathBuf>,
     /// Folders with the CUDA libraries, as the leader found them. Absolute.
     pub cuda: Vec<PathBuf>,
@@ -134,12 +134,12 @@ pub struct BackendsUsed {
 }
 
 impl BackendsUsed {
-    /// Whether there was none.
+    /// Whether there is no such backend.
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    /// Both these and one more. `Auto` is none.
+    /// These backends and one more. `Auto` adds none.
     #[must_use]
     pub fn and(self, backend: Backend) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl BackendsUsed {
     }
 }
 
-/// `tract`, `onnxruntime and tract`; nothing if there was none.
+/// `tract`, `onnxruntime and tract`; empty without a backend.
 impl fmt::Display for BackendsUsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.onnxruntime, self.tract) {
@@ -161,7 +161,7 @@ impl fmt::Display for BackendsUsed {
     }
 }
 
-/// What an attempt's inference came to.
+/// Statistics of an attempt's inference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InferenceStats {
     /// Computations.
@@ -172,17 +172,17 @@ pub struct InferenceStats {
     pub bytes_in: u64,
     /// Bytes of output tensors.
     pub bytes_out: u64,
-    /// Where they ran, the GPU if on both; none without a computation.
+    /// The device. The GPU if both were used. `None` if there was no computation.
     pub device: Option<Device>,
-    /// Whether a model ran on the CPU that was meant for a GPU, as the job allows.
+    /// Whether a model for a GPU ran on the CPU, as the job allows.
     pub fell_back: bool,
-    /// What computed; none in what older versions wrote.
+    /// The backends that computed. Empty in reports of older versions.
     #[serde(default)]
     pub backends: BackendsUsed,
 }
 
 impl InferenceStats {
-    /// Whether numbers that come from a worker process can be.
+    /// Whether numbers from a worker process are possible.
     pub fn is_plausible(&self) -> bool {
         let counts = [self.calls, self.bytes_in, self.bytes_out];
         counts.iter().all(|&count| count < 1 << 60) && (0.0..1e12).contains(&self.seconds)
@@ -195,7 +195,7 @@ impl std::ops::AddAssign for InferenceStats {
         self.seconds += other.seconds;
         self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
         self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
-        // A GPU is greater than the CPU, and anything than none.
+        // In this order a GPU is greater than the CPU, and the CPU is greater than `None`.
         self.device = self.device.max(other.device);
         self.fell_back |= other.fell_back;
         self.backends.tract |= other.backends.tract;
@@ -203,27 +203,27 @@ impl std::ops::AddAssign for InferenceStats {
     }
 }
 
-/// Device files of the driver that a process with a GPU needs, beside the GPU's own. Whoever lacks one
-/// would have the driver start a program that makes it, which no worker may.
+/// Device files of the driver that a process with a GPU needs, besides the GPU's own. If one is missing, the
+/// driver starts a program that creates it, and a worker may not start programs.
 pub const NVIDIA_DEVICES: [&str; 2] = ["/dev/nvidiactl", "/dev/nvidia-uvm"];
 
-/// A GPU that is one worker's for as long as it lives.
+/// A GPU that belongs to one worker during the worker's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuLease {
-    /// Counted as `nvidia-smi` does.
+    /// The index as `nvidia-smi` counts it.
     pub index: u32,
-    /// What `CUDA_VISIBLE_DEVICES` says: the index, or the UUID of a part of a GPU (MIG).
+    /// The value of `CUDA_VISIBLE_DEVICES`: the index, or the UUID of a part of a GPU (MIG).
     pub visible: String,
-    /// The number in `/dev/nvidiaN`, where the driver told.
+    /// The number in `/dev/nvidiaN`, if the driver reported it.
     pub minor: Option<u32>,
-    /// A file that the worker keeps locked while it lives, so that no other job takes the GPU. Absolute.
+    /// A file that the worker keeps locked, so that no other job takes the GPU. Absolute.
     pub lock: Option<PathBuf>,
-    /// The folder of what tract has compiled for the GPU, which its worker reads alone. Absolute.
+    /// The folder of code that tract has compiled for the GPU. The worker may only read it. Absolute.
     pub kernels: Option<PathBuf>,
 }
 
 impl GpuLease {
-    /// A lease of which no more than the index is known.
+    /// A lease of which only the index is known.
     pub fn plain(index: u32) -> Self {
         Self { index, visible: index.to_string(), minor: None, lock: None, kernels: None }
     }

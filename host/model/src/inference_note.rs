@@ -1,38 +1,38 @@
-//! What a worker is at with a model: some bytes in a file, which it writes anew each time. Whoever ends a worker
-//! that takes too long can so say what took long.
+//! Records what a worker is doing with a model: a few bytes in a file, which the worker overwrites each time.
+//! A process that ends a slow worker can thus report what took so long.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What is done with a model.
+/// The kinds of work with a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InferenceWork {
-    /// It is read and made ready.
+    /// The model is being read and prepared.
     Loading,
-    /// It computes.
+    /// The model is computing.
     Computing,
 }
 
-/// That a worker is loading a model, or computing with one.
+/// The record that a worker is loading a model or computing with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InferenceNote {
-    /// What it does.
+    /// The kind of work.
     pub work: InferenceWork,
-    /// Which of the job's models, in the order of their names; none for one that the entry script brought.
+    /// Which of the job's models, in the order of their names. `None` for a model of the entry script's own.
     pub model: Option<u32>,
-    /// Since when, in nanoseconds since 1970.
+    /// The start of the work, in nanoseconds since 1970.
     pub since: u64,
 }
 
 impl InferenceNote {
-    /// Bytes of a note.
+    /// The size of a note in bytes.
     pub const BYTES: usize = 13;
 
-    /// The note of what begins now.
+    /// The note of work that begins now.
     pub fn now(work: InferenceWork, model: Option<u32>) -> Self {
         Self { work, model, since: nanos(SystemTime::now()) }
     }
 
-    /// As bytes; for none, that nothing is done.
+    /// The note as bytes. `None` means that the worker is not using a model.
     pub fn encode(note: Option<Self>) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         if let Some(note) = note {
@@ -46,7 +46,7 @@ impl InferenceNote {
         bytes
     }
 
-    /// The note in bytes that nobody vouches for; none if nothing is done, or if they are no note.
+    /// Reads a note from untrusted bytes. `None` if no work is recorded, or if the bytes are not a note.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let work = match bytes[0] {
@@ -59,7 +59,8 @@ impl InferenceNote {
         Some(Self { work, model: (model != u32::MAX).then_some(model), since })
     }
 
-    /// For how long by now, at most `most`: clocks are set, and a worker may say anything.
+    /// How long the work has lasted, but at most `most`: the clock may have been changed, and a worker can
+    /// write any time.
     pub fn lasted(&self, most: Duration) -> Duration {
         Duration::from_nanos(nanos(SystemTime::now()).saturating_sub(self.since)).min(most)
     }

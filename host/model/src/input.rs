@@ -1,25 +1,25 @@
-//! What a job reads, as the job file says it.
+//! The inputs of a job, as the job file gives them.
 
 use serde::{Deserialize, Serialize};
 
 /// One named input of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Its name; part of the guest's paths.
+    /// Its name, which is part of the guest's paths.
     pub name: String,
-    /// Files, folders or globs. Absolute: the job file's folder is already put before them. Or all of them
-    /// addresses of stores (see [`super::Address`]).
+    /// Files, folders or globs, as absolute paths: relative ones have already been joined to the job file's
+    /// folder. Or addresses of stores (see [`super::Address`]), for all of them.
     pub paths: Vec<String>,
-    /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav`
-    /// (prs-semantics M4); none unless given.
+    /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav` (prs-semantics
+    /// M4). `None` unless the job file gives it.
     pub partition_format: Option<String>,
-    /// How many of its rows, or of its files, the job has, from the first; none for all of them.
+    /// The maximum number of its rows or files, counted from the first. `None` for all of them.
     #[serde(default)]
     pub take: Option<u64>,
 }
 
 impl Input {
-    /// The places in stores that it names; none if all of it lies on this machine.
+    /// The places in stores that it names. Empty if its files are on this machine.
     pub fn addresses(&self) -> impl Iterator<Item = super::Address> {
         self.paths
             .iter()
@@ -28,26 +28,26 @@ impl Input {
     }
 }
 
-/// What all inputs of a job are made of.
+/// The kind of a job's inputs. All of them have the same kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputKind {
-    /// Files, handed over by name.
+    /// Files. The entry script gets their paths.
     Files {
         /// Files in a mini-batch.
         mini_batch_files: u64,
     },
-    /// Files of rows, handed over as tables.
+    /// Files of rows. The entry script gets tables.
     Tables {
-        /// How much of a file is in a mini-batch.
+        /// The size of the part of a file that is one mini-batch.
         mini_batch_size: super::SliceSize,
-        /// What the job file says of each.
+        /// The job file's settings for each input.
         inputs: Vec<super::TableInput>,
-        /// Whether types are inferred from all of the input instead of its first part.
+        /// Whether types are inferred from the whole input, not only from its first part.
         full_inference: bool,
     },
-    /// Nothing: the entry script runs a set number of times.
+    /// No input: the entry script runs a given number of times.
     Void {
-        /// How often.
+        /// The number of times.
         count: u64,
     },
 }

@@ -1,7 +1,7 @@
-//! The words of Sandmill: ids, mini-batch descriptors, outcomes, policies, limits, statistics and
-//! the paths of a job directory. Plain data, no I/O.
+//! The vocabulary of Sandmill: ids, mini-batch descriptors, outcomes, policies, limits, statistics and the
+//! paths of a job directory. It has only plain data, without I/O.
 //!
-//! It uses no other crate of Sandmill, and every one may use it.
+//! It does not depend on any other crate of Sandmill. All of them may use it.
 
 mod address;
 mod errno;

@@ -1,37 +1,38 @@
-//! What all jobs of one machine may use together.
+//! Limits for all jobs of one machine together.
 
 use super::ByteSize;
 use std::path::PathBuf;
 
-/// The operator's caps for the jobs that run at the same time on one machine. None means no cap.
+/// The operator's caps for all jobs that run on one machine at the same time. `None` means that there is no
+/// cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineCaps {
     /// Workers of all jobs together, at least 1.
     pub workers: Option<u32>,
     /// Workers of all jobs of one tenant together, at least 1.
     pub workers_per_tenant: Option<u32>,
-    /// Memory that the budgets of all these workers may come to.
+    /// The total of the memory budgets of all these workers.
     pub memory: Option<ByteSize>,
-    /// Where jobs keep count of each other; none means the usual place.
+    /// The folder in which jobs count each other. `None` means the default folder.
     pub directory: Option<PathBuf>,
 }
 
 impl MachineCaps {
-    /// Whether anything is capped.
+    /// Whether there is any cap.
     pub fn any(&self) -> bool {
         self.workers.is_some() || self.workers_per_tenant.is_some() || self.memory.is_some()
     }
 }
 
-/// Which processes a job's reports list, by name, user and what they use.
+/// Which processes a job's reports list, with their names, users and resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessLists {
-    /// All that the leader's user may see.
+    /// All processes that the leader's user may see.
     #[default]
     Machine,
-    /// The leader and the processes that come from it.
+    /// The leader and its descendants.
     Job,
-    /// None.
+    /// No processes.
     Off,
 }
 

@@ -2,41 +2,39 @@
 
 use super::{ByteSize, Failure, FailureKind, Limits};
 
-/// How much memory of its own one worker process may hold.
+/// The memory of its own that one worker process may hold.
 ///
-/// Counted is what belongs to the process alone. Pages of files do not count: the compiled entry
-/// script is mapped by all workers and shared by them.
+/// Only private memory counts. Pages of files do not count, because all workers map the compiled entry script
+/// and share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
     /// Memory of the guest's instance.
     pub guest: ByteSize,
-    /// What the host side of the worker may hold beside it, in bytes.
+    /// Memory that the host side of the worker may hold besides the guest's, in bytes.
     pub host: u64,
     /// Models and tensors, in bytes.
     pub inference: u64,
 }
 
 impl MemoryBudget {
-    /// What every worker may hold beside all else: the program itself, the allocator's reserves, and
-    /// how much may come in between two looks.
+    /// Memory of every worker for other purposes: the program itself, the allocator's reserves, and the
+    /// growth between two measurements.
     const MARGIN: u64 = 256 << 20;
-    /// Results are held twice: as they were copied from the guest, and as lines.
+    /// Results are held twice: as copied from the guest, and as lines.
     const RESULTS: u64 = 2;
-    /// Bytes of memory for a byte of CSV, at the most: a one-digit number with its comma becomes
-    /// eight bytes in a column, once more in what is handed to the guest, and buffers double when
-    /// they grow.
+    /// The most bytes of memory for a byte of CSV. A one-digit number with its comma becomes eight bytes in a
+    /// column, and eight more in the copy for the guest. Buffers double when they grow.
     const TABLE: u64 = 16;
-    /// A table that fits into `limits.memory` takes so many times that, at the most: as columns, the buffers of
-    /// which double when they grow, and as what is handed to the guest. One that does not fit is of no use to the
-    /// entry script.
+    /// The most memory for a table that fits into `limits.memory`, as a multiple of that limit: its columns,
+    /// in buffers that double when they grow, and the copy for the guest. The entry script cannot use a table
+    /// that does not fit.
     const COLUMNS: u64 = 3;
-    /// What is made of text before that, for a byte of it: the text, copies where records are sorted out, where
-    /// each field lies, and columns that are not wanted.
+    /// The most bytes of memory for a byte of text before it becomes columns: the text itself, copies while
+    /// records are sorted out, the positions of fields, and columns that are not wanted.
     const TEXT: u64 = 6;
 
-    /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: how much of a table
-    /// one mini-batch holds, 0 for files, which the guest reads itself. `inference`: bytes for models
-    /// and tensors.
+    /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: the bytes of a table in one
+    /// mini-batch, or 0 for files, which the guest reads itself. `inference`: bytes for models and tensors.
     pub fn new(limits: &Limits, mini_batch_bytes: u64, inference: u64) -> Self {
         let columns = limits.memory.0.saturating_mul(Self::COLUMNS);
         let fits = mini_batch_bytes.saturating_mul(Self::TEXT).saturating_add(columns);
@@ -50,12 +48,12 @@ impl MemoryBudget {
         Self { guest: limits.memory, host, inference }
     }
 
-    /// All of it, in bytes.
+    /// The whole budget, in bytes.
     pub fn total(&self) -> ByteSize {
         ByteSize(self.guest.0.saturating_add(self.host).saturating_add(self.inference))
     }
 
-    /// What a worker that holds `held` bytes is told to have done; none if it may.
+    /// The failure of a worker that holds `held` bytes. `None` if that is within the budget.
     pub fn judge(&self, held: u64) -> Option<Failure> {
         if held <= self.total().0 {
             return None;
@@ -64,7 +62,7 @@ impl MemoryBudget {
         Some(self.overrun(&format!("held {held} of memory, more than"), "it was killed"))
     }
 
-    /// What a worker is told to have done that the kernel ended, because its cgroup has this limit.
+    /// The failure of a worker that the kernel ended because its cgroup has this limit.
     pub fn ended_by_cgroup(&self) -> Failure {
         self.overrun("needed more memory than", "the limit of its cgroup ended it")
     }
@@ -72,7 +70,7 @@ impl MemoryBudget {
     fn overrun(&self, did: &str, end: &str) -> Failure {
         let budget = self.total().rounded();
         let host = ByteSize(self.host).rounded();
-        // Who has no models need not know of them.
+        // A user without models need not read about them.
         let (parts, more) = match self.inference {
             0 => (String::new(), ""),
             bytes => {

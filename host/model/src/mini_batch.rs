@@ -1,13 +1,13 @@
-//! What a mini-batch is: a small descriptor that can travel to any worker.
+//! Mini-batches: small descriptors that can be sent to any worker.
 
 use super::{GUEST_INPUTS, MiniBatchId, Names};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What one call of `run` will work on. Says where the data is, never holds it.
+/// The work of one call of `run`. It names the data and never contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MiniBatch {
-    /// Number within the job.
+    /// Its number within the job.
     pub id: MiniBatchId,
     /// Index into the job's [`Source`]s. 0 for [`Work::Void`].
     pub source: u32,
@@ -15,15 +15,15 @@ pub struct MiniBatch {
     pub work: Work,
     /// The partition keys and their values, in the order of the job file. Empty without keys.
     pub partition: Vec<(String, String)>,
-    /// A digest of the descriptor and, for tables, of what the planner knows of their files. See
+    /// A hash of the descriptor and, for tables, of the planner's knowledge of their files. See
     /// [`AttemptReport::stamp`](super::AttemptReport::stamp).
     pub stamp: u64,
-    /// Those of its files that could not be fetched from their store: the place among [`MiniBatch::reads`], from
-    /// the first on, and why, for people. Only the leader knows.
+    /// The files that could not be fetched from their store: the index in [`MiniBatch::reads`], in ascending
+    /// order, and the reason, for people. Only the leader sets this.
     pub unfetched: Vec<(u32, String)>,
 }
 
-/// Reasons that a descriptor has, each with so many bytes at most: it must fit into a message.
+/// How many reasons a descriptor keeps, and the most bytes of each. A descriptor must fit into a message.
 const REASONS: usize = 200;
 const REASON: usize = 1000;
 
@@ -33,7 +33,7 @@ impl MiniBatch {
         Self { id, source, work, partition: Vec::new(), stamp: 0, unfetched: Vec::new() }
     }
 
-    /// Notes which of its files could not be fetched, in their order, and why.
+    /// Records which files could not be fetched, in their order, and why.
     pub fn set_unfetched(&mut self, mut unfetched: Vec<(u32, String)>) {
         for (index, (_, reason)) in unfetched.iter_mut().enumerate() {
             let most = if index < REASONS { REASON } else { 0 };
@@ -45,13 +45,13 @@ impl MiniBatch {
         self.unfetched = unfetched;
     }
 
-    /// Why a file could not be fetched, by its place; none if it is here.
+    /// The reason why a file could not be fetched, by its index. `None` if the file was fetched.
     pub fn why_unfetched(&self, place: u32) -> Option<&str> {
         let at = self.unfetched.binary_search_by_key(&place, |(place, _)| *place).ok()?;
         self.unfetched.get(at).map(|(_, reason)| reason.as_str())
     }
 
-    /// Whether it reads files, and none of them could be fetched.
+    /// Whether it reads files and all of them could not be fetched.
     pub fn is_unfetched(&self) -> bool {
         !self.unfetched.is_empty() && self.unfetched.len() >= self.reads().len()
     }
@@ -75,7 +75,8 @@ impl MiniBatch {
         }
     }
 
-    /// Its files, if it is one of files: the index of each one's source, and its path below that.
+    /// Its files, if its work consists of files: the index of each one's source, and its path below that
+    /// source.
     pub fn files(&self) -> impl Iterator<Item = (u32, &str)> {
         let (files, parts): (Option<&Names>, &[(u32, Names)]) = match &self.work {
             Work::Files(files) => (Some(files), &[]),
@@ -93,8 +94,9 @@ impl MiniBatch {
         all.flat_map(|(source, files)| files.iter().map(move |file| (source, file)))
     }
 
-    /// The files that must have come from their store before a worker gets it: the index of each one's source, and
-    /// its path below that. What was unpacked lies elsewhere, and rows are grouped when all of them are here.
+    /// The files that must be fetched from their store before a worker gets the mini-batch: the index of each
+    /// one's source, and its path below that source. Unpacked texts and grouped rows are in other files by
+    /// then, so they need no object of a store.
     pub fn reads(&self) -> Vec<(u32, &str)> {
         match &self.work {
             Work::Files(_) | Work::FileGroup(_) => self.files().collect(),
@@ -104,8 +106,8 @@ impl MiniBatch {
         }
     }
 
-    /// Where its items lie, as far as that is known: each of its files, and of rows each file's with the
-    /// place that they begin at.
+    /// The places of its items, if known. For files, each file. For rows, each file with the position of its
+    /// first row.
     pub fn places(&self) -> Vec<Place<'_>> {
         let whole = |(source, file)| Place { source, file, line: None, row: None };
         match &self.work {
@@ -119,14 +121,14 @@ impl MiniBatch {
         }
     }
 
-    /// The partition keys with their values, in words for people: `region=n, store=4`.
+    /// The partition keys with their values, for people: `region=n, store=4`.
     pub fn keys(&self) -> String {
         let keys: Vec<_> =
             self.partition.iter().map(|(key, value)| format!("{key}={value}")).collect();
         keys.join(", ")
     }
 
-    /// Bytes of memory that the descriptor takes, about.
+    /// The approximate memory of the descriptor, in bytes.
     pub fn size(&self) -> usize {
         let names: usize = match &self.work {
             Work::Files(files) => files.size(),
@@ -149,9 +151,8 @@ impl MiniBatch {
         size_of::<Self>() + names + keys
     }
 
-    /// Where the data lies, in words for people, as the guest sees it: `/inputs/images/a.png and 9
-    /// more`, `/inputs/iris/iris.csv, 20 records from line 2`, `/inputs/sales with region=n, store=4:
-    /// 20 records`.
+    /// The place of the data, for people, by the guest's paths: `/inputs/images/a.png and 9 more`,
+    /// `/inputs/iris/iris.csv, 20 records from line 2`, `/inputs/sales with region=n, store=4: 20 records`.
     pub fn location(&self, sources: &[Source]) -> String {
         let folder = sources.get(self.source as usize).map_or("", |source| source.guest.as_str());
         if !self.partition.is_empty() {
@@ -189,16 +190,16 @@ impl MiniBatch {
     }
 }
 
-/// Where items of a mini-batch lie.
+/// The place of items of a mini-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The index of the source.
     pub source: u32,
     /// The file, as a path below the source's root.
     pub file: &'a str,
-    /// The line that rows of a text begin on, from 1.
+    /// For rows of a text: the line on which they begin, from 1.
     pub line: Option<u64>,
-    /// The first row of others in their file, from 1.
+    /// For rows of other tables: the first row in the file, from 1.
     pub row: Option<u64>,
 }
 
@@ -207,12 +208,12 @@ pub struct Place<'a> {
 pub enum Work {
     /// Files, as paths below the source's root, with `/` between the parts.
     Files(Names),
-    /// The files of one group by partition keys that lie below several sources of one input: the
-    /// source's index, each once, with files as in [`Work::Files`].
+    /// The files of one group by partition keys, if they are below several sources of one input: each
+    /// source's index, once, with its files as in [`Work::Files`].
     FileGroup(Vec<(u32, Names)>),
     /// A part of one text file: CSV or JSON lines.
     Text(TextSlice),
-    /// The text files of one group by partition keys, one or more: a source of the input, and the
+    /// The text files of one group by partition keys, one or more: the index of each one's source, and the
     /// slice.
     TextGroup(Vec<(u32, TextSlice)>),
     /// Rows of one group by partition keys, gathered from many files.
@@ -221,10 +222,10 @@ pub enum Work {
     Void,
     /// Rows of one Parquet or Arrow file.
     Table(TableSlice),
-    /// The rows of the Parquet or Arrow files of one group by partition keys: a source of the input, and
-    /// the slice.
+    /// The rows of the Parquet or Arrow files of one group by partition keys: the index of each one's source,
+    /// and the slice.
     TableGroup(Vec<(u32, TableSlice)>),
-    /// A file that planning could not read: a mini-batch of one item, which fails.
+    /// A file that planning could not read. It becomes a mini-batch of one item, which fails.
     Unreadable(BadFile),
 }
 
@@ -233,16 +234,16 @@ pub enum Work {
 pub struct TextSlice {
     /// The file, as a path below the source's root.
     pub file: String,
-    /// First byte; past the BOM and the header line.
+    /// The first byte, after the BOM and the header line.
     pub offset: u64,
-    /// Bytes. Never zero.
+    /// The number of bytes. Never zero.
     pub length: u64,
     /// The line number of the first byte in the file, counted from 1.
     pub first_line: u64,
     /// Records in the slice.
     pub rows: u64,
-    /// For a compressed file: its text, as a path below [`JobDir::spill`](super::JobDir::spill), that
-    /// the range belongs to.
+    /// For a compressed file: the path of its unpacked text below [`JobDir::spill`](super::JobDir::spill).
+    /// The range refers to that text.
     pub unpacked: Option<String>,
 }
 
@@ -252,20 +253,20 @@ impl TextSlice {
     }
 }
 
-/// Rows of one Parquet or Arrow file, one behind the other.
+/// Consecutive rows of one Parquet or Arrow file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSlice {
     /// The file, as a path below the source's root.
     pub file: String,
-    /// Where its first rows are: the number of a row group, or the place of a record batch.
+    /// The part with its first rows: the number of a row group, or the index of a record batch.
     pub part: u64,
-    /// Rows of that part that come before it.
+    /// Rows of that part before the slice.
     pub skip: u64,
-    /// The number of its first row in the file, from 0.
+    /// The number of the slice's first row in the file, from 0.
     pub first_row: u64,
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes that they take in memory, about.
+    /// Their approximate memory, in bytes.
     pub bytes: u64,
 }
 
@@ -281,7 +282,7 @@ impl TableSlice {
 pub struct BadFile {
     /// The file, as a path below the source's root.
     pub file: String,
-    /// Why, and where in it, for people.
+    /// The reason and the position in the file, for people.
     pub reason: String,
 }
 
@@ -290,13 +291,13 @@ pub struct BadFile {
 pub struct SpilledRows {
     /// The rows as CSV text without a header; the columns of the path come last.
     pub text: TextSlice,
-    /// The file that says where each row comes from: for each, the number of a file and a line.
+    /// The file with the origin of each row: the number of a file, and a line.
     pub origins: String,
-    /// Where the rows' origins begin in it, in bytes.
+    /// The position in that file of these rows' origins, in bytes.
     pub origins_offset: u64,
-    /// And how many bytes they take.
+    /// The length of the origins, in bytes.
     pub origins_length: u64,
-    /// The file that gives those numbers names.
+    /// The file that maps the numbers of files to names.
     pub names: String,
 }
 
@@ -307,23 +308,24 @@ pub struct Source {
     pub dataset: String,
     /// The folder on the host. Absolute, without links.
     pub root: PathBuf,
-    /// Where the guest sees the folder, e.g. `/inputs/images`.
+    /// The guest's path of the folder, such as `/inputs/images`.
     pub guest: String,
-    /// Which files below `root` belong to the input, as a glob over the relative path (`*.csv`,
-    /// `a/**/*.png`, a single file's name, or several as in `{a.csv,b.csv}`); none means all. With
-    /// a pattern, the folder's other files must stay invisible to the guest.
+    /// Which files below `root` belong to the input, as a glob over the relative path (`*.csv`, `a/**/*.png`,
+    /// a single file's name, or several as in `{a.csv,b.csv}`). `None` means all of them. With a pattern, the
+    /// guest must not see the folder's other files.
     pub pattern: Option<String>,
     /// [`Input::partition_format`](super::Input::partition_format).
     pub partition_format: Option<String>,
-    /// [`Input::take`](super::Input::take): of all sources of the input together.
+    /// [`Input::take`](super::Input::take). It applies to all sources of the input together.
     #[serde(default)]
     pub take: Option<u64>,
-    /// Where the list of the files below `root` is, if these are objects of a store. They need not be here yet.
+    /// The list of the files below `root`, if these are objects of a store. The files may not have been
+    /// fetched yet.
     pub manifest: Option<PathBuf>,
 }
 
 impl Source {
-    /// All files of a folder, where the guest sees those of an input with one path.
+    /// A source of all files in a folder. The guest path is that of an input with a single path.
     pub fn new(dataset: &str, root: PathBuf) -> Self {
         Self {
             dataset: dataset.to_owned(),
@@ -348,8 +350,9 @@ pub struct Mount {
     pub writable: bool,
 }
 
-/// Whether a path below a folder is seen at a glance to lead down only, as nearly all of millions are: it has no two dots
-/// in a row. Of another one its parts tell.
+/// A fast check that a relative path does not lead out of its folder: it contains no two dots in a row.
+/// Nearly all paths pass, and there may be millions of them. If this returns false, the caller must check the
+/// path's parts.
 pub fn is_plainly_below(path: &str) -> bool {
     let bytes = path.as_bytes();
     bytes.first() != Some(&b'/') && !bytes.contains(&0) && !bytes.windows(2).any(|two| two == b"..")

@@ -1,46 +1,46 @@
-//! Many names in one piece of memory.
+//! A compact list of names.
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use std::fmt;
 
-/// A list of texts, such as the files of a mini-batch. Reads and writes as a list of strings; in memory, all of them
-/// together are two allocations, since a job hands millions of them from process to process.
+/// A list of texts, such as the files of a mini-batch. It is serialised as a list of strings. In memory it
+/// has only two allocations, because jobs send millions of names from process to process.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Names {
     text: String,
-    /// Where each of them ends in the text.
+    /// The end of each name in the text.
     ends: Vec<usize>,
 }
 
 impl Names {
-    /// Puts one behind the others.
+    /// Appends a name.
     pub fn push(&mut self, name: &str) {
         self.text.push_str(name);
         self.ends.push(self.text.len());
     }
 
-    /// How many there are.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The first one.
+    /// The first name.
     pub fn first(&self) -> Option<&str> {
         self.iter().next()
     }
 
-    /// The last one.
+    /// The last name.
     pub fn last(&self) -> Option<&str> {
         self.iter().next_back()
     }
 
-    /// All of them, in their order.
+    /// All names, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
         (0..self.ends.len()).map(|index| {
             let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -48,12 +48,12 @@ impl Names {
         })
     }
 
-    /// Bytes of all of them together.
+    /// The total bytes of all names.
     pub fn text_len(&self) -> usize {
         self.text.len()
     }
 
-    /// Bytes of memory that they take, about.
+    /// Their approximate memory, in bytes.
     pub fn size(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * size_of::<usize>()
     }
@@ -104,14 +104,14 @@ impl<'de> Visitor<'de> for List {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
         let mut names = Names::default();
-        // Whoever sent it may say anything.
+        // The sender is not trusted, so do not reserve as much as it claims.
         names.ends.reserve(list.size_hint().unwrap_or(0).min(1024));
         while list.next_element_seed(Next(&mut names))?.is_some() {}
         Ok(names)
     }
 }
 
-/// Puts the next string of a list right where it belongs.
+/// Appends the next string of a list directly to the names.
 struct Next<'a>(&'a mut Names);
 
 impl<'de> DeserializeSeed<'de> for Next<'_> {
@@ -151,7 +151,7 @@ mod tests {
             prop_assert_eq!(names.first(), texts.first().map(String::as_str));
             prop_assert_eq!(names.last(), texts.last().map(String::as_str));
             prop_assert_eq!(format!("{names:?}"), format!("{texts:?}"));
-            // The same in messages, and in digests of them.
+            // The serialised form equals that of a list of strings, in messages and in digests of them.
             let wire = postcard::to_allocvec(&names).unwrap();
             prop_assert_eq!(&wire, &postcard::to_allocvec(&texts).unwrap());
             prop_assert_eq!(&postcard::from_bytes::<Names>(&wire).unwrap(), &names);
@@ -164,7 +164,7 @@ mod tests {
     fn a_list_that_is_none_is_an_error() {
         assert!(serde_json::from_str::<Names>("[\"a\", 1]").is_err());
         assert!(serde_json::from_str::<Names>("\"a\"").is_err());
-        // A length without what it promises.
+        // A length that the bytes do not fulfil.
         assert!(postcard::from_bytes::<Names>(&[255, 255, 255, 255, 15]).is_err());
     }
 }

@@ -1,17 +1,18 @@
-//! Which of the names that are known may have been meant by one that is not.
+//! Finds the known names that a misspelt name may stand for.
 
-/// Letters of a name that may have been meant otherwise, and names that it is compared with.
+/// The most letters of a name that is compared, and the most names that it is compared with.
 const LONGEST: usize = 64;
 const MOST: usize = 1000;
 
-/// The known name that is nearest to an unknown one, if one is near; capitals, and `-` for `_`, do not count.
+/// The nearest known name to an unknown one, if one is near enough. Case is ignored, and `-` equals `_`.
 pub fn nearest<'k>(unknown: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     near(unknown, known).into_iter().next()
 }
 
-/// All known names that are near to an unknown one, nearest first; those as near as each other by the alphabet.
+/// All known names near an unknown one, nearest first. Equally near names are sorted by the alphabet.
 ///
-/// Names may be a stranger's: none is near to one of more than 64 letters, and no more than 1,000 known ones are compared.
+/// Names may come from an untrusted user. A name of more than 64 letters has no near names, and at most 1,000
+/// known names are compared.
 pub fn near<'k>(unknown: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
     let wanted = plain(unknown.trim());
     // A third of the letters may differ: `mini_bach_size`, `intputs`, `outptu_action`.
@@ -21,7 +22,7 @@ pub fn near<'k>(unknown: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<
     }
     let most = (letters / 3).max(1);
     let distance = |name: &'k str| {
-        // What needs little time comes first: a letter too many differs, and so does one that the other has not.
+        // Do the fast checks first: the lengths, and letters that the other name does not have.
         if name.chars().count().abs_diff(letters) > most {
             return None;
         }
@@ -30,7 +31,7 @@ pub fn near<'k>(unknown: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<
             return None;
         }
         let distance = strsim::damerau_levenshtein(&wanted, &other);
-        // Of a name of one letter nothing would be left.
+        // A name of one letter would otherwise match every other letter.
         (distance <= most && distance < letters).then_some((distance, name))
     };
     let mut near: Vec<_> = known.into_iter().take(MOST).filter_map(distance).collect();

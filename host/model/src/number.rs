@@ -1,15 +1,15 @@
-//! Numbers in other types, where `From` has no answer.
+//! Conversions of numbers for which there is no `From`.
 
 const _: () = assert!(usize::BITS == 64, "Sandmill runs on 64-bit machines");
 
-/// The same number. Nothing is lost, as Sandmill runs on 64-bit machines only.
+/// The same number. It always fits, as Sandmill runs only on 64-bit machines.
 #[expect(clippy::cast_possible_truncation, reason = "a usize has 64 bits")]
 #[inline]
 pub const fn to_usize(number: u64) -> usize {
     number as usize
 }
 
-/// The nearest float, for shares and for figures that people read. It is exact up to 2^53.
+/// The nearest float, for shares and for numbers that people read. It is exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "15 digits are exact enough for a figure")]
 #[inline]
 pub const fn to_f64(number: u64) -> f64 {
@@ -27,7 +27,7 @@ pub const fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// A count as 32 bits hold it: [`u32::MAX`] for a larger one.
+/// A count as a 32-bit number: [`u32::MAX`] for a larger one.
 #[inline]
 pub fn count_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)

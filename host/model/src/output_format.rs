@@ -1,4 +1,4 @@
-//! How rows are written to the output file, and what becomes of files with a name that is taken.
+//! How rows are written to the output file, and how conflicts of file names are resolved.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,15 +7,15 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputKind {
-    /// As ParallelRunStep writes it: rows as they are; tables with a space between fields (O1, O2).
+    /// As ParallelRunStep writes it: rows unchanged, tables with a space between fields (O1, O2).
     Text,
     /// Comma-separated values: rows become one field each.
     Csv,
-    /// One JSON value a line: tables become objects, rows become texts.
+    /// One JSON value on each line: tables become objects, rows become texts.
     Jsonl,
     /// A Parquet file: types are kept, rows become a column `value`.
     Parquet,
-    /// An Arrow IPC file, in the same way.
+    /// An Arrow IPC file, with the same contents.
     Arrow,
 }
 
@@ -34,13 +34,13 @@ impl OutputKind {
         }
     }
 
-    /// Whether rows are lines. Else they are tables with types, and the file is made at the end of the
-    /// job from what was appended.
+    /// Whether rows are lines. Otherwise they are tables with types, and the file is made from the appended
+    /// rows at the end of the job.
     pub fn is_lines(self) -> bool {
         matches!(self, Self::Text | Self::Csv | Self::Jsonl)
     }
 
-    /// How the output file may be compressed.
+    /// The compressions that this kind allows.
     pub fn compressions(self) -> &'static [Compression] {
         use Compression::{Gzip, Lz4, None, Snappy, Zstd};
         match self {
@@ -55,9 +55,9 @@ impl OutputKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
-    /// As gzip does it.
+    /// gzip.
     Gzip,
     /// Zstandard.
     Zstd,
@@ -83,28 +83,28 @@ impl Compression {
     }
 }
 
-/// Which fields of a table stand in quotes.
+/// Which fields of a table are quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quoting {
-    /// Those that could not be read back otherwise.
+    /// Those that could not be read back without quotes.
     Minimal,
     /// All of them, nulls too.
     All,
-    /// All that are no numbers.
+    /// Those that are not numbers.
     Nonnumeric,
-    /// None. A field that would have to be quoted fails the attempt.
+    /// None. A field that needs quotes fails the attempt.
     None,
 }
 
-/// Where rows stand in the end.
+/// The layout of the final rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputLayout {
-    /// In one file.
+    /// One file.
     #[default]
     File,
-    /// In a folder of files, one for each worker: nothing has to be copied.
+    /// A folder of files, one for each worker. It is faster, as no rows are copied.
     Parts,
 }
 
@@ -121,7 +121,7 @@ impl OutputLayout {
     }
 }
 
-/// The input's columns that stand in front of each row's own.
+/// Which columns of the input precede each row's own columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Join {
@@ -139,28 +139,28 @@ impl Join {
 /// How the output file is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFormat {
-    /// The kind of file. For others than text and CSV, what says how lines are written is unused.
+    /// The kind of file. The settings for lines are used only for text and CSV.
     pub kind: OutputKind,
     /// One of [`OutputKind::compressions`].
     pub compression: Compression,
-    /// Between the fields of a table. One ASCII character.
+    /// The character between the fields of a table. One ASCII character.
     pub delimiter: u8,
-    /// Whether the names of a table's columns stand once at the top.
+    /// Whether the names of a table's columns are written once at the top.
     pub header: bool,
-    /// Which fields stand in quotes.
+    /// Which fields are quoted.
     pub quoting: Quoting,
-    /// What is written for a null.
+    /// The text for a null.
     pub null: String,
     /// Whether each row of a table begins with its number within the mini-batch, as pandas' index.
     pub index: bool,
-    /// What stands in front of the rows' own columns, if anything does.
+    /// The columns that precede the rows' own, if there are any.
     pub join: Option<Join>,
-    /// Whether that is one file.
+    /// One file or a folder of parts.
     pub layout: OutputLayout,
 }
 
 impl OutputFormat {
-    /// What a kind is without further settings.
+    /// The default format of a kind.
     pub fn of(kind: OutputKind) -> Self {
         Self {
             kind,
@@ -178,17 +178,18 @@ impl OutputFormat {
         }
     }
 
-    /// Whether the output file is lines of text, as they are.
+    /// Whether the output file consists of uncompressed lines.
     pub fn is_plain(&self) -> bool {
         self.kind.is_lines() && self.compression == Compression::None
     }
 
-    /// Whether there is no output before the job's end: parts, or a file with types, are made of all rows.
+    /// Whether the output is made from all rows at the end of the job. This holds for parts and for files
+    /// with types.
     pub fn is_made_at_end(&self) -> bool {
         self.layout == OutputLayout::Parts || !self.kind.is_lines()
     }
 
-    /// Whether the first thing in the output file is what columns there are.
+    /// Whether the output file begins with its columns.
     pub fn has_header(&self) -> bool {
         match self.kind {
             OutputKind::Text | OutputKind::Csv => self.header,
@@ -197,8 +198,8 @@ impl OutputFormat {
         }
     }
 
-    /// What the output file is called, where the job file does not say: as `lines`, but with the format's own ending.
-    /// In parts, the folder.
+    /// The default name of the output file: `lines`, with the format's own ending. For parts, the name of the
+    /// folder.
     pub fn file_name(&self, lines: &str) -> String {
         match (self.kind, lines.rsplit_once('.')) {
             (OutputKind::Csv | OutputKind::Jsonl, Some((stem, _))) => {
@@ -208,7 +209,7 @@ impl OutputFormat {
         }
     }
 
-    /// The same in a job file of Azure's, and of earlier versions: `lines` for all lines of text.
+    /// The same for Azure's job files and for earlier versions, which use `lines` for all lines of text.
     pub fn azure_file_name(&self, lines: &str) -> String {
         let stem = lines.rsplit_once('.').map_or(lines, |(stem, _)| stem);
         match (self.kind, self.compression) {
@@ -221,7 +222,7 @@ impl OutputFormat {
         }
     }
 
-    /// How the names of an output's parts end; none if it is one file.
+    /// The ending of the parts' names. `None` if the output is one file.
     pub fn part_ending(&self) -> Option<String> {
         let compression = match self.compression {
             Compression::Gzip if self.kind.is_lines() => ".gz",
@@ -232,15 +233,15 @@ impl OutputFormat {
         (self.layout == OutputLayout::Parts).then(|| format!(".{kind}{compression}"))
     }
 
-    /// The file that rows are appended to while the job runs: the output file itself, or what it is made
-    /// of at the end. In parts nothing is appended: their folder.
+    /// The file to which rows are appended while the job runs: the output file itself, or the file from which
+    /// it is made at the end. For parts, their folder, to which nothing is appended.
     pub fn appended(&self, file_name: &str) -> String {
         let is_made = !self.kind.is_lines() && self.layout == OutputLayout::File;
         if is_made { unfinished(file_name) } else { file_name.to_owned() }
     }
 }
 
-/// What an output file is made of that is made at a job's end.
+/// The file from which an output file is made at the end of a job.
 pub fn unfinished(file_name: &str) -> String {
     format!("{file_name}.part")
 }
@@ -258,9 +259,9 @@ pub enum OnConflict {
     /// The later attempt fails.
     #[default]
     Error,
-    /// What the later one wrote is put behind what is there.
+    /// The content of the later file is appended to the earlier one.
     Append,
-    /// The later one takes the earlier one's place.
+    /// The later file replaces the earlier one.
     Overwrite,
 }
 

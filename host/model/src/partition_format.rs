@@ -1,20 +1,20 @@
-//! Templates that name the parts of paths, as in `{user}/{season}/{genre}.wav`.
+//! Templates that name the parts of paths, such as `{user}/{season}/{genre}.wav`.
 
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What Hive calls the folder of rows without a value.
+/// Hive's name for the folder of rows without a value.
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// A template for paths below an input's path. Each level is fixed text and keys in braces; a key
-/// stands for one or more characters of its level.
+/// A template for paths below an input's path. Each level consists of fixed text and of keys in braces. A key
+/// matches one or more characters of its level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionFormat {
     text: String,
     levels: Vec<Vec<Part>>,
-    /// Whether it stands for folders as Hive makes them, whose values are percent-encoded.
+    /// Whether the template is for folders as Hive makes them, whose values are percent-encoded.
     is_hive: bool,
 }
 
@@ -24,14 +24,14 @@ enum Part {
     Key(String),
 }
 
-/// The text was no template. For people, complete but for where it stands.
+/// Error: the text is not a template. The message is for people, and lacks only the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no path template: {1}; write it as in '{{user}}/{{season}}/{{genre}}.wav'")]
 pub struct ParsePartitionFormatError(String, String);
 
 impl PartitionFormat {
-    /// Reads a template. Fails if a level is empty, a brace or a name is wrong, a key comes twice,
-    /// two keys touch, or there is no key at all.
+    /// Reads a template. Fails if a level is empty, a brace or a name is wrong, a key occurs twice, two keys
+    /// have nothing between them, or there is no key at all.
     pub fn parse(text: &str) -> Result<Self, ParsePartitionFormatError> {
         let refuse = |reason: String| ParsePartitionFormatError(text.to_owned(), reason);
         let levels = text.split('/').map(level).collect::<Result<Vec<_>, _>>().map_err(refuse)?;
@@ -46,8 +46,9 @@ impl PartitionFormat {
         }
     }
 
-    /// The template of a file's folders, as in `year=2026/month=11/a.parquet`: all of them, down to the
-    /// first that is not named so. None if there is none, or if a key comes twice.
+    /// The template of a file's folders, for a path such as `year=2026/month=11/a.parquet`. It covers the
+    /// folders up to the first one that is not named `key=value`. `None` if there are no such folders, or if
+    /// a key occurs twice.
     pub fn hive(path: &str) -> Option<Self> {
         let (folders, _) = path.rsplit_once('/')?;
         let key = |folder: &str| {
@@ -61,7 +62,7 @@ impl PartitionFormat {
         Some(Self { is_hive: true, ..format })
     }
 
-    /// Its keys, in their order.
+    /// Its keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.levels.iter().flatten().filter_map(|part| match part {
             Part::Key(key) => Some(key.as_str()),
@@ -69,8 +70,8 @@ impl PartitionFormat {
         })
     }
 
-    /// The keys' values in a file's path below its input's path, `/` between the parts; none if the
-    /// path is another. Where several readings fit, the first keys of a level are the shorter ones.
+    /// The keys' values in a file's path below its input's path, with `/` between the parts. `None` if the
+    /// path does not match. If several readings match, the first keys of a level get the shorter values.
     pub fn values<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
         let mut values = Vec::new();
         let mut names = path.split('/');
@@ -80,9 +81,9 @@ impl PartitionFormat {
         names.next().is_none().then_some(values)
     }
 
-    /// As [`Self::values`], for tables: the template names folders, and files below them may have
-    /// any name. A template whose last level has a fixed ending, as in `{region}/{day}.csv`, stands
-    /// for the whole path here too. Values of Hive's folders are decoded, and empty for null.
+    /// Like [`Self::values`], but for tables: the template names folders, and the files below them may have
+    /// any name. A template whose last level has a fixed ending, such as `{region}/{day}.csv`, still matches
+    /// the whole path. Values of Hive's folders are decoded. They are empty for null.
     pub fn folder_values<'a>(&self, path: &'a str) -> Option<Vec<Cow<'a, str>>> {
         let values = self.plain_folder_values(path)?.into_iter();
         Some(match self.is_hive {
@@ -102,7 +103,7 @@ impl PartitionFormat {
         for parts in &self.levels {
             level_values(parts, names.next()?, self.is_hive, &mut values)?;
         }
-        // What is left is the file, and maybe more folders.
+        // The rest is the file, and perhaps more folders.
         names.next().map(|_| values)
     }
 }
@@ -113,7 +114,7 @@ impl fmt::Display for PartitionFormat {
     }
 }
 
-/// What the value of such a folder's name stands for. What is no encoding stands for itself.
+/// The decoded value of a Hive folder's name. A value that is not valid in the encoding is kept unchanged.
 fn hive_value(value: &str) -> Cow<'_, str> {
     if value == HIVE_NULL {
         return Cow::Borrowed("");
@@ -157,7 +158,7 @@ fn level(text: &str) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// Appends the values of one level's keys. None if the name does not fit.
+/// Appends the values of one level's keys. Returns `None` if the name does not match.
 fn level_values<'a>(
     parts: &[Part],
     name: &'a str,
@@ -171,7 +172,7 @@ fn level_values<'a>(
             continue;
         }
         let end = match parts.get(index + 1) {
-            // The level's end is fixed.
+            // The level ends with this text, so the key's value ends right before it.
             Some(Part::Text(text)) if index + 2 == parts.len() => {
                 rest.len().checked_sub(text.len())?
             }

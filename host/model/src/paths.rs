@@ -1,15 +1,16 @@
-//! Where things lie in a job directory.
+//! The layout of a job directory.
 
 use super::{MiniBatchId, NODE_ID, WorkerId};
 use std::path::{Path, PathBuf};
 
-/// The file in a job directory, or in an output folder elsewhere, that a running job locks.
+/// The file that a running job locks, in its job directory or in an output folder elsewhere.
 pub const LOCK_FILE: &str = ".sandmill-lock";
 
-/// The socket in a job directory where its owner asks a running job how it stands, and to end.
+/// The socket in a job directory through which its owner queries the status of a running job, or ends the
+/// job.
 pub const CONTROL_SOCKET: &str = "control.sock";
 
-/// A job directory. All of the layout is here; nobody else joins path names.
+/// A job directory. This is the only place that joins its path names.
 ///
 /// ```text
 /// .sandmill-lock              locked while the job runs, and then removed
@@ -42,12 +43,12 @@ impl JobDir {
         &self.0
     }
 
-    /// The job's state: name, id, status, output folder.
+    /// The job's state: its name, id, status and output folder.
     pub fn state_file(&self) -> PathBuf {
         self.0.join("job.json")
     }
 
-    /// Where a running job is asked how it stands, and to end.
+    /// The socket through which the owner queries or ends a running job.
     pub fn control_socket(&self) -> PathBuf {
         self.0.join(CONTROL_SOCKET)
     }
@@ -72,40 +73,41 @@ impl JobDir {
         self.0.join("work")
     }
 
-    /// Room that is set aside for the end of a job on a full disk.
+    /// A file that reserves disk space, so that a job can still end properly on a full disk.
     pub fn reserve(&self) -> PathBuf {
         self.work().join("reserve")
     }
 
-    /// The folders of models and side inputs that are single files. It lies beside [`work`](Self::work), and not in it:
-    /// these are links to the files themselves, and workers write there.
+    /// The folders of models and side inputs that are single files. They contain links to those files. This
+    /// folder is beside [`work`](Self::work) and not in it, as workers can write there.
     pub fn models(&self) -> PathBuf {
         self.0.join("models")
     }
 
-    /// The folder that holds a model that is a single file, and nothing else.
+    /// The folder that holds nothing but a model that is a single file.
     pub fn model(&self, name: &str) -> PathBuf {
         self.models().join(name)
     }
 
-    /// The folder that holds the side input of this number, a single file, and nothing else. It lies among those of
-    /// models, whose names do not begin so.
+    /// The folder that holds nothing but the side input with this number, which is a single file. It is among
+    /// the models' folders. A model's name does not begin with a dot.
     pub fn side_input(&self, index: usize) -> PathBuf {
         self.models().join(format!(".side_input_{index}"))
     }
 
-    /// The folder with copies of a Python script and of what lies beside it. It lies among those of models, whose names do
-    /// not begin so.
+    /// The folder with copies of a Python script and of the files beside it. It is among the models' folders.
+    /// A model's name does not begin with a dot.
     pub fn python_source(&self) -> PathBuf {
         self.models().join(".python_source")
     }
 
-    /// A worker's own folder.
+    /// The folder of one worker.
     pub fn worker_dir(&self, worker: WorkerId) -> PathBuf {
         self.work().join(worker.to_string())
     }
 
-    /// The files that a worker opens for what its guest says, also those that nothing may come into.
+    /// The files that a worker opens for its guest's output, including rotated ones that may never be
+    /// written.
     pub fn script_files(&self, worker: WorkerId) -> Vec<PathBuf> {
         let files =
             [self.script_log(worker), self.script_stdout(worker), self.script_stderr(worker)];
@@ -113,53 +115,55 @@ impl JobDir {
         files.into_iter().flat_map(all).collect()
     }
 
-    /// What the guest of a worker sees as its output folder.
+    /// The folder that a worker's guest sees as its output folder.
     pub fn worker_output(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("output")
     }
 
-    /// What the guest of a worker sees as its folder for temporary files, if it has one.
+    /// The folder that a worker's guest sees as its folder for temporary files, if it has one.
     pub fn worker_temporary(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("tmp")
     }
 
-    /// What a worker is at with a model: an [`InferenceNote`](super::InferenceNote).
+    /// The file in which a worker records its current model call: an [`InferenceNote`](super::InferenceNote).
     pub fn worker_inference(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("inference")
     }
 
-    /// The folder that holds the links of all workers. It lies beside [`work`](Self::work), and not in it: a process
-    /// that may write in a folder cannot link there what it may only read.
+    /// The folder that holds the links of all workers. It is beside [`work`](Self::work) and not in it,
+    /// because a process with write access to a folder cannot link a file there that it may only read.
     pub fn links(&self) -> PathBuf {
         self.0.join("links")
     }
 
-    /// Where a worker links the files of a mini-batch whose folder must not be shown whole.
+    /// The folder in which a worker links the files of a mini-batch, if the folder that contains them must
+    /// not be shown whole.
     pub fn worker_inputs(&self, worker: WorkerId) -> PathBuf {
         self.links().join(worker.to_string())
     }
 
-    /// Where a worker makes the copies that take the place of links, before they are whole.
+    /// The folder in which a worker makes copies where links are not possible. A copy stays here until it is
+    /// complete.
     pub fn worker_copies(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("copies")
     }
 
-    /// Where the files of a worker's attempts wait to be published.
+    /// The folder in which the files of a worker's attempts wait to be published.
     pub fn worker_staged(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("staged")
     }
 
-    /// Where the files of one attempt wait to be published.
+    /// The folder in which the files of one attempt wait to be published.
     pub fn staged(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> PathBuf {
         self.worker_staged(worker).join(format!("{id}-{attempt}"))
     }
 
-    /// Where rows lie that are grouped by key.
+    /// The folder of rows that are being grouped by key.
     pub fn spill(&self) -> PathBuf {
         self.0.join("spill")
     }
 
-    /// Results, unless the job file names another place.
+    /// The folder of results, unless the job file names another one.
     pub fn default_output(&self) -> PathBuf {
         self.0.join("output")
     }
@@ -174,37 +178,37 @@ impl JobDir {
         self.logs().join("job_result.txt")
     }
 
-    /// What the columns of the inputs were taken to be, an input a line.
+    /// The columns that the inputs were found to have, one line for each input.
     pub fn columns(&self) -> PathBuf {
         self.logs().join("sys/columns.txt")
     }
 
-    /// Items that failed, with the reason.
+    /// The items that failed, with their reasons.
     pub fn failed_items(&self) -> PathBuf {
         self.logs().join("failed_items.csv")
     }
 
-    /// How the job stands, as of now.
+    /// The current progress of the job.
     pub fn overview(&self) -> PathBuf {
         self.logs().join("job_progress_overview.txt")
     }
 
-    /// How the job stood in the course of the hour `stamp` (`yyyymmddhh`) and what followed.
+    /// The progress of the job from the hour `stamp` (`yyyymmddhh`) on.
     pub fn overview_since(&self, stamp: &str) -> PathBuf {
         self.logs().join(format!("job_progress_overview.{stamp}.txt"))
     }
 
-    /// What went wrong, in a few lines.
+    /// A short summary of what went wrong.
     pub fn job_errors(&self) -> PathBuf {
         self.logs().join("job_error.txt")
     }
 
-    /// What the log tree holds.
+    /// A description of the log tree.
     pub fn log_readme(&self) -> PathBuf {
         self.logs().join("readme.txt")
     }
 
-    /// What the leader did in the run that began at `stamp` (`yyyymmddhhmmss`).
+    /// The leader's log of the run that began at `stamp` (`yyyymmddhhmmss`).
     pub fn master_role(&self, stamp: &str) -> PathBuf {
         self.logs().join(format!("sys/master_role.{stamp}.txt"))
     }
@@ -224,12 +228,12 @@ impl JobDir {
         self.logs().join(format!("sys/metrics/{stamp}/progress.csv"))
     }
 
-    /// The job's metrics, one JSON object a line.
+    /// The job's metrics, one JSON object on each line.
     pub fn metrics(&self) -> PathBuf {
         self.logs().join("sys/metrics/metrics.jsonl")
     }
 
-    /// Worker processes as they come and go.
+    /// The starts and ends of worker processes.
     pub fn node_main(&self) -> PathBuf {
         self.logs().join(format!("sys/node/{NODE_ID}/_main.txt"))
     }
@@ -239,17 +243,17 @@ impl JobDir {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.txt"))
     }
 
-    /// Failures of the machine or of Sandmill that hit a worker.
+    /// Failures of the machine or of Sandmill that affected a worker.
     pub fn worker_system_errors(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("sys/error/{NODE_ID}/{worker}.txt"))
     }
 
-    /// Failures of the machine or of Sandmill that hit the leader.
+    /// Failures of the machine or of Sandmill that affected the leader.
     pub fn leader_errors(&self) -> PathBuf {
         self.logs().join(format!("sys/error/{NODE_ID}/_main.txt"))
     }
 
-    /// Every event, one JSON object a line.
+    /// Every event, one JSON object on each line.
     pub fn events(&self) -> PathBuf {
         self.logs().join("sys/events.jsonl")
     }
@@ -259,13 +263,13 @@ impl JobDir {
         self.logs().join("sys/job_report/processed_mini-batches.csv")
     }
 
-    /// What a worker process itself wrote to stderr (never the guest).
+    /// The stderr of the worker process itself, never of the guest.
     pub fn worker_stderr(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.stderr.txt"))
     }
 
-    /// Where a worker writes the profile of its guest's code. The leader puts it among the logs when
-    /// the worker has ended: another's logs lie there.
+    /// The file to which a worker writes the profile of its guest's code. The leader moves it into the log
+    /// tree after the worker has ended, because the logs of other workers are there.
     pub fn worker_new_profile(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join(format!("profile/{worker}.profile.json"))
     }
@@ -275,49 +279,49 @@ impl JobDir {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.profile.json"))
     }
 
-    /// Samples of what the machine and the job's processes use.
+    /// Samples of the resources that the machine and the job's processes use.
     pub fn perf(&self) -> PathBuf {
         self.logs().join(format!("perf/{NODE_ID}"))
     }
 
-    /// The folder that guests see as their log folder. Nothing that Sandmill itself opens may lie in
-    /// it: a guest may put a link in its place.
+    /// The folder that guests see as their log folder. Sandmill itself must not open any file in it, as a
+    /// guest may replace the file by a link.
     pub fn script_log_dir(&self) -> PathBuf {
         self.logs().join(format!("user/entry_script_log/{NODE_ID}/files"))
     }
 
-    /// What the guest wrote through the log call: beside the folder that guests see, not in it.
+    /// The messages of the guest's log call. The file is beside the folder that guests see, not in it.
     pub fn script_log(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("user/entry_script_log/{NODE_ID}/{worker}.log.txt"))
     }
 
-    /// The folder of all that entry scripts and their guests write to the log tree.
+    /// The folder of everything that entry scripts and their guests write to the log tree.
     pub fn user_logs(&self) -> PathBuf {
         self.logs().join("user")
     }
 
-    /// What the guest wrote to stdout.
+    /// The guest's stdout.
     pub fn script_stdout(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("user/stdout/{NODE_ID}/{worker}.stdout.txt"))
     }
 
-    /// What the guest wrote to stderr.
+    /// The guest's stderr.
     pub fn script_stderr(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("user/stderr/{NODE_ID}/{worker}.stderr.txt"))
     }
 
-    /// A digest of the entry script's errors.
+    /// A summary of the entry script's errors.
     pub fn user_errors(&self) -> PathBuf {
         self.logs().join("user/error.txt")
     }
 
-    /// Full stacks of a worker's failures in user code.
+    /// The full stacks of a worker's failures in user code.
     pub fn worker_errors(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("user/error/{NODE_ID}/{worker}.txt"))
     }
 }
 
-/// Where a log goes on whose file is full: `process000.stdout.txt.1`, or another number.
+/// The file in which a full log continues: `process000.stdout.txt.1`, or another number.
 pub fn rotated(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));

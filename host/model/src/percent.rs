@@ -1,23 +1,23 @@
-//! A share of failed mini-batches that a job bears.
+//! The share of failed mini-batches that a job tolerates.
 
 use crate::number::to_f64;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// From 0 to 100 (prs-semantics C11). 100 bears everything.
+/// A share from 0 to 100 (prs-semantics C11). 100 tolerates all failures.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AllowedPercent(f64);
 
 impl AllowedPercent {
-    /// Bears everything.
+    /// Tolerates all failures.
     pub const ALL: Self = Self(100.0);
 
-    /// Whether so many failed mini-batches of so many are too many.
+    /// Whether `failed` mini-batches out of `total` are too many.
     pub fn exceeded_by(self, failed: u64, total: u64) -> bool {
-        // Where the two shares are the same, so are their floats: a quotient is rounded once, as the number
-        // that was read is. A product of that number would be rounded twice.
+        // If the share equals the limit exactly, their floats are equal, too: the quotient is rounded once,
+        // as was the limit when it was parsed. A product of the limit would be rounded twice.
         to_f64(failed) * 100.0 / to_f64(total) > self.0
     }
 }
@@ -28,13 +28,13 @@ impl fmt::Display for AllowedPercent {
     }
 }
 
-/// The text was no percentage.
+/// Error: the text is not a percentage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePercentError {
-    /// It is not even a number.
+    /// It is not a number.
     #[error("{0:?} is not a number: write one from 0 to 100")]
     NoNumber(String),
-    /// It is a number, of no use.
+    /// It is a number outside of the range.
     #[error("{0} is outside 0 to 100")]
     OutOfRange(String),
 }

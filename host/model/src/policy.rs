@@ -1,10 +1,10 @@
-//! Settings that decide what happens, each with how it is written.
+//! Settings that decide how a job proceeds, and their texts.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The text was not one of a setting's values. Says which there are.
+/// Error: the text is not one of a setting's values. The message lists them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is not one of its values: write {allowed}")]
 pub struct ParsePolicyError {
@@ -18,7 +18,7 @@ impl ParsePolicyError {
     }
 }
 
-/// How many failed items a job bears (prs-semantics C9).
+/// How many failed items a job tolerates (prs-semantics C9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorThreshold {
     /// `-1`: any number.
@@ -28,7 +28,7 @@ pub enum ErrorThreshold {
 }
 
 impl ErrorThreshold {
-    /// Whether that many failed items end the job.
+    /// Whether this number of failed items ends the job.
     pub fn exceeded_by(self, failed: u64) -> bool {
         match self {
             Self::Ignore => false,
@@ -61,7 +61,7 @@ impl FromStr for ErrorThreshold {
     }
 }
 
-/// What becomes of the rows that `run` returns (prs-semantics C13).
+/// What is done with the rows that `run` returns (prs-semantics C13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputAction {
@@ -146,14 +146,15 @@ impl FromStr for LoggingLevel {
     }
 }
 
-/// What a profile of the entry script is asked for by. All words mean the same; the first two are Azure's.
+/// The ways to request a profile of the entry script. The first two are Azure's words. For a Python script
+/// they mean a profiler of Python. Otherwise all of them mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profiler {
-    /// A profiler of Python's.
+    /// Python's `cProfile`.
     CProfile,
-    /// Another one of Python's.
+    /// Python's `profile`.
     Profile,
-    /// Our own word.
+    /// Sandmill's own word.
     Guest,
 }
 

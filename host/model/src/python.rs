@@ -1,4 +1,4 @@
-//! Which runtime runs a Python script.
+//! Scripts that a runtime loads, and the runtimes of Python.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub enum ScriptLanguage {
 }
 
 impl ScriptLanguage {
-    /// By a file's name; `None` if it is no script.
+    /// The language, by the file's name. `None` if it is not a script.
     pub fn of(path: &Path) -> Option<Self> {
         let end = path.extension()?.to_str()?.to_ascii_lowercase();
         match end.as_str() {
@@ -23,10 +23,10 @@ impl ScriptLanguage {
     }
 }
 
-/// Which runtime runs a Python script.
+/// The runtime for a Python script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PythonRuntime {
-    /// The one that fits the job.
+    /// The one that suits the job.
     #[default]
     Auto,
     /// CPython with its standard library.
@@ -39,7 +39,7 @@ impl PythonRuntime {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Science];
 
-    /// The word for it in job files.
+    /// The name in a job file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -49,8 +49,8 @@ impl PythonRuntime {
     }
 }
 
-/// The package's name that a line of a requirements file begins with, as PyPI compares names: in small letters, with `-` between
-/// words; and what follows the name.
+/// The name of the package at the beginning of a line of a requirements file, and the rest of the line. The
+/// name is in the form in which PyPI compares names: in lower case, with `-` between words.
 pub fn package_name(line: &str) -> (String, &str) {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let (name, rest) = line.split_at(line.find(|c| !is_name(c)).unwrap_or(line.len()));

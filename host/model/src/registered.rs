@@ -1,4 +1,4 @@
-//! Registered datasets and models: names, with versions, for what jobs read.
+//! Registered datasets and models: named and versioned inputs of jobs.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub enum RegisteredKind {
 }
 
 impl RegisteredKind {
-    /// The word for it, in job files and for people.
+    /// The word for this kind, in job files and for people.
     pub fn word(self) -> &'static str {
         match self {
             Self::Dataset => "dataset",
@@ -25,28 +25,27 @@ impl RegisteredKind {
     }
 }
 
-/// What is allowed as the name of a dataset or a model, for the end of a sentence that starts with
-/// "expected".
+/// The rule for the names of datasets and models, for the end of a sentence that starts with "expected".
 pub const REGISTERED_NAME_EXPECTED: &str = "1 to 64 letters of a-z and A-Z, digits, _, - and ., \
                                             starting with a letter or a digit (e.g. digits)";
 
-/// Whether a text is fit for the name of a dataset or a model: see [`REGISTERED_NAME_EXPECTED`].
+/// Whether a text can be the name of a dataset or a model: see [`REGISTERED_NAME_EXPECTED`].
 pub fn is_registered_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// A registered name and which of its versions: `NAME@3`; `NAME` or `NAME@latest` for the latest.
+/// A registered name with a version: `NAME@3`. `NAME` or `NAME@latest` means the latest version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredName {
     /// The name.
     pub name: String,
-    /// The version, from 1; none for the latest.
+    /// The version, from 1. `None` for the latest.
     pub version: Option<u64>,
 }
 
-/// A text is not the name of a registered dataset or model.
+/// Error: a text is not the name of a registered dataset or model.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "found {0:?}; expected a registered name, and perhaps a version behind it: digits@3, digits or \
@@ -71,7 +70,7 @@ impl FromStr for RegisteredName {
     }
 }
 
-/// A version: digits alone, as `parse` would take a sign, too. SQLite holds no larger ones.
+/// A version: only digits, whereas `parse` would accept a sign, too. SQLite cannot store larger numbers.
 fn number(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -79,13 +78,13 @@ fn number(text: &str) -> Option<u64> {
 }
 
 impl RegisteredName {
-    /// What a path of Azure's means: `azureml:NAME:3`, `azureml:NAME@latest`. None if the text is no
-    /// such path, or names something that no registry has.
+    /// Reads an Azure path: `azureml:NAME:3`, `azureml:NAME@latest`. `None` if the text is not such a path,
+    /// or if it names something that cannot be in a registry.
     pub fn of_azure(text: &str) -> Option<Self> {
         let named = text.trim().strip_prefix("azureml:")?;
         match named.rsplit_once(':') {
             Some((name, version)) => format!("{name}@{version}").parse().ok(),
-            // Azure wants a version or a label: a name alone is a slip.
+            // Azure requires a version or a label, so a name alone is a mistake.
             None if named.contains('@') => named.parse().ok(),
             None => None,
         }
@@ -106,23 +105,23 @@ impl fmt::Display for RegisteredName {
 pub struct Registered {
     /// Its name.
     pub name: String,
-    /// From 1 up. Those that were removed are missing.
+    /// The version, from 1. The versions that were removed are missing.
     pub version: u64,
-    /// Absolute, on this machine; or in the datastore. A model has one.
+    /// Absolute paths on this machine, or paths in the datastore. A model has one.
     pub paths: Vec<String>,
-    /// Where the paths lie, if not on this machine.
+    /// The datastore of the paths, if they are not on this machine.
     pub datastore: Option<String>,
-    /// Of a model: the SHA-256 of its ONNX file, in hexadecimal.
+    /// For a model: the SHA-256 of its ONNX file, in hexadecimal.
     pub digest: Option<String>,
-    /// Of a model that is a folder: the SHA-256 over all that it holds.
+    /// For a model that is a folder: the SHA-256 over all its contents.
     pub folder_digest: Option<String>,
-    /// For people.
+    /// A description for people.
     pub description: Option<String>,
     /// When it was registered.
     pub registered: Timestamp,
-    /// By whom: a user's name, or number.
+    /// Who registered it: a user's name, or ID.
     pub by: String,
-    /// What was there then; none for what lies in a datastore.
+    /// A summary of the files at that time. `None` for files in a datastore.
     pub held: Option<Held>,
 }
 
@@ -133,18 +132,18 @@ impl Registered {
     }
 }
 
-/// What files came to when they were registered.
+/// A summary of files when they were registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Held {
-    /// How many.
+    /// The number of files.
     pub files: u64,
-    /// In all of them.
+    /// The total of their bytes.
     pub bytes: u64,
-    /// The latest change of one of them; none without files.
+    /// The time of the latest change. `None` without files.
     pub newest: Option<Timestamp>,
 }
 
-/// Which version was the latest when a job was begun: it is taken up with the same.
+/// The version that was the latest when a job began. A resumed job uses the same version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latest {
     /// A dataset or a model.

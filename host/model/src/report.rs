@@ -1,4 +1,4 @@
-//! What an attempt and a job came to.
+//! The results of an attempt and of a job.
 
 use super::few::few;
 use super::{Failure, FailureKind, InferenceStats, MiniBatchId, WallState};
@@ -10,15 +10,15 @@ use std::fmt;
 pub struct ItemCounts {
     /// All items.
     pub total: u64,
-    /// Items for which a row came back.
+    /// Items for which a row was returned.
     pub succeeded: u64,
     /// The rest.
     pub failed: u64,
 }
 
 impl ItemCounts {
-    /// Counts where `returned` rows came back for `total` items. More rows than items count as all
-    /// items succeeded (prs-semantics E8).
+    /// The counts if `returned` rows came back for `total` items. With more rows than items, all items count
+    /// as succeeded (prs-semantics E8).
     pub fn from_returned(total: u64, returned: u64) -> Self {
         let succeeded = returned.min(total);
         Self { total, succeeded, failed: total - succeeded }
@@ -49,52 +49,55 @@ pub struct Segment {
 /// One item that failed while its mini-batch went on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedItem {
-    /// The item: a file's path as the guest sees it, or a table's file.
+    /// The item: a file's path as the guest sees it, or the file of a table.
     pub item: String,
     /// The line in the file, from 1, for a record of a table.
     pub line: Option<u64>,
-    /// The row in a file without lines, from 1; or in the mini-batch's table, where the line is not known.
+    /// The row in a file without lines, from 1. Or the row in the mini-batch's table, if the line is not
+    /// known.
     pub row: Option<u64>,
     /// Why it failed.
     pub reason: String,
-    /// The kind of that: what could not be read is `bad_input`, what `run` gave up is `script_error`.
+    /// The kind of the failure: `bad_input` for an item that could not be read, `script_error` for one that
+    /// `run` gave up.
     #[serde(default = "by_script")]
     pub kind: FailureKind,
 }
 
-/// What failed items were before their kind was told.
+/// The kind of items from reports that predate this field.
 fn by_script() -> FailureKind {
     FailureKind::ScriptError
 }
 
-/// Records of JSON lines with keys that no column takes.
+/// Records of JSON lines with keys that do not belong to any column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownKeys {
-    /// How many records.
+    /// The number of such records.
     pub records: u64,
     /// Some of the keys, at most [`UnknownKeys::NAMES`].
     #[serde(deserialize_with = "few::<_, _, { UnknownKeys::NAMES }>")]
     pub names: Vec<String>,
-    /// The file of the first of the records.
+    /// The file of the first such record.
     pub item: String,
-    /// Its line there, from 1.
+    /// The line of that record, from 1.
     pub line: u64,
 }
 
 impl UnknownKeys {
-    /// How many keys are named at most.
+    /// The maximum number of keys that are named.
     pub const NAMES: usize = 5;
-    /// Bytes of a key's name, and of a file's, at most.
+    /// Maximum length in bytes of a key's name, and of a file's name.
     const NAME: usize = 1 << 10;
     const ITEM: usize = 64 << 10;
 
-    /// Whether so many records can have them, and the leader may keep their names.
+    /// Whether the numbers are possible for so many records, and the names are short enough for the leader to
+    /// keep.
     pub fn is_plausible(&self, records: u64) -> bool {
         let name_fits = |name: &String| name.len() <= Self::NAME;
         self.records <= records && self.item.len() <= Self::ITEM && self.names.iter().all(name_fits)
     }
 
-    /// Adds others, which come later.
+    /// Adds the counts of a later attempt.
     pub fn add(&mut self, other: &Self) {
         self.records = self.records.saturating_add(other.records);
         for name in &other.names {
@@ -105,7 +108,7 @@ impl UnknownKeys {
     }
 }
 
-/// What one call into the guest used.
+/// The resources that one call into the guest used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallStats {
     /// Wall time of the call.
@@ -114,29 +117,29 @@ pub struct CallStats {
     pub fuel: Option<u64>,
 }
 
-/// What stands at the top of the output file: the columns of its rows.
+/// The top of the output file: the columns of its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// The first line, without its end; or, of an output with types, each column on a line of its own.
-    /// Says all that must be the same in every attempt.
+    /// The first line, without its line end. For an output with types: each column on a line of its own. The
+    /// text contains everything that must be the same in every attempt.
     pub text: String,
-    /// As it is written, where that is not the text with a line end. No part of events.
+    /// The bytes to write, if they are not just the text and a line end. Null in events.
     #[serde(default, with = "unseen")]
     pub bytes: Option<Vec<u8>>,
-    /// Of an output with types, where a column holds nulls alone and other tables have to say of which type: these
-    /// columns, as a stream of their own without rows. No part of events either.
+    /// For an output with types, in which a column holds only nulls, so that other tables determine its type:
+    /// these columns, as a separate stream without rows. Null in events.
     #[serde(default, with = "unseen")]
     pub open_columns: Option<Vec<u8>>,
 }
 
 impl Header {
-    /// The first line with its end, where it is written like that; none for one that is empty.
+    /// The first line with its end. `None` if it is empty, or if other bytes are to be written.
     pub fn line(&self) -> Option<String> {
         let line = self.text.strip_suffix('\n').unwrap_or(&self.text);
         (self.bytes.is_none() && !line.is_empty()).then(|| format!("{line}\n"))
     }
 
-    /// As it is written; none if there is nothing to write.
+    /// The bytes to write. `None` if there are none.
     pub fn written(&self) -> Option<Vec<u8>> {
         self.bytes.clone().or_else(|| self.line().map(String::into_bytes))
     }
@@ -148,7 +151,7 @@ impl From<&str> for Header {
     }
 }
 
-/// Bytes that processes tell each other, and nobody else.
+/// Bytes that processes send to each other. They are left out of formats for people.
 mod unseen {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -166,7 +169,7 @@ mod unseen {
     }
 }
 
-/// Numbers that are null for people where all of them are zero.
+/// Statistics that are written as null in formats for people if all of them are zero.
 mod null_if_none {
     use super::InferenceStats;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -190,63 +193,67 @@ mod null_if_none {
     }
 }
 
-/// What a worker says of one attempt.
+/// A worker's report of one attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptReport {
     /// The mini-batch.
     pub id: MiniBatchId,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// What tells the mini-batch, with the content of its files, from others: its planned
-    /// [`stamp`](super::MiniBatch::stamp) and, for files, the size and time of each as the worker
-    /// found them. The planned stamp alone where no worker could say. A job is taken up again only
-    /// if the mini-batches that are done would be the same today.
+    /// Identifies the mini-batch and the content of its files: a hash of its planned
+    /// [`stamp`](super::MiniBatch::stamp) and, for files, of the size and time of each, as the worker found
+    /// them. It is the planned stamp alone if no worker could read the files. A job is resumed only if the
+    /// mini-batches that are done would be the same today.
     #[serde(default)]
     pub stamp: u64,
-    /// Items. After a failure all of them count as failed.
+    /// Item counts. After a failure, all items count as failed.
     pub items: ItemCounts,
     /// The rows written, or why the attempt failed.
     pub outcome: Result<Segment, Failure>,
-    /// Items that failed in an attempt that succeeded as a whole, with the reason; in the event of a
-    /// mini-batch of files that failed for good, these, without one. At most
-    /// [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
+    /// The items that failed in an attempt that succeeded as a whole, each with its reason. In the event of a
+    /// mini-batch that failed for good: the places of its items, with a reason only for files that could not
+    /// be fetched. At most [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
     #[serde(deserialize_with = "few::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,
-    /// Whether an attempt that succeeded returned fewer rows than it was given items (prs-semantics
-    /// W4). Records that could not be read are failed items, and were not given to it.
+    /// Whether an attempt that succeeded returned fewer rows than it received items (prs-semantics W4).
+    /// Records that could not be read are failed items. The entry script never receives them.
     pub is_short: bool,
-    /// Number of rows more than items, if any: worth a warning.
+    /// By how many the rows outnumber the items. More than zero is worth a warning.
     pub surplus_rows: u64,
-    /// Values of its rows that were `nan` or infinite and are null in the output, as JSON has no numbers for them.
+    /// Values of its rows that were `nan` or infinite. They are null in the output, as JSON cannot express
+    /// them.
     #[serde(default)]
     pub null_numbers: u64,
-    /// Records of an attempt that succeeded with keys that no column takes, where these are counted.
+    /// In an attempt that succeeded, the records with keys that do not belong to any column, if the job
+    /// counts them.
     #[serde(default)]
     pub unknown_keys: Option<UnknownKeys>,
-    /// The columns of the attempt's rows, where the output file begins with that.
+    /// The columns of the attempt's rows, if the output file begins with a header.
     pub header: Option<Header>,
     /// Whether the guest left files to publish (in `staged/<id>-<attempt>` of the worker's folder).
     pub has_files: bool,
-    /// Seconds from picking the mini-batch up to the end of writing its rows.
+    /// Seconds from picking up the mini-batch to the end of writing its rows.
     pub elapsed_seconds: f64,
-    /// CPU seconds of the whole worker process in that time, user and system; with what it took to tell of the attempt
-    /// before, if it was picked up right after that.
+    /// CPU seconds of the whole worker process in that time, user and system. Includes the time for reporting
+    /// the previous attempt, if this one began right after it.
     pub process_seconds: f64,
-    /// Bytes that the worker process read meanwhile, from files and sockets; `None` where the kernel does not count them.
+    /// Bytes that the worker process read in that time, from files and sockets. `None` if the kernel does not
+    /// count them.
     #[serde(default)]
     pub bytes_read: Option<u64>,
     /// The call of `run` alone.
     pub run: CallStats,
-    /// Inference in that call. Null in events where there was none: it would be a fifth of them.
+    /// Inference in that call. Null in events without inference: the zeros would make up a fifth of an
+    /// event's text.
     #[serde(default, with = "null_if_none")]
     pub inference: InferenceStats,
 }
 
 impl AttemptReport {
-    /// How many failed items a report names at most, to bound the frame.
+    /// The most failed items that a report names. This bounds the size of a frame.
     pub const MAX_FAILED_ITEMS: usize = 1000;
 
-    /// An attempt that took no time and left nothing but this.
+    /// A report of an attempt that took no time and has no other results.
     pub fn new(
         id: MiniBatchId,
         attempt: u32,
@@ -276,10 +283,10 @@ impl AttemptReport {
     }
 }
 
-/// Adds bytes that one attempt read to those of others; what is not known adds nothing.
+/// Adds the bytes that one attempt read to those of others. An unknown number adds nothing.
 pub fn add_bytes(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
-        // A worker may say any number.
+        // A worker is not trusted and may report any number, so the sum must not overflow.
         *sum = Some(sum.unwrap_or_default().saturating_add(more));
     }
 }
@@ -292,7 +299,7 @@ pub enum JobStatus {
     Completed,
     /// A threshold was exceeded, workers could not start, or the machine failed.
     Failed,
-    /// Somebody stopped the job. What was committed is kept.
+    /// A user stopped the job. Committed results are kept.
     Cancelled,
 }
 
@@ -306,17 +313,17 @@ impl fmt::Display for JobStatus {
     }
 }
 
-/// What a job came to.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobResult {
-    /// The end.
+    /// How it ended.
     pub status: JobStatus,
-    /// Why it failed or was cancelled: one or two sentences for people, naming the setting that
-    /// would have changed it. Empty for a completed job.
+    /// Why it failed or was cancelled: one or two sentences for people, which name the setting that would
+    /// have prevented it. Empty for a completed job.
     pub reason: String,
-    /// The first failure that matters for the reason, if there was one.
+    /// The first failure that contributed to the reason, if there was one.
     pub first_failure: Option<FirstFailure>,
-    /// What ended it, for programs; none for a completed job.
+    /// The cause of its end, for programs. `None` for a completed job.
     pub ended_by: Option<EndedBy>,
     /// Mini-batches planned so far.
     pub mini_batches: u64,
@@ -326,14 +333,14 @@ pub struct JobResult {
     pub failed_mini_batches: u64,
     /// Mini-batches that succeeded with fewer rows than items (prs-semantics W4).
     pub short_mini_batches: u64,
-    /// Mini-batches, of those that succeeded or failed, that an earlier run had done before this one
-    /// took the job up.
+    /// Those of the succeeded and failed mini-batches that an earlier run had done before this run resumed
+    /// the job.
     pub restored_mini_batches: u64,
-    /// Results of this run that came when their attempt was decided already, after a time-out say,
-    /// and were discarded.
+    /// Results of this run that arrived after their attempt had been decided, for example by a time-out. They
+    /// were discarded.
     #[serde(default)]
     pub late_attempts: u64,
-    /// Items of all mini-batches that ended.
+    /// Items of all mini-batches that have ended.
     pub items: ItemCounts,
     /// Lines in the output file.
     pub rows: u64,
@@ -342,25 +349,27 @@ pub struct JobResult {
     /// CPU seconds of workers in all attempts of this run, user and system.
     #[serde(default)]
     pub processor_seconds: f64,
-    /// Bytes that workers read in all attempts of this run that they told of; `None` where the kernel does not count them.
+    /// Bytes that workers read in all attempts of this run that they reported. `None` if the kernel does not
+    /// count them.
     #[serde(default)]
     pub bytes_read: Option<u64>,
-    /// The most memory that one process which was started for this run held, in bytes; of a program that runs several
-    /// jobs, one of them all.
+    /// The peak memory of any one process that was started for this run, in bytes. In a program that runs
+    /// several jobs, the processes of all jobs count.
     #[serde(default)]
     pub peak_memory: Option<u64>,
     /// Inference in all attempts of this run, whether they succeeded or not.
     #[serde(default)]
     pub inference: InferenceStats,
-    /// The process wall around the workers; empty if none was ever ready.
+    /// The process wall around the workers. Empty if no worker was ever ready.
     pub os_sandbox: WallState,
-    /// The runtime that ran the entry script and its versions, for people; `None` for a component of its own.
+    /// The runtime that ran the entry script, with its versions, for people. `None` for an entry script that
+    /// is a component of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
 }
 
 impl JobResult {
-    /// Whether the job failed before there was a mini-batch: its inputs cannot be used.
+    /// Whether the job failed before there was a mini-batch, because its inputs cannot be used.
     pub fn never_began(&self) -> bool {
         self.status == JobStatus::Failed
             && self.mini_batches == 0
@@ -370,7 +379,7 @@ impl JobResult {
     }
 }
 
-/// What ended a job before its time.
+/// Why a job ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBy {
@@ -380,7 +389,7 @@ pub enum EndedBy {
     AllowedFailedCount,
     /// A larger share of failed mini-batches than `allowed_failed_percent`.
     AllowedFailedPercent,
-    /// No item succeeded, so that there is nothing to write (W10).
+    /// No item succeeded, so there is nothing to write (W10).
     NothingSucceeded,
     /// `init` kept failing (I1, I2).
     InitFailures,
@@ -388,11 +397,11 @@ pub enum EndedBy {
     StuckInInit,
     /// No mini-batch existed after `first_task_creation_timeout` (A3).
     FirstTaskTimeout,
-    /// Nothing moved for `progress_update_timeout` (A2).
+    /// There was no progress for `progress_update_timeout` (A2).
     ProgressTimeout,
     /// More mini-batches than `limits.mini_batches`.
     MiniBatchLimit,
-    /// It lasted for as long as `limits.job_time`.
+    /// The job ran for as long as `limits.job_time`.
     JobTime,
     /// The inputs cannot be used.
     Plan,
@@ -400,14 +409,14 @@ pub enum EndedBy {
     Commit,
     /// Worker processes cannot be started.
     Spawn,
-    /// Somebody asked for it.
+    /// A user cancelled the job.
     Cancelled,
 }
 
-/// Where a job's trouble began.
+/// The first failure of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FirstFailure {
-    /// The mini-batch, unless it happened outside one (in `init`, say).
+    /// The mini-batch. `None` if the failure happened outside of one, for example in `init`.
     pub mini_batch: Option<MiniBatchId>,
     /// The worker's name, if one was involved.
     pub worker: Option<String>,

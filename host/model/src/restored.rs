@@ -1,4 +1,4 @@
-//! What an earlier run of a job left done.
+//! The results of an earlier run of a job.
 
 use super::{ItemCounts, MiniBatchId};
 
@@ -7,7 +7,7 @@ use super::{ItemCounts, MiniBatchId};
 pub struct MiniBatchSet(Vec<u64>);
 
 impl MiniBatchSet {
-    /// Puts one in.
+    /// Adds a mini-batch.
     pub fn insert(&mut self, id: MiniBatchId) {
         let (word, bit) = Self::place(id);
         if word >= self.0.len() {
@@ -16,22 +16,22 @@ impl MiniBatchSet {
         self.0[word] |= bit;
     }
 
-    /// Whether it is in.
+    /// Whether the set contains a mini-batch.
     pub fn contains(&self, id: MiniBatchId) -> bool {
         let (word, bit) = Self::place(id);
         self.0.get(word).is_some_and(|found| found & bit != 0)
     }
 
     fn place(id: MiniBatchId) -> (usize, u64) {
-        // No plan has so many mini-batches that this would be too large for memory: ids have no gaps.
+        // Ids have no gaps, so a plan that fits into memory never has an id that is too large here.
         (usize::try_from(id.0 / 64).unwrap_or(usize::MAX), 1 << (id.0 % 64))
     }
 }
 
-/// What is in the journal when a job is taken up again. All zero for a new job.
+/// The journal's contents when a job is resumed. All zero for a new job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Mini-batches that ended, well or for good.
+    /// Mini-batches that succeeded or failed for good.
     pub finished: MiniBatchSet,
     /// How many succeeded.
     pub succeeded: u64,
@@ -39,13 +39,13 @@ pub struct Restored {
     pub failed: u64,
     /// How many of those that succeeded returned fewer rows than they had items.
     pub short: u64,
-    /// Items of all that ended.
+    /// Items of all mini-batches that ended.
     pub items: ItemCounts,
-    /// Lines in the output file, its header not counted.
+    /// Lines in the output file, without its header.
     pub rows: u64,
     /// The first worker number that was never used.
     pub next_worker: u32,
-    /// Whether the files that `init` and `shutdown` may leave are there: a worker has ended in order.
+    /// Whether the files of `init` and `shutdown` are present, because a worker has ended properly.
     pub closed: bool,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// In percent, above 0 and up to 100.
+/// The share in percent, above 0 and up to 100.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Sample(f64);
@@ -13,19 +13,20 @@ impl Sample {
     /// All mini-batches.
     pub const ALL: Self = Self(100.0);
 
-    /// Whether the mini-batch that is cut as this one, from 0, belongs to the sample. The same in each run, so that a job
-    /// can resume. The first one always does: a sample is never empty.
+    /// Whether the mini-batch with this number, from 0, belongs to the sample. The answer is the same in each
+    /// run, so that a job can be resumed. The first mini-batch always belongs to it, so a sample is never
+    /// empty.
     pub fn has(self, index: u64) -> bool {
         index == 0 || self >= Self::ALL || share(index) * 100.0 < self.0
     }
 
-    /// Whether it is all mini-batches.
+    /// Whether the sample contains all mini-batches.
     pub fn is_all(self) -> bool {
         self >= Self::ALL
     }
 }
 
-/// A number from 0 to 1 that follows from another one: that of SplitMix64, of which 53 bits fit into a float.
+/// A pseudo-random number from 0 to 1 for an index, by SplitMix64. It uses 53 bits, which fit into a float.
 fn share(index: u64) -> f64 {
     let mut bits = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,7 +41,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// The text was no share of mini-batches.
+/// Error: the text is not a share of mini-batches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a number above 0 and up to 100, in percent")]
 pub struct ParseSampleError(String);
@@ -66,7 +67,7 @@ mod tests {
             let sample: Sample = percent.parse().unwrap();
             let count = (0..100_000).filter(|index| sample.has(*index)).count();
             assert!(range.contains(&count), "{percent}: {count}");
-            // As many in each part of the input, about.
+            // The sample is spread evenly over the input.
             let half = (0..50_000).filter(|index| sample.has(*index)).count();
             assert!(half * 5 > count * 2 && half * 5 < count * 3, "{percent}: {half} of {count}");
         }

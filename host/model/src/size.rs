@@ -1,17 +1,17 @@
-//! Sizes in bytes or rows, as people write them.
+//! Sizes in bytes or rows, in the form that people write.
 
 use crate::number::to_f64;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes. Reads `1024`, `10KB`, `1mb`, `2 GB`, `16M`, `4 MiB`: K, M, G and T are powers of 1024
-/// (prs-semantics C7), case does not matter.
+/// A number of bytes. Reads `1024`, `10KB`, `1mb`, `2 GB`, `16M`, `4 MiB`. K, M, G and T are powers of 1024
+/// (prs-semantics C7), and case is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteSize(pub u64);
 
-/// The text was no size in bytes.
+/// Error: the text is not a size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a size: write bytes (1024), or a number with a unit (10 MB); {UNITS}", UNITS = ByteSize::UNITS)]
 pub struct ParseByteSizeError(String);
@@ -37,10 +37,10 @@ impl FromStr for ByteSize {
 }
 
 impl ByteSize {
-    /// Which units there are, for the end of a message.
+    /// The units, for the end of a message.
     pub const UNITS: &str = "units are KB, MB, GB and TB (powers of 1024), also written K or KiB";
 
-    /// As people read it: with one decimal where no unit divides it, as `1023.1 MB`.
+    /// A text for people. It has one decimal if the size is not a whole number of the unit: `1023.1 MB`.
     pub fn rounded(self) -> String {
         let units = [(30, "GB"), (20, "MB"), (10, "KB")];
         match units.into_iter().find(|(shift, _)| self.0 >= 1 << shift) {
@@ -66,17 +66,17 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// How much of a table makes up one mini-batch.
+/// The part of a table that makes up one mini-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SliceSize {
-    /// About so many bytes of text, at least 1.
+    /// About this many bytes of text, at least 1.
     Bytes(u64),
-    /// Exactly so many rows, at least 1; fewer at a file's end.
+    /// Exactly this many rows, at least 1. The last mini-batch of a file may have fewer.
     Rows(u64),
 }
 
 impl SliceSize {
-    /// Reads `10000 rows`, `1 row` or what [`ByteSize`] reads; none if it is neither, or nothing.
+    /// Reads `10000 rows`, `1 row` or a [`ByteSize`]. `None` for any other text, and for zero.
     pub fn parse(text: &str) -> Option<Self> {
         let lower = text.trim().to_ascii_lowercase();
         let rows = lower.strip_suffix("rows").or_else(|| lower.strip_suffix("row"));

@@ -1,4 +1,4 @@
-//! How a text table is to be read.
+//! How an input table is read.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -22,7 +22,7 @@ pub enum ColumnType {
     Date,
     /// Points in time, ISO 8601, to the microsecond, UTC where no offset is given.
     Timestamp,
-    /// Any value of JSON, as the text that it is written in. For JSON lines only.
+    /// Any JSON value, as its text. Only for JSON lines.
     Json,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for ColumnType {
     }
 }
 
-/// The text was not the name of a column type.
+/// Error: the text is not the name of a column type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no column type: write boolean, int64, uint64, float64, string, date, timestamp or json"
@@ -91,23 +91,24 @@ pub struct Column {
 /// The dialect of a CSV input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsvFormat {
-    /// Between fields. One ASCII character.
+    /// The character between fields. One ASCII character.
     pub delimiter: u8,
     /// Whether the first line of each file holds the names of the columns.
     pub header: bool,
-    /// Field texts that mean null, beside the empty field.
+    /// Field texts that mean null, besides the empty field.
     pub null_values: Vec<String>,
     /// Whether a quoted field may hold line ends. If not, each line is a record.
     pub quoted_newlines: bool,
-    /// Stands around fields that hold delimiters or line ends; none where quotes are text. One ASCII character.
+    /// The character around fields that contain delimiters or line ends. One ASCII character. `None` if
+    /// quotes are part of the text.
     pub quote: Option<u8>,
-    /// Makes text of the character after it, in quotes and outside of them. One ASCII character.
+    /// The character that makes the next one literal, inside and outside of quotes. One ASCII character.
     pub escape: Option<u8>,
-    /// Lines that begin with it are no records. One ASCII character.
+    /// The character that begins a comment line. One ASCII character.
     pub comment: Option<u8>,
-    /// Lines at the start of each file, before its header, that are not read.
+    /// How many lines to skip at the start of each file, before its header.
     pub skip_lines: u32,
-    /// Whether columns of the same name get numbers (`name_1`); otherwise such a header is refused.
+    /// Whether columns of the same name get numbers (`name_1`). Otherwise such a header is an error.
     pub rename_duplicates: bool,
 }
 
@@ -128,14 +129,15 @@ impl Default for CsvFormat {
 }
 
 impl CsvFormat {
-    /// Whether a character can be a quote, an escape, or begin comments: it must not be a part of numbers or words.
+    /// Whether a character can be a quote, an escape or the start of a comment: it must not be part of a
+    /// number or a word.
     pub fn can_mark(byte: u8) -> bool {
         let is_plain = byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace();
         byte.is_ascii() && !is_plain && !matches!(byte, b'+' | b'-' | b'.' | 0)
     }
 
-    /// Two keys that name the same character, or one that names a character which it cannot be: the name of the key
-    /// at fault, and of the other.
+    /// Finds a key with a character that it cannot have, or two keys with the same character. Returns the
+    /// name of the key at fault and, in the second case, the name of the other key.
     pub fn conflict(&self) -> Option<(&'static str, Option<&'static str>)> {
         let bad = |byte: u8| !byte.is_ascii() || matches!(byte, b'\r' | b'\n' | 0);
         let marks = [("quote", self.quote), ("escape", self.escape), ("comment", self.comment)];
@@ -156,13 +158,13 @@ impl CsvFormat {
         None
     }
 
-    /// Whether records are written anew where rows of several files are gathered, as not each of them could stand there
-    /// as it is.
+    /// Whether records must be rewritten when rows of several files are gathered into one, because a record
+    /// of this dialect may not be valid there unchanged.
     pub fn is_rewritten(&self) -> bool {
         self.quote.is_none() || self.escape.is_some()
     }
 
-    /// The dialect of rows that were gathered from files of this one.
+    /// The dialect of the rows that were gathered from files of this dialect.
     #[must_use]
     pub fn gathered(&self) -> Self {
         Self {
@@ -176,7 +178,7 @@ impl CsvFormat {
     }
 }
 
-/// What the files of a tabular input are.
+/// The format of a tabular input's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableKind {
@@ -189,11 +191,11 @@ pub enum TableKind {
     Parquet,
     /// Arrow IPC, as a file or as a stream.
     Arrow,
-    /// SQLite databases, of each of which one query makes a table.
+    /// SQLite databases. One query for each of them makes a table.
     Sqlite,
 }
 
-/// What there is to know of a kind of tables before one of its files is opened.
+/// The facts about a kind of table that hold for every file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
     name: &'static str,
@@ -207,8 +209,8 @@ impl TableKind {
     /// All of them, in the order of the docs.
     pub const ALL: [Self; 5] = [Self::Csv, Self::Jsonl, Self::Parquet, Self::Arrow, Self::Sqlite];
 
-    /// What each format must give. It also needs a reader (for columns with types, a `TypedFile` of `sandmill-data`) and
-    /// words in the table of keys of `sandmill-spec`.
+    /// The facts that each format must define. A new format also needs a reader (for columns with types, a
+    /// `TypedFile` of `sandmill-data`) and an entry in the table of keys of `sandmill-spec`.
     fn facts(self) -> Facts {
         let typed = Facts::default();
         match self {
@@ -225,77 +227,77 @@ impl TableKind {
         self.facts().name
     }
 
-    /// Whether its files are text, whose columns have no types.
+    /// Whether its files are text, in which columns have no types.
     pub fn is_text(self) -> bool {
         self.facts().is_text
     }
 
-    /// Whether all that a file holds is one mini-batch. Else its rows are cut by size.
+    /// Whether the whole content of a file is one mini-batch. Otherwise its rows are cut by size.
     pub fn is_whole(self) -> bool {
         self.facts().is_whole
     }
 
-    /// Whether each file is asked a query, or for one of its tables.
+    /// Whether the rows of each file come from a query or from one of its tables.
     pub fn is_asked(self) -> bool {
         self.facts().is_asked
     }
 
-    /// Whether its files may belong to a table with a log, which says what rows the table has.
+    /// Whether its files may belong to a table with a log that determines the table's rows.
     pub fn may_have_log(self) -> bool {
         self.facts().may_have_log
     }
 }
 
-/// What the job file says of one tabular input.
+/// The job file's settings for one tabular input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableInput {
-    /// What its files are.
+    /// The format of its files.
     pub kind: TableKind,
     /// The dialect, for CSV.
     pub csv: CsvFormat,
-    /// The columns in the files with their types, for text; none where they are to be inferred.
+    /// The columns in the files with their types, for text. `None` if they are to be inferred.
     pub schema: Option<Vec<Column>>,
-    /// Which columns of the files the guest gets, in that order; none for all of them.
+    /// The columns of the files that the guest gets, in that order. `None` for all of them.
     pub columns: Option<Vec<String>>,
     /// Columns of text files that the guest does not get.
     #[serde(default)]
     pub dropped: Vec<String>,
-    /// Types of some columns of text files, where those of the others are to be inferred.
+    /// Types of some columns of text files. The types of the others are inferred.
     #[serde(default)]
     pub types: Vec<Column>,
-    /// Whether folders named `key=value` make columns; none for where the first file lies in such.
+    /// Whether folders named `key=value` make columns. `None`: they do if the first file is in such a folder.
     pub hive: Option<bool>,
-    /// What databases are asked: a select statement.
+    /// The query for databases: a select statement.
     pub query: Option<String>,
-    /// Whether files are meant as they are, also where they belong to a table whose log says which rows it has.
+    /// Whether to read the files themselves even if they belong to a table whose log determines its rows.
     pub files: bool,
 }
 
-/// All that a worker needs to decode a tabular input.
+/// Everything that a worker needs to decode a tabular input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableFormat {
-    /// What its files are.
+    /// The format of its files.
     pub kind: TableKind,
     /// The dialect.
     pub csv: CsvFormat,
-    /// The columns of CSV files, in file order, inferred or given; behind them those of `path`.
+    /// The columns of CSV files, in file order, inferred or given. The columns of `path` follow them.
     pub columns: Vec<Column>,
-    /// Which of `columns` the guest gets, in that order; none for all of them.
+    /// Which of `columns` the guest gets, in that order. `None` for all of them.
     pub picked: Option<Vec<u32>>,
-    /// The columns of other files that the guest gets, as the schema message of an Arrow IPC stream;
-    /// the last of them are those of `path`.
+    /// The columns of other files that the guest gets, as the schema message of an Arrow IPC stream. The
+    /// columns of `path` come last.
     pub schema: Vec<u8>,
-    /// Whether the types of text columns were inferred: then a text is refused that a value of its column's type does
-    /// not tell, and no number is rounded to fit.
+    /// Whether the types of text columns were inferred. If so, a text is refused if its column's type cannot
+    /// express it exactly, and numbers are not rounded to fit.
     #[serde(default)]
     pub inferred: bool,
-    /// Whether records of JSON lines are counted that have keys which are neither columns nor `dropped`.
+    /// Whether to count the records of JSON lines that have keys which are neither columns nor in `dropped`.
     #[serde(default)]
     pub counts_unknown_keys: bool,
     /// Keys of JSON lines that the job file drops ([`TableInput::dropped`]).
     #[serde(default)]
     pub dropped: Vec<String>,
-    /// Gives the last columns, from the files' paths.
+    /// The columns from the files' paths. They come last.
     pub path: Option<super::PartitionFormat>,
     /// [`TableInput::query`].
     pub query: Option<String>,

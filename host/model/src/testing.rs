@@ -1,4 +1,4 @@
-//! One value of each struct that tests build, for the fields that a test does not speak of:
+//! Sample values of structs, for fields that do not matter to a test:
 //! `Segment { length: 9, ..Segment::sample() }`.
 
 use super::{
@@ -8,14 +8,14 @@ use super::{
 };
 
 impl Input {
-    /// One without paths.
+    /// An input without paths.
     pub fn sample() -> Self {
         Self { name: "data".to_owned(), paths: Vec::new(), partition_format: None, take: None }
     }
 }
 
 impl Model {
-    /// `/models/m`, which anything may run anywhere.
+    /// `/models/m`, with any backend and device.
     pub fn sample() -> Self {
         Self {
             name: "m".to_owned(),
@@ -39,7 +39,7 @@ impl Segment {
 }
 
 impl FailedItem {
-    /// A file that `run` gave up, without a reason.
+    /// A file that `run` failed, without a reason.
     pub fn sample() -> Self {
         Self {
             item: "/inputs/a".to_owned(),
@@ -60,7 +60,7 @@ impl AttemptReport {
 }
 
 impl JobResult {
-    /// A job of one mini-batch completed: one row, of no counted items.
+    /// A completed job of one mini-batch, with one row and without counted items.
     pub fn sample() -> Self {
         Self {
             status: JobStatus::Completed,
@@ -101,7 +101,7 @@ impl TextSlice {
 }
 
 impl SpilledRows {
-    /// Those of one text, of which no origin is known.
+    /// The rows of one text, without known origins.
     pub fn sample() -> Self {
         Self {
             text: TextSlice::sample(),

@@ -1,11 +1,11 @@
-//! Text for people, of words that nobody vouches for.
+//! Text for people that contains untrusted words.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
 
-/// The text as it may reach a person: each character that a terminal would obey, or that nobody
-/// sees, stands there by its number, as `\u{1b}` does. Line ends and tabs stay.
+/// The text in a form that is safe to show. A character that would control a terminal, or that is invisible,
+/// is replaced by its number, such as `\u{1b}`. Line ends and tabs stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -16,13 +16,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// The same for what has to stay on one line, such as a name or a path: line ends and tabs do not
-/// stay either.
+/// The same for text that must stay on one line, such as a name or a path: line ends and tabs are replaced,
+/// too.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     escaped(text, steers, |clean, c| clean.extend(c.escape_unicode()))
 }
 
-/// A path as it is typed on a command line.
+/// A path, quoted for a command line if necessary.
 pub fn shell_word(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
     if path.chars().all(plain) {
@@ -32,8 +32,8 @@ pub fn shell_word(path: &str) -> String {
     }
 }
 
-/// JSON with the same characters written as JSON escapes them, which changes no value. Line ends
-/// between its parts stay.
+/// JSON with the same characters written as JSON escapes, which does not change any value. Line ends between
+/// its parts stay.
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -47,8 +47,8 @@ pub fn printable_json(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// Whether bytes are ASCII that needs no escapes in a text of many lines. Looks at all of them, as that
-/// is faster than to stop at the first.
+/// Whether bytes are ASCII that needs no escapes in a text of several lines. Checks all bytes, because that
+/// is faster than stopping at the first one.
 pub fn is_plain(bytes: &[u8]) -> bool {
     let odd = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     !bytes.iter().fold(false, |found, byte| found | odd(*byte))
@@ -62,7 +62,7 @@ fn escaped(
     // Most texts are plain ASCII.
     let may_hide = |byte: u8| !matches!(byte, b' '..=b'~');
     let Some(from) = text.bytes().position(may_hide) else { return Cow::Borrowed(text) };
-    // All before it is ASCII, so it is where a character begins.
+    // All bytes before it are ASCII, so a character begins here.
     let (plain, rest) = text.split_at(from);
     if !rest.chars().any(&is_hidden) {
         return Cow::Borrowed(text);
@@ -75,10 +75,10 @@ fn escaped(
     Cow::Owned(clean)
 }
 
-/// Whether a character is one that terminals obey, that turns the direction of a line, or that is
-/// not seen: control characters, Unicode's bidirectional controls, line separators, and what Unicode
-/// calls ignorable by default (zero-width characters, fillers, tags, variation selectors). The two
-/// selectors that common emojis have (U+FE0E, U+FE0F) are none of them.
+/// Whether a character controls a terminal, changes the direction of a line, or is invisible: control
+/// characters, Unicode's bidirectional controls, line separators, and the characters that Unicode calls
+/// ignorable by default (zero-width characters, fillers, tags, variation selectors). The two selectors of
+/// common emojis (U+FE0E, U+FE0F) do not count.
 pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -99,8 +99,8 @@ pub fn steers(c: char) -> bool {
         )
 }
 
-/// A text for a cell of a table that people open with a spreadsheet program. One that such a program
-/// would take for a formula has a `'` ahead of it; numbers stay numbers.
+/// A text for a cell of a table that people open with a spreadsheet program. A text that such a program would
+/// read as a formula gets a `'` in front. Numbers are not changed.
 pub fn text_cell(text: &str) -> Cow<'_, str> {
     let is_formula =
         text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
@@ -132,8 +132,7 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
-/// An error of the operating system in its own words, and what to do where these do not say it: no
-/// more files can be opened.
+/// The message of an error of the operating system. If no more files can be opened, the text adds what to do.
 pub fn os_error(error: &io::Error) -> String {
     let remedy = match error.raw_os_error() {
         Some(libc::EMFILE) => {
@@ -166,7 +165,7 @@ mod tests {
         assert_eq!(on_one_line("a\tb\n\u{7}"), "a\\u{9}b\\u{a}\\u{7}");
         assert!(is_plain(b"a b~\t\n") && !is_plain(b"a\x1b") && !is_plain(b"\r"));
         assert!(!is_plain(b"\x7f") && !is_plain("\u{e9}".as_bytes()));
-        // As `gpj.exe` would be shown: `exe.jpg`.
+        // A terminal would show `gpj.exe` here as `exe.jpg`.
         assert_eq!(printable("\u{202e}gpj.exe"), "\\u{202e}gpj.exe");
         for hidden in ["\r", "\u{9b}", "\u{61c}", "\u{200e}", "\u{200d}", "\u{feff}", "\u{2066}"] {
             assert_ne!(printable(hidden), hidden);
@@ -176,7 +175,7 @@ mod tests {
         }
     }
 
-    /// A terminal obeys nothing of it, and a program reads what there was.
+    /// The escaped text has no effect on a terminal, and a program reads the same values from it.
     #[test]
     fn json_stays_what_it_says() {
         let value = serde_json::json!({"a\u{9b}2J": "\u{1b}\u{7f}\u{202e}\u{e0041}\n é"});

@@ -1,19 +1,20 @@
-//! The wall around processes that see what nobody vouches for, in words. `crate::wall` builds it.
+//! The process wall around processes that handle untrusted data, as settings and texts. `crate::wall` builds
+//! it.
 
 use super::few::few;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How much a job insists on the process wall (`os_sandbox`).
+/// How strictly a job requires the process wall (`os_sandbox`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OsSandbox {
-    /// Without any one layer the job does not start.
+    /// The job does not start if any layer is missing.
     #[default]
     Required,
-    /// What the machine has; what is missing is told.
+    /// The job uses all layers that the machine has. Missing ones are reported.
     BestEffort,
-    /// None but what costs nothing and is always there. For finding faults.
+    /// Only the layers that cost nothing and are always available. For debugging.
     Off,
 }
 
@@ -21,7 +22,7 @@ impl OsSandbox {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Required, Self::BestEffort, Self::Off];
 
-    /// As in a job file.
+    /// The name in a job file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Required => "required",
@@ -31,20 +32,20 @@ impl OsSandbox {
     }
 }
 
-/// What of the wall stands around a process.
+/// The parts of the wall around a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WallState {
-    /// What was asked for.
+    /// The requested mode.
     pub mode: OsSandbox,
-    /// The layers that are active, in words: `landlock (ABI 7)`.
+    /// The active layers, for people: `landlock (ABI 7)`.
     #[serde(deserialize_with = "few::<_, _, 64>")]
     pub active: Vec<String>,
-    /// The layers that are missing, with the reason: `landlock: the kernel has none`.
+    /// The missing layers, with the reason: `landlock: the kernel has none`.
     #[serde(deserialize_with = "few::<_, _, 64>")]
     pub missing: Vec<String>,
 }
 
-/// `required: landlock (ABI 7), seccomp`, and what is missing.
+/// `required: landlock (ABI 7), seccomp`, and the missing layers.
 impl fmt::Display for WallState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.mode.name(), self.active.join(", "))?;

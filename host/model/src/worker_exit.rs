@@ -1,4 +1,4 @@
-//! How a worker process ended, as its node tells it.
+//! How a worker process ended, as reported by its node.
 
 use super::Failure;
 
@@ -9,13 +9,13 @@ pub struct WorkerExit {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// What was wrong with its last message, if it was killed for that; the end of its stderr.
+    /// The fault in its last message, if it was killed for that, and the end of its stderr.
     pub note: String,
-    /// What it did, where the limit of its cgroup ended it.
+    /// The failure, if the limit of its cgroup ended it.
     pub failure: Option<Failure>,
-    /// Whether it was not the kernel that killed it for lack of memory, as that has killed nobody since the job
-    /// began. False where nobody tells.
+    /// Whether the kernel's OOM killer can be excluded, because it has not killed any process since the job
+    /// began. False if the kernel does not report this.
     pub not_for_memory: bool,
-    /// Whether its GPU is not free yet: a message of its own follows once it is.
+    /// Whether its GPU is still occupied. A separate message follows when the GPU is free.
     pub holds_gpu: bool,
 }

@@ -9,12 +9,12 @@ use super::raw::RawJob;
 use super::scope::{At, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
 
-/// Whether a name is a key of the job file and no argument (prs-semantics C24).
+/// Whether a name is a key of the job file, and therefore not allowed as an argument (prs-semantics C24).
 fn is_reserved(name: &str) -> bool {
     keys::JOB.iter().any(|key| key.name == name && matches!(key.prs, Prs::Setting(..)))
 }
 
-/// What `${{...}}` may name, each with the guest's path for it.
+/// The names that `${{...}}` may contain, each with the guest's path.
 pub(super) struct References {
     known: Vec<(String, String)>,
 }
@@ -66,7 +66,8 @@ impl References {
     }
 
     fn blame(&self, name: &str, at: &At<String>, report: &Report) {
-        // What it refers to is known to be wrong, and may be what is missing here.
+        // An error in the group that the reference names may be the reason why the name is unknown, so report
+        // only that error.
         let group = name.split('.').next().unwrap_or_default();
         if report.blames(group) {
             return;

@@ -1,4 +1,4 @@
-//! Typed settings to a checked job: defaults, paths, and what settings ask of each other.
+//! Turns typed settings into a checked job: defaults, paths, and rules that concern several settings.
 
 use super::arguments::{self, References};
 use super::defaults::Defaults;
@@ -16,7 +16,7 @@ use crate::model::{Mount, OutputAction, OutputFormat};
 use sandmill_files::c_sources;
 use std::path::{Path, PathBuf};
 
-/// Builds the job. What is wrong goes to the report; the job is only good if nothing did.
+/// Builds the job. Errors go to the report. The job is valid only if the report is clean.
 pub(super) fn check(
     raw: &RawJob,
     dialect: Dialect,
@@ -41,7 +41,7 @@ pub(super) fn check(
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
-    // Version 2 counts what comes after the first attempt.
+    // Version 2 does not count the first attempt.
     let tries = settings.run_max_try - u32::from(dialect.is_version_2());
     defaults.tell("run_max_try", &raw.settings.run_max_try, tries);
     let progress_update_timeout = times::check(raw, &settings, defaults, report);
@@ -94,7 +94,7 @@ pub(super) fn check(
     spec
 }
 
-/// The entry script, and what it is given beside its input.
+/// The entry script, and everything that it gets besides its input.
 struct Script {
     entry_script: PathBuf,
     source_directory: Option<PathBuf>,
@@ -108,7 +108,8 @@ fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Scr
     let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
     let script_place = source_directory.as_deref().unwrap_or(&place.folder);
     let source_is_wrong = report.blames("source_directory");
-    // In Azure's files code has a folder of its own; where the file names none, the script is looked for beside the file.
+    // In Azure's files, the code has a folder of its own. If the file does not name one, the script is
+    // expected beside the file.
     let folder = (dialect.is_version_2() && source_directory.is_none())
         .then(|| report.word("source_directory"));
     let entry_script = entry_script(
@@ -127,11 +128,11 @@ fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Scr
     Script { entry_script, source_directory, side_inputs, stored, arguments, environment_variables }
 }
 
-/// Where the settings beside the entry script lie.
+/// The folder with the settings beside the entry script.
 fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf> {
     match source {
         Some(source) => Some(source.to_owned()),
-        // A guest crate's folder.
+        // The entry script is the folder of a guest crate.
         None if entry_script.is_dir() => Some(entry_script.to_owned()),
         None => entry_script.parent().map(Path::to_owned),
     }

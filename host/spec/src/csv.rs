@@ -6,7 +6,7 @@ use super::raw::RawInput;
 use super::scope::At;
 use crate::model::CsvFormat;
 
-/// The dialect.
+/// The dialect of an input.
 pub(super) fn of(input: &RawInput, format: Format) -> CsvFormat {
     let default = CsvFormat::default();
     let delimiter = if format == Format::Tsv { b'\t' } else { default.delimiter };
@@ -17,7 +17,7 @@ pub(super) fn of(input: &RawInput, format: Format) -> CsvFormat {
         null_values: input.null_values.as_ref().map_or(default.null_values, |at| at.value.clone()),
         quoted_newlines: value(input.quoted_newlines.as_ref()).unwrap_or(default.quoted_newlines),
         quote,
-        // A quote before a quote makes text of it in any case.
+        // A doubled quote is always literal, so the quote need not be an escape, too.
         escape: value(input.escape.as_ref()).filter(|escape| Some(*escape) != quote),
         comment: value(input.comment.as_ref()),
         skip_lines: value(input.skip_lines.as_ref()).unwrap_or(default.skip_lines),
@@ -30,7 +30,7 @@ fn value<T: Copy>(given: Option<&At<T>>) -> Option<T> {
     given.map(|at| at.value)
 }
 
-/// Refuses characters that would mean two things, and names for columns that have none.
+/// Refuses a character with two meanings, and names for columns in files without a header.
 pub(super) fn check(input: &RawInput, report: &Report) {
     let csv = of(input, input.format.as_ref().map_or(Format::Files, |format| format.value));
     if let Some((key, Some(other))) = csv.conflict() {
@@ -42,7 +42,7 @@ pub(super) fn check(input: &RawInput, report: &Report) {
         ];
         let byte = marks.iter().find(|(name, ..)| *name == key).and_then(|(.., byte)| *byte);
         let found = char::from(byte.unwrap_or_default()).to_string();
-        // The one that the file names; the other may be a default.
+        // Report the key that the file gives. The other one may be a default.
         let named = [(key, other), (other, key)].into_iter().find_map(|(name, meant)| {
             let place = marks.iter().find(|(it, ..)| *it == name)?.1?;
             Some((place, meant))

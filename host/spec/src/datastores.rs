@@ -1,5 +1,5 @@
-//! The file of datastores: stores by name, with what leads into them. It lies outside of job files, and its
-//! owner alone can read it.
+//! The file of datastores: stores by name, with their credentials. It is separate from job files, and only
+//! its owner can read it.
 
 use super::error::{FileError, NoDatastore, Origin, Report, SpecErrors};
 use super::raw::choice;
@@ -12,10 +12,10 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the cache holds unless the file says otherwise.
+/// The default size of the cache.
 const CACHE_SIZE: ByteSize = ByteSize(10 << 30);
 
-/// What a file of datastores says; the default says nothing.
+/// The contents of a file of datastores. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct Datastores {
     file: Option<PathBuf>,
@@ -29,18 +29,18 @@ pub struct Datastores {
 pub struct Datastore {
     /// Its name.
     pub name: String,
-    /// Which language it speaks.
+    /// Its protocol.
     pub kind: StoreKind,
     /// The bucket, the container, or the address of a web server's folder.
     pub container: String,
-    /// What stands before every path: empty, or with a `/` at its end.
+    /// The prefix of every path: empty, or with a `/` at its end.
     pub prefix: String,
-    /// What leads into it, by the names that the library of stores has for it. Secret.
+    /// The credentials and other options, under the names of the store library. Secret.
     pub options: Vec<(String, String)>,
     tenants: Option<Vec<String>>,
 }
 
-/// Names what leads into the store, never shows it.
+/// Prints the names of the credentials, never their values.
 impl fmt::Debug for Datastore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options: Vec<_> = self.options.iter().map(|(name, _)| name).collect();
@@ -53,7 +53,8 @@ impl Datastores {
     /// Reads a file of datastores.
     ///
     /// # Errors
-    /// All that is wrong with it, at once; also if others than its owner may read or write it.
+    /// Everything that is wrong with it, at once. It is also an error if other users may read or write the
+    /// file.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = Report::default();
         let made = match fs::metadata(path).map_err(FileError::NoRights).and_then(|m| private(&m)) {
@@ -73,7 +74,7 @@ impl Datastores {
         }
     }
 
-    /// The store of that name, for a tenant's job. An error says what there is instead.
+    /// The store of that name, for a tenant's job. An error lists the stores that the tenant has.
     pub fn get(&self, name: &str, tenant: &str) -> Result<&Datastore, NoDatastore> {
         let Some(file) = &self.file else {
             return Err(NoDatastore::NoFile { name: name.to_owned() });
@@ -90,18 +91,18 @@ impl Datastores {
         })
     }
 
-    /// Where objects lie while jobs work on them, if the file says it.
+    /// The folder for objects while jobs work on them, if the file gives it.
     pub fn cache_folder(&self) -> Option<&Path> {
         self.cache_folder.as_deref()
     }
 
-    /// The most that lies there.
+    /// The maximum size of the cache.
     pub fn cache_size(&self) -> ByteSize {
         self.cache_size.unwrap_or(CACHE_SIZE)
     }
 }
 
-/// Whether the file is its owner's alone.
+/// Whether only the owner can access the file.
 fn private(metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.is_file() && (metadata.mode() & 0o077 != 0 || ![user, 0].contains(&metadata.uid()))
@@ -149,7 +150,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Datastores> {
     })
 }
 
-/// What each way into a store of a kind takes: the keys of the file, all of one way together.
+/// The ways to authenticate at a store of a kind. Each is a list of the keys that it needs.
 fn ways(kind: StoreKind) -> &'static [&'static [&'static str]] {
     match kind {
         StoreKind::S3 => &[
@@ -172,7 +173,7 @@ fn ways(kind: StoreKind) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// Keys that may stand beside a way.
+/// Keys that are allowed together with any way to authenticate.
 fn beside(kind: StoreKind) -> &'static [&'static str] {
     match kind {
         StoreKind::S3 => &["bucket", "endpoint", "region", "session_token"],
@@ -182,7 +183,7 @@ fn beside(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// Keys with texts, and what the library calls them.
+/// Keys with texts, and the store library's names for them.
 const TEXTS: [(&str, &str); 23] = [
     ("bucket", ""),
     ("container", ""),
@@ -268,7 +269,7 @@ fn datastore(
     }
     let option = |(key, option, at): &(&str, &str, At<String>)| {
         let text = match *key {
-            // Files lie beside this one.
+            // A relative path starts at the folder of this file.
             "token_file" | "service_account" => {
                 folder.join(at.value.trim()).to_string_lossy().into_owned()
             }
@@ -287,7 +288,7 @@ fn datastore(
     })
 }
 
-/// Whether an address can be shown, as it holds nothing secret.
+/// Whether an address can be shown because it contains no secrets.
 fn is_plain_url(url: &str) -> bool {
     let rest = ["https://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme));
     rest.is_some_and(|rest| {
@@ -296,7 +297,7 @@ fn is_plain_url(url: &str) -> bool {
     })
 }
 
-/// Exactly one way must lead into a store, so that nobody has to guess which one did.
+/// A store must have exactly one way to authenticate, so that it is always clear which one was used.
 fn check_way(
     kind: StoreKind,
     given: &[(&str, &str, At<String>)],
@@ -314,7 +315,7 @@ fn check_way(
             keys.push(key);
         }
     }
-    // A managed identity may be one of several, named by client_id.
+    // `client_id` may select one of several managed identities.
     if keys.contains(&"managed_identity") {
         keys.retain(|key| *key != "client_id");
     }

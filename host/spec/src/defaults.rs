@@ -1,4 +1,4 @@
-//! What holds where a file says nothing, and what is said of it.
+//! The values of settings that a file leaves out, and the messages about them.
 
 use super::dialect::Dialect;
 use super::error::Report;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The defaults of these keys and of those below them, as a job file.
+/// The defaults of these keys and of the keys below them, in the form of a job file.
 pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
     let mut text = String::new();
     for key in keys {
@@ -27,7 +27,7 @@ pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
     text
 }
 
-/// What the table of keys says, with what such a file takes for granted.
+/// The defaults of the table of keys, with those that the dialect changes.
 fn defaults(dialect: Dialect) -> RawJob {
     let silent = Report::default();
     let text = default_job(keys::JOB, "");
@@ -43,7 +43,7 @@ fn defaults(dialect: Dialect) -> RawJob {
     raw
 }
 
-/// The defaults of the table of keys. For a file of Azure's, says which of them were taken.
+/// The defaults of the table of keys. For an Azure file, also reports which defaults were used.
 pub(super) struct Defaults<'r> {
     pub(super) raw: &'static RawJob,
     pub(super) dialect: Dialect,
@@ -52,7 +52,7 @@ pub(super) struct Defaults<'r> {
 
 impl<'r> Defaults<'r> {
     pub(super) fn new(dialect: Dialect, report: &'r Report) -> Self {
-        // It is longer than most job files, so it is read once.
+        // The default job file is longer than most job files, so it is parsed only once.
         static OWN: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Own));
         static SAVED: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Saved));
         static VERSION_2: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Version2));
@@ -64,7 +64,7 @@ impl<'r> Defaults<'r> {
         Self { raw, dialect, report }
     }
 
-    /// The value of the job file or the default.
+    /// The value of the job file, or else the default.
     pub(super) fn of<T: Clone>(
         &self,
         raw: &RawJob,
@@ -76,7 +76,7 @@ impl<'r> Defaults<'r> {
             .clone()
     }
 
-    /// Says of a setting which value is taken for it, if a file of Azure's leaves it out.
+    /// For an Azure file that leaves a setting out, reports the value that is used.
     pub(super) fn tell<T>(&self, name: &str, given: &Option<At<T>>, value: impl fmt::Display) {
         if given.is_none() {
             self.mention(name, &value.to_string());
@@ -88,7 +88,7 @@ impl<'r> Defaults<'r> {
         self.tell(name, given, format_args!("{} seconds", value.as_secs_f64()));
     }
 
-    /// Says of a file of Azure's that it leaves a setting out.
+    /// For an Azure file, reports that it leaves a setting out.
     pub(super) fn mention(&self, name: &str, value: &str) {
         let version_2 = self.dialect.is_version_2();
         let whose = match name {
@@ -103,7 +103,7 @@ impl<'r> Defaults<'r> {
         self.mention_as(name, &format!("{value} ({whose})"));
     }
 
-    /// The same, with words of the caller's.
+    /// The same, with the caller's own words.
     pub(super) fn mention_as(&self, name: &str, value: &str) {
         let file = match self.dialect {
             Dialect::Own => return,

@@ -1,11 +1,11 @@
 //! The forms of job files.
 
-/// Whose form a job file has.
+/// The form of a job file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Ours.
+    /// Sandmill's own form.
     Own,
-    /// A `parallel_run_config` as version 1 of Azure's SDK saves it.
+    /// A `parallel_run_config`, as saved by version 1 of Azure's SDK.
     Saved,
     /// A parallel job of version 2, alone or in a pipeline.
     Version2,

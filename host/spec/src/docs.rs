@@ -3,13 +3,13 @@
 use super::keys::{self, Ceiling, Key, Kind, Prs, Rows};
 use crate::model::ByteSize;
 
-/// Names of ParallelRunStep that mean nothing here: version 1, version 2, and what becomes of them.
+/// Names of ParallelRunStep that have no meaning here: in version 1, in version 2, and how they are treated.
 const IGNORED: &str = "| `environment`, `compute_target` | `task.environment`, `compute` | ignored |
 | | `task.model`, `resources` but for `instance_count`, `identity` | ignored |
 | `input_format`, `models` below `parallel_run_config`, `tags`, `properties`, `add_parallel_run_step_dependencies` (preview) | `tags`, `properties`, `display_name`, `experiment_name` | ignored |
 ";
 
-/// The parts of the docs that are made here: the name that stands in the markers around it, and the text, in Markdown.
+/// The generated parts of the docs: the name in the markers around each part, and its text, in Markdown.
 pub fn docs() -> Vec<(&'static str, String)> {
     vec![
         ("keys", keys_table(keys::JOB)),
@@ -73,7 +73,7 @@ fn values(key: &Key) -> String {
     }
 }
 
-/// What ParallelRunStep calls each key.
+/// ParallelRunStep's name for each key.
 fn names() -> String {
     let mut table = String::from("| version 1 | version 2 | here |\n|---|---|---|\n");
     for key in keys::JOB {
@@ -89,7 +89,7 @@ fn names() -> String {
     table + IGNORED
 }
 
-/// Which settings decide rows, and which an operator may cap.
+/// Which settings affect rows, and which an operator may cap.
 fn changes() -> String {
     let mut table = String::from("| key | decides rows | may be capped |\n|---|---|---|\n");
     let groups = [("inference", keys::INFERENCE), ("limits", keys::LIMITS)];
@@ -113,7 +113,7 @@ fn changes() -> String {
     table
 }
 
-/// Where each limit is enforced, and a test that holds it.
+/// The file that enforces each limit, and a test that covers it.
 fn limits() -> String {
     let mut table = String::from("| limit | default | enforced in | test |\n|---|---|---|---|\n");
     for key in keys::LIMITS {

@@ -1,5 +1,5 @@
-//! What is wrong with a job file: every error at once, each with its place; and the reasons that their words
-//! are made of.
+//! Errors in a job file: all of them are reported at once, each with its place. Also the error types that the
+//! messages are made of.
 
 use super::words::Words;
 use crate::model::{REGISTERED_NAME_EXPECTED, on_one_line};
@@ -13,35 +13,35 @@ use std::sync::Arc;
 /// Where a setting was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Nowhere: it is missing, or the file as a whole is meant.
+    /// No line: the setting is missing, or the error concerns the file as a whole.
     File,
-    /// On this line of the job file, from 1.
+    /// This line of the job file, from 1.
     Line(usize),
-    /// In another file that the job file names, on this line, from 1.
+    /// This line, from 1, of another file that the job file names.
     In(Arc<str>, usize),
-    /// On the command line, by `--set` with this key.
+    /// The command line: `--set` with this key.
     Set(Arc<str>),
 }
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// Where.
+    /// The place.
     pub origin: Origin,
-    /// The key's path, as in `inputs[0].path`. Empty if the file as a whole is meant.
+    /// The key's path, such as `inputs[0].path`. Empty if the error concerns the file as a whole.
     pub key: String,
-    /// What was found, what is allowed, what to do.
+    /// What was found, what is allowed, and what to do.
     pub message: String,
 }
 
-/// All that is wrong with a job file. Never empty. Prints one line for each error:
-/// `job.yaml:12: mini_batch_size: found "ten"; expected ...`. Keys and messages hold words of the
-/// file, so each stays on its line.
+/// All errors in a job file. Never empty. Prints one line for each error:
+/// `job.yaml:12: mini_batch_size: found "ten"; expected ...`. Keys and messages may contain text from the
+/// file, so each error is forced onto one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecErrors {
     /// The job file, as the user named it.
     pub file: String,
-    /// The errors: by line, those of `--set` last.
+    /// The errors, sorted by line. Those of `--set` come last.
     pub errors: Vec<SpecError>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for SpecErrors {
                 Origin::Line(line) => write!(f, "{file}:{line}: ")?,
                 Origin::In(other, line) => write!(f, "{}:{line}: ", on_one_line(other))?,
                 Origin::Set(key) => {
-                    // The job of a pipeline is picked by an option of its own.
+                    // `--job` picks the job of a pipeline. It is an option of its own, not a key of `--set`.
                     f.write_str(if &**key == "job" { "--" } else { "--set " })?;
                     if **key != error.key {
                         write!(f, "{}: ", on_one_line(key))?;
@@ -75,10 +75,10 @@ impl fmt::Display for SpecErrors {
 
 impl std::error::Error for SpecErrors {}
 
-/// More errors than this help nobody.
+/// The report stops here: a longer list does not help the user.
 const MOST_ERRORS: usize = 100;
 
-/// Gathers errors and notices while a file is read.
+/// Collects errors and notices while a file is read.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     errors: RefCell<Vec<SpecError>>,
@@ -103,33 +103,33 @@ impl Report {
         self.notices.borrow_mut().push(on_one_line(&line).into_owned());
     }
 
-    /// Notes what was made of a setting of a file of Azure's that means here what it means there.
+    /// Records how a setting of an Azure file was converted, if it means the same here as in Azure.
     pub(super) fn conversion(&self, line: impl Into<String>) {
         let line = line.into();
         self.conversions.borrow_mut().push(on_one_line(&line).into_owned());
     }
 
-    /// Says what the file calls a key of ours, and all keys below it. Errors are told by that word.
+    /// Records the file's own name for one of our keys and for all keys below it. Errors use that name.
     pub(super) fn call(&self, ours: &str, theirs: &str) {
         self.words.call(ours, theirs);
     }
 
-    /// What the file calls a key of ours.
+    /// The file's own name for one of our keys.
     pub(super) fn word<'k>(&self, key: &'k str) -> Cow<'k, str> {
         self.words.of(key)
     }
 
-    /// Says of an input that it is an MLTable whose files are handed over as files.
+    /// Records that an input is an MLTable whose files are passed on as files, not as a table.
     pub(super) fn call_file_list(&self, input: &str) {
         self.file_lists.borrow_mut().push(input.to_owned());
     }
 
-    /// Whether an input is an MLTable whose files are handed over as files.
+    /// Whether an input is an MLTable whose files are passed on as files.
     pub(super) fn is_file_list(&self, input: &str) -> bool {
         self.file_lists.borrow().iter().any(|name| name == input)
     }
 
-    /// Whether the key, or something below it, is already known to be wrong.
+    /// Whether an error is already known for the key, or for a key below it.
     pub(super) fn blames(&self, key: &str) -> bool {
         self.errors.borrow().iter().any(|error| {
             error
@@ -139,7 +139,7 @@ impl Report {
         })
     }
 
-    /// Whether so much is wrong that no more is taken in.
+    /// Whether the limit of errors is reached, so that further ones are dropped.
     pub(super) fn is_full(&self) -> bool {
         self.errors.borrow().len() >= MOST_ERRORS
     }
@@ -156,11 +156,11 @@ impl Report {
         self.conversions.take()
     }
 
-    /// The errors in the order in which they are read best, in the words of the file.
+    /// The errors in reading order, in the file's own words.
     pub(super) fn into_errors(self, file: &str) -> SpecErrors {
         let mut errors = self.errors.into_inner();
         for error in &mut errors {
-            // A key of ours on the command line is the user's word.
+            // A key of ours on the command line was typed by the user, so it is not translated.
             let is_typed = match &error.origin {
                 Origin::Set(key) => first_name(key) == first_name(&error.key),
                 _ => false,
@@ -182,10 +182,10 @@ fn first_name(key: &str) -> &str {
     key.split(['.', '[']).next().unwrap_or_default()
 }
 
-/// What is wrong with a file of settings as a whole: what follows its name.
+/// An error that concerns a file of settings as a whole. The text follows the file's name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
-    /// It is not there.
+    /// The file does not exist.
     #[error("there is no such file")]
     NotThere,
     /// It is a folder.
@@ -205,107 +205,107 @@ pub(super) enum FileError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] io::Error),
-    /// It is larger than it may be.
+    /// It is larger than the limit.
     #[error("is larger than 1 MB, which no {what} needs")]
     TooLarge {
         /// A word for such a file.
         what: &'static str,
     },
-    /// It is no text.
+    /// It is not UTF-8.
     #[error("is not text in UTF-8 (byte {byte}); save it as UTF-8")]
     NotUtf8 {
         /// The first byte that is wrong, from 1.
         byte: usize,
     },
-    /// Nothing says where a relative path begins.
+    /// The current folder is unknown, so a relative path has no beginning.
     #[error("the current folder cannot be found: {0}")]
     NoCurrentFolder(#[source] io::Error),
-    /// Paths in it would be no text.
+    /// The folder's path is not UTF-8, so the paths in the file could not be text.
     #[error("the path of its folder is not text in UTF-8; move it")]
     FolderNotUtf8,
-    /// The operating system says nothing about its rights.
+    /// The operating system does not report the file's permissions.
     #[error(transparent)]
     NoRights(io::Error),
-    /// Another user can have written a file that names code.
+    /// The file names code, and another user may have written it.
     #[error(
         "names code that Sandmill loads, and another user may have written it (mode {mode:03o}, user {user}); make it \
          your own, and: chmod o-w"
     )]
     NotOwn {
-        /// Its rights.
+        /// Its permissions.
         mode: u32,
-        /// Its owner's number.
+        /// Its owner's user ID.
         user: u32,
     },
-    /// Others can read or change secrets.
+    /// Other users can read or change secrets.
     #[error(
         "holds what leads into stores, and others can read or change it (mode {mode:03o}, user {user}); \
          make it yours alone: chmod 600"
     )]
     NotPrivate {
-        /// The rights to it.
+        /// Its permissions.
         mode: u32,
-        /// Its owner.
+        /// Its owner's user ID.
         user: u32,
     },
-    /// Others own it, or what leads to it.
+    /// Another user owns the file, or a folder or link on the way to it.
     #[error(
         "is not used, as {what} belongs to user {owner}, neither to you (user {user}) nor to root, and \
          who owns it decides what jobs may do: {command} {user} {}",
         at.display()
     )]
     Owner {
-        /// What others own, for people.
+        /// What the other user owns, for people.
         what: &'static str,
-        /// Its owner.
+        /// Its owner's user ID.
         owner: u32,
-        /// The user of this process.
+        /// The user ID of this process.
         user: u32,
-        /// What changes the owner.
+        /// The command that changes the owner.
         command: &'static str,
         /// Its path.
         at: PathBuf,
     },
-    /// Others can write to it, or to what leads to it.
+    /// Other users can write to the file, or to a folder on the way to it.
     #[error(
         "is not used, as others can write to {what} (mode {mode:03o}) and so decide what jobs may do: \
          chmod go-w {}",
         at.display()
     )]
     Writable {
-        /// What others can write to, for people.
+        /// What they can write to, for people.
         what: &'static str,
-        /// The rights to it.
+        /// Its permissions.
         mode: u32,
         /// Its path.
         at: PathBuf,
     },
 }
 
-/// Why a path has no form without links.
+/// Why a path cannot be resolved to a form without symbolic links.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PathError {
     /// The operating system refused to follow it.
     #[error("{} cannot be found: {source}", path.display())]
     Unfollowed {
-        /// How far it was followed.
+        /// How far the path was followed.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// A step back out of a folder that is not there.
+    /// `..` follows a folder that does not exist.
     #[error("{} has .. behind a folder that is not there", path.display())]
     Back {
         /// The path.
         path: PathBuf,
     },
-    /// A link whose target is not there.
+    /// A link whose target does not exist.
     #[error("{} is a link that leads nowhere", link.display())]
     Dangling {
         /// The link.
         link: PathBuf,
     },
-    /// Not even the root is there.
+    /// Not even the root exists.
     #[error("{} cannot be found", path.display())]
     Lost {
         /// The path.
@@ -313,7 +313,7 @@ pub(super) enum PathError {
     },
 }
 
-/// What is wrong with a path that ought to lead somewhere.
+/// The message for a path that cannot be found or read.
 pub(super) fn missing(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("there is no {}", path.display()),
@@ -321,16 +321,16 @@ pub(super) fn missing(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Why there is no model.
+/// Why no model was found.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelPathError {
-    /// The name is none.
+    /// The name is not allowed.
     #[error("found the name {name:?}; expected {REGISTERED_NAME_EXPECTED}")]
     Name {
-        /// What was given.
+        /// The name that was given.
         name: String,
     },
-    /// Nothing says where a relative path begins.
+    /// The current folder is unknown, so a relative path has no beginning.
     #[error("{}: {source}", path.display())]
     Relative {
         /// The path.
@@ -338,7 +338,7 @@ pub enum ModelPathError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The path leads nowhere.
+    /// The path does not exist.
     #[error("{}; name an ONNX file, or a folder with one", missing(path, source))]
     NotThere {
         /// The path.
@@ -346,7 +346,7 @@ pub enum ModelPathError {
         /// The system's answer.
         source: io::Error,
     },
-    /// A file or folder at the path cannot be looked at.
+    /// A file or folder at the path cannot be inspected.
     #[error("{}", missing(path, source))]
     Unreadable {
         /// The file or folder.
@@ -354,7 +354,7 @@ pub enum ModelPathError {
         /// The system's answer.
         source: io::Error,
     },
-    /// A version of something that is no folder.
+    /// The job names a version, but the path is not a folder of versions.
     #[error("{} is no folder with a folder for each version; remove version", path.display())]
     NoVersions {
         /// The path.
@@ -376,14 +376,14 @@ pub enum ModelPathError {
         /// The path.
         path: PathBuf,
     },
-    /// A version that is not there.
+    /// The version does not exist.
     #[error("{} has no version {version}; versions: {}", path.display(), listed(there))]
     NoVersion {
         /// The folder.
         path: PathBuf,
         /// The version.
         version: u64,
-        /// What is there, the highest last.
+        /// The versions that exist, the highest last.
         there: Vec<u64>,
     },
     /// A version without a model.
@@ -395,7 +395,7 @@ pub enum ModelPathError {
         /// The version's folder.
         folder: PathBuf,
     },
-    /// Several files that may be meant.
+    /// Several files, each of which may be meant.
     #[error(
         "{} holds {count} ONNX files, as {first} and {second}; name one of them, or call the one model.onnx",
         folder.display()
@@ -410,7 +410,7 @@ pub enum ModelPathError {
         /// The name of another one.
         second: String,
     },
-    /// A link that leads out of the only folder that workers see.
+    /// A link that leads out of the only folder that workers can see.
     #[error(
         "{} is a link out of its folder, to {}; name that file, or put a copy here",
         link.display(),
@@ -424,10 +424,10 @@ pub enum ModelPathError {
     },
 }
 
-/// Why there is no such datastore.
+/// Why a datastore was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum NoDatastore {
-    /// No file of datastores.
+    /// No file of datastores is named.
     #[error(
         "there is no datastore {name:?}, as no file of datastores is named: name one by --datastores FILE \
          or SANDMILL_DATASTORES"
@@ -436,7 +436,7 @@ pub enum NoDatastore {
         /// The name.
         name: String,
     },
-    /// The file has no such store for the tenant.
+    /// The file does not have this store for the tenant.
     #[error(
         "{} has no datastore {name:?} for tenant {tenant}; there: {}",
         file.display(),
@@ -447,9 +447,9 @@ pub enum NoDatastore {
         file: PathBuf,
         /// The name.
         name: String,
-        /// Whose job asks.
+        /// The tenant whose job names the store.
         tenant: String,
-        /// What is there for the tenant.
+        /// The stores that the tenant has.
         there: Vec<String>,
     },
 }
@@ -459,22 +459,22 @@ fn listed<T: ToString>(all: &[T]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// Why a text is no template of paths.
+/// Why a text is not a valid template of paths.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TemplateError {
-    /// A brace that closes nothing.
+    /// A closing brace without an opening one.
     #[error("a }} has no {{")]
     NotOpened,
     /// A brace that is not closed.
     #[error("a {{ is not closed by }}")]
     NotClosed,
-    /// Nothing says where a key ends and the next begins.
+    /// Nothing separates a key from the next one, so the end of the first is unknown.
     #[error("{{{key}}} and the key after it have nothing between them")]
     Adjacent {
         /// The first of the two.
         key: String,
     },
-    /// A key with a format of dates.
+    /// A key with a date format.
     #[error(
         "{{{key}:...}} gives a format, which is not supported; name each part, as in \
          {{year}}/{{month}}/{{day}}"
@@ -486,16 +486,16 @@ pub(super) enum TemplateError {
     /// A key with characters that it may not have.
     #[error("{{{key}}} is no key; expected letters, digits and _, no digit first")]
     NoKey {
-        /// What stands between the braces.
+        /// The text between the braces.
         key: String,
     },
-    /// More keys than there may be.
+    /// More keys than the limit.
     #[error("it has more than {limit} keys")]
     TooMany {
-        /// The most that there may be.
+        /// The limit.
         limit: usize,
     },
-    /// A key that stands there twice.
+    /// The same key twice.
     #[error("{{{key}}} stands twice")]
     Twice {
         /// The key.
@@ -504,43 +504,43 @@ pub(super) enum TemplateError {
     /// No key at all.
     #[error("it names no key; write one as in {{store}}/{{file}}.csv")]
     Plain,
-    /// A part that no path below the input has.
+    /// A part of a path that is empty, `.` or `..`. No path below the input has such a part.
     #[error("it has an empty, . or .. part")]
     Part,
 }
 
-/// Why a value cannot be put where a key leads.
+/// Why the value at a key's path cannot be set.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
-    /// A number, where there is a map.
+    /// An index into a map.
     #[error("{path} is a map and has no [{index}]; write {path}.NAME")]
     Map {
-        /// The way to the map.
+        /// The path of the map.
         path: String,
-        /// What follows it.
+        /// The index.
         index: String,
     },
-    /// What a list does not have.
+    /// A list does not have the named or numbered entry.
     #[error("{path} is a list of {count} without {step}; write a name in it, or a number from 0")]
     List {
-        /// The way to the list.
+        /// The path of the list.
         path: String,
-        /// How much it has.
+        /// How many entries the list has.
         count: usize,
-        /// What follows it.
+        /// The next step of the key's path.
         step: String,
     },
-    /// More steps, where there is a value.
+    /// Further steps below a single value.
     #[error("{path} is {found}, which has nothing below it")]
     Leaf {
-        /// The way to the value.
+        /// The path of the value.
         path: String,
         /// The value, for people.
         found: String,
     },
 }
 
-/// Why a text is no command line.
+/// Why a text is not a valid command line.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum CommandLineError {
     /// A single quote is left open.
@@ -552,15 +552,15 @@ pub(super) enum CommandLineError {
     /// A group of optional arguments is left open.
     #[error("a $[[ is not closed by ]]")]
     Group,
-    /// A backslash has nothing to escape.
+    /// A backslash at the end, with nothing to escape.
     #[error("a \\ stands at the end")]
     Backslash,
 }
 
-/// Why a keyword of `DataFrame.to_csv` is not taken.
+/// Why a keyword of `DataFrame.to_csv` is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeywordError {
-    /// A value that it may not have.
+    /// The keyword may not have this value.
     #[error("{keyword}: found {found}; expected {expected}")]
     Value {
         /// The keyword.
@@ -570,7 +570,7 @@ pub(super) enum KeywordError {
         /// What is allowed.
         expected: &'static str,
     },
-    /// Another keyword than those that are known.
+    /// An unsupported keyword.
     #[error("found {keyword:?}; the supported keywords are sep, header, index, na_rep, quoting")]
     Unknown {
         /// The keyword.

@@ -1,6 +1,6 @@
-//! What a file says of the settings in the tables of `sandmill-model`, and what follows from it: the values in force,
-//! what decides rows, and what the operator's policy may cap. Settings that are composed of several keys are read by
-//! `raw`, and checked by `check` and the rest.
+//! A file's values for the settings in the tables of `sandmill-model`, and what follows from them: the values
+//! in force, the settings that affect rows, and the settings that the operator's policy may cap. Settings
+//! that are composed of several keys are read by `raw`, and checked by `check` and the other modules.
 
 use super::error::Origin;
 use super::keys::{LIMIT_ROWS, Rows};
@@ -13,7 +13,8 @@ use crate::model::{
 };
 use std::time::Duration;
 
-// What is done with a row's setting if the row has a ceiling, `[]` being none. A composed setting has no field.
+// Reads a row's setting if the row has a ceiling. `[]` means that it has none. A composed setting has no
+// field.
 macro_rules! read_ceiling {
     ([$most:tt] $scope:ident, $given:ident $field:ident) => {
         $given.$field = $scope.setting(stringify!($field));
@@ -62,7 +63,7 @@ macro_rules! given {
             }
         )*
     ) => {
-        /// What a file says of these settings.
+        /// A file's values for these settings.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub(crate) struct $Given {
             $(
@@ -72,7 +73,7 @@ macro_rules! given {
         }
 
         impl $Given {
-            /// Takes them out of a map.
+            /// Takes the settings out of a map.
             pub(crate) fn read(scope: &mut Scope<'_>) -> Self {
                 Self {
                     $(
@@ -82,14 +83,14 @@ macro_rules! given {
                 }
             }
 
-            /// Takes out of the map of a policy those that have ceilings.
+            /// Takes the settings that have ceilings out of a policy's map.
             pub(crate) fn read_ceilings(scope: &mut Scope<'_>) -> Self {
                 let mut given = Self::default();
                 $(read_ceiling!([$($most)?] scope, $(given $job)? $(given $worker)?);)*
                 given
             }
 
-            /// The values in force: what the file says, else what `defaults` say.
+            /// The values in force: the file's value, or else that of `defaults`.
             pub(crate) fn in_force(&self, defaults: &Self) -> ($Job, $Worker) {
                 (
                     $Job { $($($job: value(&self.$job, &defaults.$job),)?)* },
@@ -97,7 +98,7 @@ macro_rules! given {
                 )
             }
 
-            /// Of those that have ceilings: the key, the amount, and where it stands.
+            /// The given settings that have ceilings: the key, the amount, and its place.
             pub(crate) fn amounts(&self) -> Vec<(&'static str, Amount, Origin)> {
                 let given = self;
                 let mut amounts = Vec::new();
@@ -108,7 +109,7 @@ macro_rules! given {
                 amounts
             }
 
-            /// Those that have ceilings, by their keys.
+            /// All settings that have ceilings, by key.
             pub(crate) fn capped<'s>(
                 parts: (&'s mut $Job, &'s mut $Worker),
             ) -> Vec<(&'static str, &'s mut dyn Measured)> {
@@ -120,7 +121,7 @@ macro_rules! given {
                 capped
             }
 
-            /// Those that decide rows: their keys, and their values as JSON.
+            /// The settings that affect rows: their keys, and their values as JSON.
             pub(crate) fn deciding(job: &$Job, worker: &$Worker) -> Vec<(&'static str, String)> {
                 let usual_job = $Job::default();
                 let usual_worker = $Worker::default();
@@ -135,7 +136,8 @@ macro_rules! given {
                         deciding.push((concat!($below, stringify!($worker)), value));
                     })?
                 )*
-                // Plain data always serialises; were it not so, all would be as one.
+                // Plain data always serialises. If it did not, values would become empty texts and would
+                // compare as equal.
                 let text = |(key, value): (_, Result<_, _>)| (key, value.unwrap_or_default());
                 deciding.into_iter().map(text).collect()
             }
@@ -146,7 +148,7 @@ macro_rules! given {
 job_keys!(given);
 limit_keys!(given);
 
-/// Takes the group `limits` out of a map, and of that what `read` takes.
+/// Takes the group `limits` out of a map, and passes it to `read`.
 pub(crate) fn limits(
     scope: &mut Scope<'_>,
     read: fn(&mut Scope<'_>) -> GivenLimits,

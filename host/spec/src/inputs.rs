@@ -1,4 +1,4 @@
-//! The inputs of a job: one kind for all of them, and what that kind asks for.
+//! The inputs of a job. All of them have one kind, and each kind has its own rules.
 
 use super::csv;
 use super::defaults::Defaults;
@@ -20,10 +20,10 @@ use crate::model::{
 const DEFAULT_FILES: u64 = 10;
 /// Bytes in a mini-batch of a table unless the job file says otherwise.
 const DEFAULT_BYTES: u64 = 1 << 20;
-/// Mini-batches smaller than this are hardly meant.
+/// A size below this is probably a mistake.
 const SMALL_BYTES: u64 = 1 << 10;
 
-/// The inputs, their kind, and by which keys they are cut.
+/// The inputs, their kind, and the partition keys.
 pub(super) fn check(
     raw: &RawJob,
     defaults: &Defaults<'_>,
@@ -51,7 +51,7 @@ pub(super) fn check(
     let kind = if has_tables {
         tables_kind(raw, given, defaults, report)
     } else if given.iter().any(|input| has_bad_format(input, report)) {
-        // Whether they are files or tables, and so what a size means, is not known.
+        // The inputs may be files or tables, so the meaning of a size is unknown.
         InputKind::Files { mini_batch_files: DEFAULT_FILES }
     } else {
         files_kind(raw, given, defaults, report)
@@ -59,7 +59,7 @@ pub(super) fn check(
     (inputs, kind, partition::check(raw, given, report))
 }
 
-/// Refuses mini-batches that no instance of the entry script could hold.
+/// Refuses mini-batches that are too large for the memory of an instance.
 pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, report: &Report) {
     let InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } = kind else { return };
     if let Some(size) = &raw.mini_batch_size
@@ -128,7 +128,7 @@ fn check_formats(inputs: &[RawInput], report: &Report) {
     }
 }
 
-/// Whether the format was given and not understood; nothing more is to be said about it then.
+/// Whether the format was given but is unknown. Then further errors about the input would be misleading.
 fn has_bad_format(input: &RawInput, report: &Report) -> bool {
     input.format.is_none() && report.blames(&format!("{}.format", input.key))
 }
@@ -165,7 +165,7 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
     Input { name: input.name.value.clone(), paths, partition_format, take }
 }
 
-/// Refuses keys that mean nothing for the input's format.
+/// Refuses keys that have no meaning for the input's format.
 fn check_keys(input: &RawInput, report: &Report) {
     let format = format_of(input);
     let kind = format.table();
@@ -214,7 +214,7 @@ fn check_keys(input: &RawInput, report: &Report) {
     }
 }
 
-/// Refuses two ways to say which columns there are, and of which type.
+/// Refuses contradictory keys for the same columns or types.
 fn check_choices(input: &RawInput, report: &Report) {
     if let (Some(dropped), Some(_)) = (&input.drop_columns, &input.columns) {
         dropped.blame(report, "found together with columns; choose one, and remove the other");
@@ -229,7 +229,7 @@ fn check_choices(input: &RawInput, report: &Report) {
     }
 }
 
-/// Refuses columns of JSON in other text, which would not be looked into.
+/// Refuses columns of type JSON in other text formats, which would not be parsed.
 fn check_schema(input: &RawInput, report: &Report) {
     let is_json = |column: &&Column| column.kind == ColumnType::Json;
     for schema in input.schema.iter().chain(&input.types) {
@@ -246,7 +246,7 @@ fn check_schema(input: &RawInput, report: &Report) {
     }
 }
 
-/// Holds the columns that are asked for to those of the schema, where there is one.
+/// Checks the requested columns against the schema, if there is one.
 fn check_columns(input: &RawInput, report: &Report) {
     let Some(columns) = &input.columns else { return };
     if columns.value.is_empty() && !report.blames(&columns.key) {
@@ -272,7 +272,8 @@ fn check_columns(input: &RawInput, report: &Report) {
     }
 }
 
-/// What lies in stores is fetched, and what lies here is not: an input is one or the other.
+/// Refuses inputs with paths in a store as well as on this machine, because only those in a store are
+/// fetched.
 fn one_side(input: &RawInput, report: &Report) {
     let is_remote = |path: &At<String>| Address::looks_like_one(&path.value);
     let remote = input.paths.iter().filter(|path| is_remote(path)).count();
@@ -339,7 +340,7 @@ fn check_path(
         let name = datastore.value.trim();
         return Some(format!("datastore://{name}/{}", text.trim_start_matches('/')));
     }
-    // The folder is text, as `Place` made sure, and so is what was joined to it.
+    // `Place` has checked that the folder is text, so the joined path is text as well.
     Some(place.resolve(text).to_string_lossy().into_owned())
 }
 
@@ -371,7 +372,7 @@ fn files_kind(
     InputKind::Files { mini_batch_files: files.unwrap_or(DEFAULT_FILES) }
 }
 
-/// Why a size that is none of files is refused.
+/// Explains why a size is refused for files.
 fn size_hint(size: &str, inputs: &[RawInput], defaults: &Defaults<'_>, report: &Report) -> String {
     let Some(size) = SliceSize::parse(size) else { return String::new() };
     if let Some(list) = inputs.iter().find(|input| report.is_file_list(&input.name.value)) {
@@ -427,7 +428,7 @@ fn tables_kind(
     }
 }
 
-/// Says of a file of Azure's that the size is the default, unless keys cut.
+/// For an Azure file, mentions that the default size is used, unless mini-batches are made by keys.
 fn say_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
     if raw.partition_keys.is_none() {
         defaults.mention("mini_batch_size", size);

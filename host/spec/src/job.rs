@@ -1,4 +1,5 @@
-//! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
+//! A job in the form that the rest of the program uses: checked, with resolved paths and with defaults filled
+//! in.
 
 use super::requirements::Requirement;
 use crate::given::{GivenLimits, GivenSettings};
@@ -15,9 +16,9 @@ use std::time::Duration;
 pub struct Parent {
     /// Its folder. Absolute.
     pub folder: PathBuf,
-    /// Whether it gets a copy of this job's overview, progress and logs (prs-semantics A6).
+    /// Whether the folder gets a copy of this job's overview, progress and logs (prs-semantics A6).
     pub copy_logs: bool,
-    /// Whether it gets this job's metrics too (A8).
+    /// Whether the folder also gets this job's metrics (A8).
     pub push_metrics: bool,
 }
 
@@ -26,34 +27,34 @@ pub struct Parent {
 pub struct JobSpec {
     /// The job's name.
     pub name: String,
-    /// The component, a core module, or a guest crate's folder.
+    /// A component, a core module, or the folder of a guest crate.
     pub entry_script: PathBuf,
     /// The SHA-256 that the component must have, in hex.
     pub entry_script_digest: Option<String>,
     /// Shown to the guest read-only at `/source`.
     pub source_directory: Option<PathBuf>,
-    /// The script that a runtime loads, where the entry script is one.
+    /// The script that a runtime loads. `None` if the entry script is a component of its own.
     pub script: Option<LoadedScript>,
-    /// What is cut into mini-batches. Empty only for [`InputKind::Void`].
+    /// The data that is cut into mini-batches. Empty only for [`InputKind::Void`].
     pub inputs: Vec<Input>,
-    /// What the inputs are made of, and how they are cut.
+    /// The kind of the inputs, and how they are cut.
     pub input_kind: InputKind,
     /// Shown to the guest read-only.
     pub side_inputs: Vec<Mount>,
-    /// What the entry script may compute with. Each is a read-only folder for it, too.
+    /// The models that the entry script may compute with. It also sees each of them as a read-only folder.
     pub models: Vec<ModelSpec>,
-    /// Those side inputs and models that lie in stores: until they are fetched, their paths are addresses.
+    /// The side inputs and models that are in stores. Until they are fetched, their paths are addresses.
     pub stored: Vec<Stored>,
-    /// What inference may use.
+    /// The limits and settings of inference.
     pub inference: InferenceSettings,
-    /// The folder for results; none means the job directory's own.
+    /// The folder for results. `None` means the job directory's own.
     pub output: Option<PathBuf>,
-    /// The place in a store that the output folder's files are put into when the job is completed.
+    /// The place in a store to which the output folder's files are uploaded when the job has completed.
     pub upload: Option<Address>,
-    /// The program's arguments, references replaced by guest paths.
+    /// The program's arguments, with references replaced by guest paths.
     pub arguments: Vec<String>,
-    /// How many of them, from the first, the job file gives; the rest are settings that are passed on
-    /// (prs-semantics E11), and change as these may.
+    /// How many of the arguments come from the job file. They are the first ones. The rest are settings that
+    /// are passed on (prs-semantics E11); their values may change as the settings may.
     pub own_arguments: usize,
     /// The guest's environment.
     pub environment_variables: Vec<(String, String)>,
@@ -61,91 +62,92 @@ pub struct JobSpec {
     pub process_count: u32,
     /// The output file's name.
     pub append_row_file_name: String,
-    /// What earlier versions called that file, if they called it otherwise: their jobs keep the name.
+    /// The name that earlier versions of Sandmill gave that file, if it differs. A job that they began keeps
+    /// it.
     pub earlier_file_name: Option<String>,
-    /// The longest that nothing may move (A2).
+    /// The longest time without any progress (A2).
     pub progress_update_timeout: Duration,
     /// GPUs that may be leased to workers.
     pub gpus: u32,
-    /// By which keys mini-batches are made; none for by size (C8).
+    /// The keys by which mini-batches are made (C8). Empty if mini-batches are made by size.
     pub partition_keys: Vec<String>,
     /// How rows are written.
     pub output_format: OutputFormat,
-    /// Where copies of logs and metrics go (A6, A8); none for nowhere.
+    /// Where copies of logs and metrics go (A6, A8). `None` if there are no copies.
     pub parent: Option<Parent>,
-    /// What the leader and the node go by, as the job file says it.
+    /// Settings for the leader and the node, as the job file gives them.
     pub settings: JobSettings,
-    /// What each worker goes by, too.
+    /// Settings that each worker needs, too.
     pub worker: WorkerSettings,
-    /// The budget of each instance.
+    /// The limits of each instance.
     pub limits: Limits,
-    /// What the leader spends on it.
+    /// The leader's limits for the job.
     pub job_limits: JobLimits,
-    /// What the latest versions of registered datasets and models were, where the job names no version.
+    /// The latest versions of those registered datasets and models for which the job does not name a version.
     pub latest: Vec<Latest>,
     /// What the user should know about how the job file was read, one line each.
     pub notices: Vec<String>,
-    /// What was made of settings of a file of Azure's that mean here what they mean there, one line each.
+    /// How settings of an Azure file were converted, if they mean the same here as in Azure, one line each.
     pub conversions: Vec<String>,
 }
 
-/// A script that a runtime loads, as the sandbox sees it.
+/// A script that a runtime loads, as seen in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedScript {
-    /// Its path in the sandbox, as `/source/score.py`.
+    /// Its path in the sandbox, such as `/source/score.py`.
     pub guest: String,
-    /// What it is written in.
+    /// Its language.
     pub language: ScriptLanguage,
-    /// The runtime of Python that is asked for.
+    /// The Python runtime that the job requests.
     pub runtime: PythonRuntime,
-    /// The packages that its requirements file names in one version, with the file's name for people.
+    /// The packages that its requirements file pins to one version, with the file's name for people.
     pub requirements: Option<(String, Vec<Requirement>)>,
-    /// Whether each worker writes a profile of Python's own.
+    /// Whether each worker writes a Python profile.
     pub profile: bool,
 }
 
 /// A model that a job names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
-    /// What the entry script loads it by.
+    /// The name by which the entry script loads it.
     pub name: String,
     /// The ONNX file. Absolute.
     pub file: PathBuf,
-    /// The folder that belongs to the model, where there is one: it holds the file and is shown whole.
-    /// Absolute.
+    /// The folder that belongs to the model, if it has one. It holds the file, and the entry script sees all
+    /// of it. Absolute.
     pub folder: Option<PathBuf>,
-    /// Bytes of the ONNX file.
+    /// The size of the ONNX file in bytes.
     pub bytes: u64,
     /// The SHA-256 that the ONNX file must have, in hexadecimal.
     pub digest: Option<String>,
-    /// Where the job file says that, for people: `job.yaml:12`; none where nothing does.
+    /// Where the job file gives the digest, for people: `job.yaml:12`. `None` if it gives none.
     pub digest_at: Option<String>,
-    /// What it was when it was registered, if the job names it so.
+    /// The model as it was registered, if the job refers to a registered model.
     pub registered: Option<RegisteredModel>,
-    /// What runs it.
+    /// The backend that runs it.
     pub backend: Backend,
-    /// Where it is to run.
+    /// The device that it should run on.
     pub device: DeviceChoice,
-    /// Whether it may run on the CPU where there is no GPU for it.
+    /// Whether it may run on the CPU if there is no GPU for it.
     pub fallback: bool,
 }
 
-/// What a model was when it was registered.
+/// A model as it was registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredModel {
     /// `NAME@VERSION`.
     pub title: String,
-    /// The SHA-256 over its folder, in hexadecimal; none if it is a file alone.
+    /// The SHA-256 over its folder, in hexadecimal. `None` if the model is a single file.
     pub folder_digest: Option<String>,
 }
 
 impl ModelSpec {
-    /// The folder where the entry script sees it.
+    /// The folder as the entry script sees it.
     pub fn guest(&self) -> String {
         format!("{GUEST_MODELS}/{}", self.name)
     }
 
-    /// What is wrong, in words, with an ONNX file of so many bytes under this limit.
+    /// The error message for an ONNX file that is larger than the limit.
     pub fn exceeds(&self, bytes: u64, limit: ByteSize) -> Option<String> {
         (bytes > limit.0).then(|| {
             let more = if bytes > self.bytes { ", with the weights that it names," } else { "" };
@@ -160,20 +162,20 @@ impl ModelSpec {
     }
 }
 
-/// A side input or a model that lies in a store.
+/// A side input or a model that is in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The key that names it.
     pub key: String,
     /// Which one it is.
     pub kind: StoredKind,
-    /// Where it lies.
+    /// Its address there.
     pub address: Address,
-    /// The version of a model that is meant, of a folder with several.
+    /// The chosen version, for a model in a folder with several.
     pub version: Option<u64>,
 }
 
-/// One of a job's side inputs or models, by its place among them.
+/// One of a job's side inputs or models, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredKind {
     /// A side input.
@@ -183,15 +185,15 @@ pub enum StoredKind {
 }
 
 impl JobSpec {
-    /// Of the settings that stand in the tables of [`model`](crate::model), those that decide rows: their keys, and their
-    /// values as JSON.
+    /// The settings of the tables in [`model`](crate::model) that affect the resulting rows: their keys, and
+    /// their values as JSON.
     pub fn deciding(&self) -> Vec<(&'static str, String)> {
         let mut deciding = GivenSettings::deciding(&self.settings, &self.worker);
         deciding.extend(GivenLimits::deciding(&self.job_limits, &self.limits));
         deciding
     }
 
-    /// The places in stores that the job names, each with the key that does.
+    /// The places in stores that the job names, each with its key.
     pub fn addresses(&self) -> Vec<(String, Address)> {
         let key = |input: &Input| format!("inputs.{}.path", input.name);
         let inputs = self.inputs.iter();
@@ -201,7 +203,7 @@ impl JobSpec {
         inputs.chain(stored).chain(upload).collect()
     }
 
-    /// The place in a store that a side input or model is fetched from, if it is.
+    /// The place in a store that a side input or model is fetched from. `None` if it is not in a store.
     pub fn stored_at(&self, what: StoredKind) -> Option<&Address> {
         let stored = self.stored.iter().find(|stored| stored.kind == what);
         stored.map(|stored| &stored.address)

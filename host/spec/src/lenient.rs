@@ -1,15 +1,15 @@
-//! YAML that PyYAML reads, and with it Azure's tools, though YAML's rules forbid it: lines of quoted text that stand no
-//! further to the right than their key.
+//! Accepts YAML that PyYAML, and thus Azure's tools, accept although the YAML standard forbids it:
+//! continuation lines of a quoted text that are not indented further than their key.
 
-/// More than any file's own indentation.
+/// Longer than any file's own indentation.
 const INDENT: &str = "                                                                ";
 
-/// The text with all lines that go on with a quoted text moved to the right, which changes nothing in what they say. Lines
-/// keep their numbers. `None` where there are no such lines.
+/// Indents all continuation lines of quoted texts, which does not change their meaning. Line numbers stay the
+/// same. `None` if there are no such lines.
 pub(super) fn indented(text: &str) -> Option<String> {
     let mut moved = String::with_capacity(text.len());
     let mut quote = None;
-    // The indentation of the key of a block of text, in which quotes are letters.
+    // The indentation of the key of a block of text. In such a block, quotes are ordinary characters.
     let mut block: Option<usize> = None;
     let mut is_changed = false;
     for line in text.split_inclusive('\n') {
@@ -35,7 +35,8 @@ pub(super) fn indented(text: &str) -> Option<String> {
     is_changed.then_some(moved)
 }
 
-/// Follows the quotes of a line; `quote` is the one that is open. Gives the length of the line without its comment.
+/// Follows the quotes of a line. `quote` is the open quote. Returns the length of the line without its
+/// comment.
 fn open_quote(line: &str, quote: &mut Option<u8>) -> usize {
     let bytes = line.as_bytes();
     let mut at = 0;
@@ -62,7 +63,7 @@ fn open_quote(line: &str, quote: &mut Option<u8>) -> usize {
     line.len()
 }
 
-/// Whether a block of text follows: the line ends with `|` or `>`, and how it is to be read.
+/// Whether a block of text follows: the line ends with `|` or `>` and perhaps a modifier.
 fn begins_block(line: &str) -> bool {
     let last = line.split_ascii_whitespace().next_back().unwrap_or_default();
     last.strip_prefix(['|', '>'])
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(read(loose), read(strict));
     }
 
-    /// Quotes that open nothing: within words, in comments, in blocks of text.
+    /// Quotes that do not open a text: within words, in comments, in blocks of text.
     #[test]
     fn what_needs_no_help_is_left_alone() {
         for text in [

@@ -1,23 +1,25 @@
-//! From a job file to a checked job: YAML -> `RawJob` -> [`JobSpec`], all errors at once. It
-//! touches the file system just to see whether what a job names is there.
+//! Reads a job file into a checked job: YAML -> `RawJob` -> [`JobSpec`], and reports all errors at once. It
+//! accesses the file system only to check whether the files that a job names exist.
 //!
-//! It uses `model` and `files`; `store`, `node` and `leader` may use it, for what a job asks for.
+//! It uses `model` and `files`. `store`, `node` and `leader` may use it to learn a job's settings.
 //!
-//! - `tree`: YAML text to a small tree that knows its lines;
-//! - `azure`: files that were made for Azure's SDKs to trees of our own keys;
-//! - `overrides`: `--set key=value`; `options`: settings that stand among the arguments;
+//! - `tree`: parses YAML text into a small tree that knows its lines;
+//! - `azure`: converts files that were made for Azure's SDKs into trees of our own keys;
+//! - `overrides`: `--set key=value`; `options`: settings among the arguments;
 //! - `keys`: the one table of all keys, which drives suggestions, the JSON schema and the docs;
-//! - `scope`, `given`, `raw`: the tree to typed, optional settings; `measured`: those that are amounts;
-//! - `error`: all that is wrong; `words`: what the file calls our keys;
-//! - `place`: where the file lies; `reading`: its text; `dialect`: its form;
-//! - `defaults`: what holds where the file says nothing; `machine`: what that depends on;
-//! - `registered`: names of registered datasets and models to what they stand for;
-//! - `models`: the models of a job, all the way; `query`: what databases are asked;
+//! - `scope`, `given`, `raw`: turn the tree into typed, optional settings; `measured`: settings that are
+//!   amounts;
+//! - `error`: all errors; `words`: the file's own names for our keys;
+//! - `place`: the file's folder and name; `reading`: its text; `dialect`: its form;
+//! - `defaults`: values for settings that the file leaves out; `machine`: the machine that some of them
+//!   depend on;
+//! - `registered`: resolves the names of registered datasets and models;
+//! - `models`: everything about the models of a job; `query`: the queries for databases;
 //! - `python`: entry scripts in Python;
-//! - `check` and the rest: typed settings to a [`JobSpec`];
-//! - `datastores`: the file of datastores, which lies outside of job files;
-//! - `user_config`: what a user would otherwise give with an option each time;
-//! - `policy`: what the operator of the machine lets a job ask for.
+//! - `check` and the rest: turn typed settings into a [`JobSpec`];
+//! - `datastores`: the file of datastores, which is separate from job files;
+//! - `user_config`: settings that a user would otherwise give as options each time;
+//! - `policy`: what the operator of the machine allows a job to request.
 
 mod arguments;
 mod azure;

@@ -1,14 +1,14 @@
-//! Limits that say nothing, and those that are known to be too low.
+//! Checks limits that have no effect, and limits that are certainly too low.
 
 use super::error::Report;
 use super::job::JobSpec;
 use super::raw::RawJob;
 use crate::model::{ByteSize, InputKind};
 
-/// What one memory of a WebAssembly component can hold: its pointers have 32 bits.
+/// The most bytes that a memory of a WebAssembly component can have, as its pointers have 32 bits.
 const MOST_MEMORY: u64 = 4 << 30;
 
-/// Notes limits that no entry script reaches, as its memory ends before.
+/// Adds a notice for limits that an entry script cannot reach, because its memory is smaller.
 pub(super) fn note_useless(raw: &RawJob, report: &Report) {
     let limits = &raw.limits;
     let given = [&limits.memory, &limits.read, &limits.results, &limits.row, &limits.transfer];
@@ -23,7 +23,8 @@ pub(super) fn note_useless(raw: &RawJob, report: &Report) {
     }
 }
 
-/// Refuses a job that is known to have more mini-batches than it may, once the policy is applied.
+/// Refuses a job that is known to have more mini-batches than allowed. Must be called after the policy was
+/// applied.
 pub(super) fn check_count(spec: &JobSpec, raw: &RawJob, report: &Report) {
     let InputKind::Void { count } = spec.input_kind else { return };
     let most = spec.job_limits.mini_batches;

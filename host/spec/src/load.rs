@@ -1,4 +1,4 @@
-//! The way from a file's bytes to a checked job.
+//! Reads a job file, from its bytes to a checked job.
 
 use super::azure::{self, Kind};
 use super::dialect::Dialect;
@@ -13,13 +13,14 @@ use super::tree::{self, Node};
 use super::{check, limits, options, overrides, parent, raw, registered};
 use std::path::Path;
 
-/// The override that names the job of a pipeline; no key of a job file.
+/// The override that names the job of a pipeline. It is not a key of a job file.
 const JOB: &str = "job";
 
-/// What a job file is read with.
+/// The things outside of a job file that affect how it is read.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// What the machine's operator lets a job ask for. A default that is above a ceiling is lowered, with a notice.
+    /// What the machine's operator allows a job to request. A default above a ceiling is lowered, with a
+    /// notice.
     pub policy: &'a OperatorPolicy,
     /// Finds registered datasets and models by their names.
     pub registrations: &'a dyn Registrations,
@@ -27,13 +28,13 @@ pub struct Surroundings<'a> {
     pub machine: &'a Machine,
 }
 
-/// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, as
-/// `("limits.memory", "512MB")`; later ones win. The pair `("job", name)` picks a job of a pipeline
-/// file. Relative paths in both mean the job file's folder.
+/// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, such as
+/// `("limits.memory", "512MB")`. Later ones win. The pair `("job", name)` picks a job of a pipeline file.
+/// Relative paths in the file and in the overrides start at the job file's folder.
 ///
 /// # Errors
-/// All that is wrong, at once: syntax, unknown keys, values, what the policy does not allow, names that lead to
-/// nothing, and paths that lead nowhere. Whether the inputs are there is not looked at.
+/// All errors at once: syntax, unknown keys, values, violations of the policy, unknown names, and paths that
+/// do not exist. The inputs' paths are not checked here.
 pub fn load(
     path: &Path,
     overrides: &[(String, String)],
@@ -56,7 +57,7 @@ pub fn load_plain(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec
     load(path, overrides, Surroundings::sample(&OperatorPolicy::default()))
 }
 
-/// [`load`] for the text of a file that need not be there.
+/// [`load`] for the text of a file that need not exist.
 #[cfg(any(test, feature = "testing"))]
 pub fn load_text(
     path: &Path,
@@ -76,7 +77,8 @@ fn finish(path: &Path, spec: Option<JobSpec>, report: Report) -> Result<JobSpec,
     }
 }
 
-/// The spec, if there was something to make one from; only worth something if the report is clean.
+/// The spec, or `None` if the file has too many errors to make one. The spec is valid only if the report is
+/// clean.
 fn make(
     path: &Path,
     text: &str,
@@ -128,7 +130,7 @@ fn make(
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
-    // In a file of ours nothing is converted but what is unusual.
+    // A file in our own form has only unusual conversions, so each of them is a notice.
     match dialect {
         Dialect::Own => spec.notices.splice(0..0, spec.conversions.drain(..)).for_each(drop),
         _ => spec.notices.splice(0..0, converted(&spec.conversions)).for_each(drop),
@@ -136,7 +138,8 @@ fn make(
     Some(spec)
 }
 
-/// One line for all that was converted, as it means here what it means there.
+/// One line for all conversions. They need no lines of their own, because the settings mean the same here as
+/// in Azure.
 fn converted(conversions: &[String]) -> Option<String> {
     let what = match conversions.len() {
         0 => return None,
@@ -149,7 +152,7 @@ fn converted(conversions: &[String]) -> Option<String> {
     ))
 }
 
-/// A job of version 2 with what its component says, and what the command line gives it in the words of such files.
+/// A job of version 2, combined with its component and with those overrides that use the words of such files.
 fn job_of_azure(
     mut job: Node,
     overrides: &[(String, String)],

@@ -1,15 +1,16 @@
-//! What defaults of a job file depend on, of the machine that the job runs on.
+//! The properties of the machine on which defaults of a job file depend.
 
 use std::ffi::OsString;
 
-/// A machine, as far as a job file's defaults depend on it. By default it has one core and no GPU.
+/// The machine that a job runs on, as far as defaults depend on it. By default it has one core and no GPU.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Processor cores that this process may use.
     pub cores: u32,
-    /// What the environment says of the number of GPUs (`AZ_BATCHAI_GPU_COUNT_FOUND`), if it says anything.
+    /// The number of GPUs in the environment (`AZ_BATCHAI_GPU_COUNT_FOUND`), if it is set.
     pub gpus_found: Option<OsString>,
-    /// Asks the driver for the number of GPUs. It is called only if nothing else says it, since it takes time.
+    /// Queries the driver for the number of GPUs. It is called only if the number is not known otherwise,
+    /// since it takes time.
     pub count_gpus: fn() -> u32,
 }
 

@@ -1,10 +1,10 @@
-//! Amounts that settings ask for, which a policy may cap.
+//! Amounts in settings, which a policy may cap.
 
 use crate::model::ByteSize;
 use std::fmt;
 use std::time::Duration;
 
-/// How much of something. Only amounts of one kind are compared.
+/// An amount. Only amounts of the same kind are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Amount {
     Size(ByteSize),
@@ -12,7 +12,7 @@ pub(crate) enum Amount {
     Time(Duration),
 }
 
-/// Prints the amount as in a job file.
+/// Prints the amount in the form of a job file.
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -23,12 +23,12 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A value of a setting that asks for an amount.
+/// A setting's value that is an amount.
 pub(crate) trait Measured {
-    /// How much it is; `None` is without a bound, and above every ceiling.
+    /// The amount. `None` means that there is no bound, which is above every ceiling.
     fn amount(&self) -> Option<Amount>;
 
-    /// Makes it this much. Does nothing with an amount of another kind than [`amount`](Self::amount) gives.
+    /// Sets the amount. Does nothing if its kind differs from that of [`amount`](Self::amount).
     fn set(&mut self, amount: Amount);
 }
 
@@ -80,7 +80,7 @@ impl Measured for Duration {
     }
 }
 
-/// `None` is without a bound.
+/// `None` means that there is no bound.
 impl<T: Measured + Default> Measured for Option<T> {
     fn amount(&self) -> Option<Amount> {
         self.as_ref().and_then(T::amount)

@@ -1,4 +1,4 @@
-//! Side inputs: which folder or file, and where the guest sees it.
+//! Side inputs: the folder or file of each, and the guest's path for it.
 
 use super::error::{Report, missing};
 use super::job::{Stored, StoredKind};
@@ -16,8 +16,8 @@ use std::path::PathBuf;
 /// The guest's own folders, which no side input may hide.
 const RESERVED: [&str; 4] = [GUEST_INPUTS, GUEST_OUTPUT, GUEST_LOGS, GUEST_SOURCE];
 
-/// What a reference to a side input becomes: its folder as the entry script sees it, or the file in there, where it is
-/// a single one.
+/// The text that replaces a reference to a side input: its folder as the entry script sees it, or the file in
+/// that folder if the side input is a single file.
 pub(super) fn guest_of(mount: &Mount) -> String {
     let name = mount.host.file_name().and_then(|name| name.to_str());
     match name.filter(|_| mount.host.is_file()) {
@@ -131,7 +131,7 @@ fn guest_path(side: &RawSideInput, report: &Report) -> String {
     path.to_owned()
 }
 
-/// Whether one of two paths is, or lies in, the other.
+/// Whether the two paths are equal, or one is below the other.
 pub(super) fn overlap(a: &str, b: &str) -> bool {
     let within = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,24 +1,25 @@
-//! Other ways to say a setting: by another name, or as an option among the arguments, as people do
-//! with ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
+//! Other ways to give a setting: by another name, or as an option among the arguments, as is usual with
+//! ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
 
 use super::dialect::Dialect;
 use super::error::{Origin, Report};
 use super::keys::{self, Prs};
 use super::tree::{Entry, Node, Value};
 
-/// Options by which ParallelRunStep's own driver is set (A1 to A9, C26). Each is a key, too.
+/// The options of ParallelRunStep's own driver (A1 to A9, C26). Each of them is also a key.
 fn driver() -> impl Iterator<Item = &'static str> {
     keys::JOB.iter().filter(|key| matches!(key.prs, Prs::Option)).map(|key| key.name)
 }
 
-/// What files of version 2 may give as an option, too (A10).
+/// Settings that files of version 2 may also give as options (A10).
 pub(super) const THRESHOLDS: [&str; 3] =
     ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
 
-/// The same. It overrides the key: ParallelRunStep's driver gets the key's value first, then this argument.
+/// Another such setting. The option overrides the key, because ParallelRunStep's driver gets the key's value
+/// first and then this argument.
 pub(super) const WORKERS: &str = "process_count_per_node";
 
-/// Gives keys with another name their own one, with a notice.
+/// Replaces other names of keys by our own, with a notice.
 pub(super) fn rename(root: &mut Node, report: &Report) {
     let Value::Map(entries) = &mut root.value else { return };
     for (alias, name) in keys::ALIASES {
@@ -34,7 +35,7 @@ pub(super) fn rename(root: &mut Node, report: &Report) {
     }
 }
 
-/// Makes keys of the options among the arguments. They stay there for the entry script, too.
+/// Turns options among the arguments into keys. The entry script still gets them as arguments.
 pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
     let Value::Map(entries) = &mut root.value else { return };
     let Some(arguments) = entries.iter().find(|entry| entry.key == "arguments") else { return };
@@ -87,7 +88,7 @@ fn is_typed(entries: &[Entry], key: &str) -> bool {
     matches!(set, Some(Origin::Set(_)))
 }
 
-/// The setting that an argument sets, how it is written, and its value, if it has one.
+/// The setting that an argument sets, its spelling there, and its value, if it has one.
 fn option<'n>(
     item: &'n Node,
     next: Option<&'n Node>,
@@ -104,8 +105,8 @@ fn option<'n>(
     Some((name, written, value))
 }
 
-/// Whether the text is the name, cut within its last word. Shorter ones are more likely the entry
-/// script's own.
+/// Whether the text is an abbreviation of the name that is cut within the last word. A shorter one is more
+/// likely an option of the entry script.
 fn abbreviates(text: &str, name: &str) -> bool {
     let last_word = name.rfind('_').map_or(0, |at| at + 1);
     text.len() > last_word && name.starts_with(text)
@@ -122,7 +123,7 @@ fn scalar(node: &Node) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// A4: options may be cut within their last word, and then mean one only.
+    /// A4: options may be cut within their last word. Such an abbreviation has only one meaning.
     #[test]
     fn abbreviations_are_unambiguous() {
         for text in ["resource_monitor_interva", "copy_logs_to_p", "profiling_modul"] {

@@ -1,4 +1,4 @@
-//! What is written: the output file's name, and how rows stand in it.
+//! The output: the output file's name, and the format of its rows.
 
 use super::defaults::Defaults;
 use super::error::Report;
@@ -30,7 +30,7 @@ pub(super) fn folder(given: &At<String>, place: &Place, report: &Report) -> Opti
     Some(path)
 }
 
-/// The place in a store that takes results; none if they stay on this machine.
+/// The place in a store to which results go. `None` if they stay on this machine.
 pub(super) fn address(given: &At<String>, report: &Report) -> Option<Address> {
     let text = given.value.trim();
     if !Address::looks_like_one(text) {
@@ -50,20 +50,21 @@ pub(super) fn address(given: &At<String>, report: &Report) -> Option<Address> {
     }
 }
 
-/// The place in a store of a side input or a model, if its path is an address and none of Azure's own names.
+/// The place in a store of a side input or a model, if its path is an address. Azure's own names do not
+/// count.
 pub(super) fn place_of(given: &At<String>, report: &Report) -> Option<Address> {
     if given.value.trim().starts_with("azureml:") { None } else { address(given, report) }
 }
 
-/// What becomes of rows.
+/// How rows are written.
 pub(super) struct Rows {
     pub(super) file_name: String,
-    /// What earlier versions called it, if that is another name.
+    /// The name in earlier versions of Sandmill, if it differs.
     pub(super) earlier_file_name: Option<String>,
     pub(super) format: OutputFormat,
 }
 
-/// Reads the settings in `script_folder`, too, if rows are written at all.
+/// How rows are written. Also reads the settings in `script_folder` if rows are written.
 pub(super) fn rows(
     raw: &RawJob,
     action: OutputAction,
@@ -131,8 +132,8 @@ fn check_file_name(given: Option<&At<String>>, report: &Report) {
     }
 }
 
-/// How rows are written: by `output_format`, `append_row_dataframe_header` (prs-semantics A9) and the
-/// settings beside the entry script (A11), which must not contradict each other.
+/// The format of rows, from `output_format`, `append_row_dataframe_header` (prs-semantics A9) and the
+/// settings beside the entry script (A11). These must not contradict each other.
 fn format(
     raw: &RawJob,
     settings: Option<&TableSettings>,
@@ -185,7 +186,7 @@ fn format(
     format
 }
 
-/// The value of two places, if they say the same; an error that names both if not.
+/// The common value of two places. If they differ, an error names both.
 fn agree<T: PartialEq + Clone>(
     given: Option<&At<T>>,
     other: Option<T>,
@@ -239,7 +240,7 @@ fn say_unused(raw: &RawJob, report: &Report) {
     }
 }
 
-/// What of the input is put in front of rows.
+/// Which columns of the input precede the rows.
 pub(super) fn join(raw: &RawJob, inputs: &InputKind, report: &Report) -> Option<Join> {
     let given = raw.join.as_ref()?;
     let (names, is_one) = &given.value;
@@ -288,7 +289,7 @@ fn compression(
     given.value
 }
 
-/// Settings of text and CSV, for outputs that are neither.
+/// Refuses settings of text and CSV for other kinds of output.
 fn others_have_none(
     raw: &RawJob,
     kind: OutputKind,

@@ -1,17 +1,18 @@
-//! `--set key=value`: puts values into the tree, so that they are checked like those of the file.
+//! `--set key=value`: sets values in the tree before it is checked, so that they are checked like the file's
+//! own.
 
 use super::error::{Origin, Report, StepError};
 use super::keys::{INPUT, Kind, MODEL, SIDE_INPUT};
 use super::tree::{self, Entry, Node, Value};
 
-/// Puts a value where the key's path leads, and makes maps on the way where there is nothing.
+/// Sets the value at the key's path. Creates missing maps on the way.
 pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
     let key = key.trim();
     let origin = Origin::Set(key.into());
     let mut value = match (tree::parse_value(value), is_text(key)) {
         (Ok(value), false) => value,
         (Ok(value), true) if matches!(value.value, Value::Scalar { .. } | Value::Null) => value,
-        // Text that starts as a map does, as a template of paths may: no map is meant.
+        // A text such as a template of paths may start like a map, but is not meant as one.
         (_, true) => tree::plain(value),
         (Err(error), false) => {
             report.error(&origin, key, error.message);
@@ -36,7 +37,7 @@ pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
     }
 }
 
-/// Whether the key is one of text.
+/// Whether the key has a text as its value.
 fn is_text(key: &str) -> bool {
     let mut names = key.split('.');
     let (first, last) = (names.next(), names.next_back());
@@ -49,7 +50,7 @@ fn is_text(key: &str) -> bool {
     keys.iter().any(|key| key.name == name && matches!(key.kind, Kind::Text))
 }
 
-/// One step down: `.name`, or `[0]`, which only lists have.
+/// One step of a path: `.name`, or `[0]`, which is only for lists.
 enum Step {
     Name(String),
     Index(String),
@@ -63,8 +64,8 @@ impl Step {
     }
 }
 
-/// In a list, `inputs[0].path` and `inputs.0.path` are the same; names of environment variables and of
-/// models may have dots.
+/// Splits a key into steps. In a list, `inputs[0].path` and `inputs.0.path` are the same. Names of
+/// environment variables and of models may contain dots.
 fn steps(key: &str) -> Vec<Step> {
     if let Some(variable) = key.strip_prefix("environment_variables.") {
         let names = [String::from("environment_variables"), variable.to_owned()];
@@ -85,12 +86,12 @@ fn steps(key: &str) -> Vec<Step> {
     parts.collect()
 }
 
-/// The path that the steps make, for messages.
+/// The path of the steps, for messages.
 fn path(steps: &[Step]) -> String {
     steps.iter().map(Step::name).collect::<Vec<_>>().join(".")
 }
 
-/// Puts the value at `steps[depth..]` below the node.
+/// Sets the value at `steps[depth..]` below the node.
 fn put(
     node: &mut Node,
     steps: &[Step],
@@ -126,7 +127,7 @@ fn put(
         }
         Value::Map(entries) => {
             if is_input {
-                // Whoever sets one of the two does not want the other.
+                // A user who sets one of the two does not want the other.
                 let other = match step {
                     "path" => "paths",
                     "paths" => "path",
@@ -158,7 +159,7 @@ fn put(
     }
 }
 
-/// Takes the key out, if it is there, so that its default holds.
+/// Removes the key, if it is present, so that its default applies.
 fn remove(root: &mut Node, steps: &[Step]) {
     let Some((last, before)) = steps.split_last() else { return };
     let mut node = root;

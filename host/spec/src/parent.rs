@@ -1,4 +1,4 @@
-//! The job that a job is a part of.
+//! The parent of a job.
 
 use super::dialect::Dialect;
 use super::error::Report;
@@ -7,8 +7,8 @@ use super::place::Place;
 use super::raw::RawJob;
 use super::tree::{Entry, Node, Value};
 
-/// Gives a job of a pipeline the pipeline for a parent, if the parent is to get something and none
-/// is named.
+/// Makes the pipeline the parent of its job, if the parent should get logs or metrics and the file does not
+/// name one.
 pub(super) fn of_pipeline(root: &mut Node, pipeline: &str, report: &Report) {
     let Value::Map(entries) = &mut root.value else { return };
     let is_wanted = entries.iter().find(|Entry { key, node }| {
@@ -19,14 +19,14 @@ pub(super) fn of_pipeline(root: &mut Node, pipeline: &str, report: &Report) {
     if entries.iter().any(|entry| entry.key == "parent") {
         return;
     }
-    // No job directory has a dot in its name unless somebody names it so.
+    // Names of job directories do not contain a dot, unless a user chooses one.
     let folder = format!("jobs/{pipeline}.pipeline");
     report.conversion(format!("parent is {folder} beside the file, for the pipeline"));
     let value = Value::Scalar { text: folder, is_text: true };
     entries.push(Entry { key: String::from("parent"), node: Node { origin, value } });
 }
 
-/// The parent, if it is to get something (prs-semantics A6, A8).
+/// The parent, if it should get logs or metrics (prs-semantics A6, A8).
 pub(super) fn check(
     raw: &RawJob,
     dialect: Dialect,

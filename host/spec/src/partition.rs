@@ -1,4 +1,4 @@
-//! Partition keys: by what mini-batches are made instead of by size (prs-semantics C8, M4, M5).
+//! Partition keys, which make mini-batches instead of a size (prs-semantics C8, M4, M5).
 
 use super::error::{Report, TemplateError};
 use super::keys::Format;
@@ -6,13 +6,13 @@ use super::raw::{RawInput, RawJob};
 use super::scope::At;
 use super::tree;
 
-/// More keys than this are hardly meant.
+/// More keys than this are probably a mistake.
 const MOST_KEYS: usize = 64;
 
 /// The keys, each checked against every input. Empty if mini-batches are made by size.
 pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<String> {
     let Some(given) = &raw.partition_keys else {
-        // The columns that a path gives are in tables by size, too.
+        // In tables, the columns from a path are useful without keys, too.
         let files = inputs.iter().filter(|input| !is_table(input));
         for format in files.filter_map(|input| input.partition_format.as_ref()) {
             report.notice(format!("{} has no effect: there are no partition_keys", format.key));
@@ -55,11 +55,11 @@ fn is_table(input: &RawInput) -> bool {
     input.format.as_ref().is_some_and(|format| format.value != Format::Files)
 }
 
-/// Keys of files are names in the template; those of tables may be columns as well, which the planner
-/// knows where no schema tells them.
+/// Checks the keys against an input. For files, the keys are names in the template. For tables, they may also
+/// be columns; if there is no schema, only the planner knows these.
 fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
     let name = &input.name.value;
-    // A template that is none is reported where the input is read.
+    // The reader of the input reports an invalid template.
     let Ok(of_path) = input.partition_format.as_ref().map(|at| keys_of(&at.value)).transpose()
     else {
         return;
@@ -101,8 +101,7 @@ fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
     }
 }
 
-/// A template as the planner takes it: without a slash at the front. None, with an error, if it is no
-/// template.
+/// A template in the planner's form: without a slash at the front. `None`, with an error, if it is invalid.
 pub(super) fn template(given: &At<String>, report: &Report) -> Option<String> {
     let text = given.value.trim();
     let text = text.strip_prefix("./").unwrap_or(text).trim_start_matches('/');
@@ -121,7 +120,7 @@ pub(super) fn template(given: &At<String>, report: &Report) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// The names between braces, in their order.
+/// The names between braces, in order.
 fn keys_of(template: &str) -> Result<Vec<&str>, TemplateError> {
     let mut keys: Vec<&str> = Vec::new();
     let mut rest = template;

@@ -1,12 +1,12 @@
-//! ParallelRunStep's own options behind the arguments (prs-semantics E11): scripts that were written
-//! for it may read them.
+//! Appends ParallelRunStep's own options to the arguments (prs-semantics E11), because scripts that were
+//! written for it may read them.
 
 use super::job::JobSpec;
 use super::raw::RawJob;
 use crate::model::{InputKind, OutputAction, SliceSize};
 
-/// Puts each option behind the arguments that is not among them. Thresholds for mini-batches are
-/// only passed where the job file has them.
+/// Appends each option that is not already among the arguments. Thresholds for mini-batches are passed only
+/// if the job file has them.
 pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
     let mut options = vec![("logging_level", spec.worker.logging_level.to_string())];
     match &spec.input_kind {

@@ -1,12 +1,12 @@
-//! Where a job file lies, and what its paths mean there.
+//! The place of a job file, and the meaning of its paths.
 
 use super::error::{FileError, Origin};
 use super::policy::OperatorPolicy;
 use std::path::{Path, PathBuf};
 
-/// Where the job file lies.
+/// The place of a job file.
 pub(super) struct Place {
-    /// What may be read there.
+    /// The policy that limits which files may be read.
     pub(super) policy: OperatorPolicy,
     /// Its folder. Absolute.
     pub(super) folder: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Place {
 
 impl Place {
     /// # Errors
-    /// The folder cannot be had, or its name is not text.
+    /// If the current folder is unknown, or the folder's path is not text.
     pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, FileError> {
         let absolute = std::path::absolute(file).map_err(FileError::NoCurrentFolder)?;
         let folder = absolute.parent().unwrap_or(Path::new("/")).to_owned();
@@ -44,17 +44,17 @@ impl Place {
     /// A path of the job file, made absolute.
     pub(super) fn resolve(&self, path: &str) -> PathBuf {
         let joined = self.folder.join(path);
-        // Drops `./` and the like; only an empty path could fail, and the folder is not empty.
+        // Removes `./` and the like. It fails only for an empty path, and the folder is never empty.
         std::path::absolute(&joined).unwrap_or(joined)
     }
 
-    /// The file's name, made to fit the rules for a job's name.
+    /// The file's name, changed to a valid job name.
     pub(super) fn job_name(&self) -> String {
         fit_name(&self.stem)
     }
 }
 
-/// A text, made to fit the rules for a name.
+/// A text, changed to a valid name.
 pub(super) fn fit_name(text: &str) -> String {
     let fitted: String = text
         .to_lowercase()

@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 /// The largest requirements file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The script of a job, if its entry script is one. `source`: the job's source folder. A profiler of Python's is
-/// taken from `worker`.
+/// The script of a job, if its entry script is one. `source`: the job's source folder. A Python profiler is
+/// moved out of `worker` into the script.
 pub(super) fn script(
     raw: &RawJob,
     entry_script: &Path,
@@ -40,7 +40,8 @@ pub(super) fn script(
         return None;
     };
     let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
-    // Samples of the interpreter say little of the script: Python's own profilers measure its functions.
+    // Samples of the interpreter tell little about the script, whereas Python's own profilers measure its
+    // functions.
     let of_python = language == ScriptLanguage::Python
         && matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
     let profile = of_python && worker.profiling_module.take().is_some();
@@ -71,7 +72,7 @@ fn asked(given: &At<String>, place: &Place, report: &Report) -> Option<(String, 
     }
 }
 
-/// A path without `.` and `..`; `None` if it leads out of the folder that it is below.
+/// A path without `.` and `..`. `None` if it leads out of its folder.
 fn without_dots(path: &Path) -> Option<PathBuf> {
     let mut clean = PathBuf::new();
     for part in path.components() {

@@ -1,11 +1,11 @@
-//! What databases are asked (prs-semantics M3).
+//! The queries for databases (prs-semantics M3).
 
 use super::error::Report;
 use super::raw::{RawInput, RawJob};
 use super::scope::At;
 use crate::model::TableKind;
 
-/// The most that a statement can have, in bytes, as SQLite is built.
+/// The longest statement, in bytes. SQLite itself accepts longer ones.
 const LONGEST: usize = 1_000_000;
 
 fn is_database(input: &RawInput) -> bool {
@@ -15,8 +15,8 @@ fn is_database(input: &RawInput) -> bool {
         .is_some_and(|format| format.value.table().is_some_and(TableKind::is_asked))
 }
 
-/// Wants each database to be asked one thing. That other formats are asked nothing is looked at where their
-/// keys are.
+/// Checks that each database has exactly one of `table` and `query`. The check of each format's keys refuses
+/// them for other formats.
 pub(super) fn check(input: &RawInput, report: &Report) {
     if !is_database(input) {
         return;
@@ -58,7 +58,7 @@ pub(super) fn check(input: &RawInput, report: &Report) {
     }
 }
 
-/// The statement that an input's databases are asked; none for other formats.
+/// The query for an input's databases. `None` for other formats.
 pub(super) fn of(input: &RawInput) -> Option<String> {
     if !is_database(input) {
         return None;
@@ -68,7 +68,7 @@ pub(super) fn of(input: &RawInput) -> Option<String> {
     input.query.as_ref().map(|query| query.value.clone()).or(input.table.as_ref().map(all))
 }
 
-/// Says that a size that is given does not cut databases.
+/// Adds a notice if a size is given, as databases are not cut by size.
 pub(super) fn say_size(raw: &RawJob, inputs: &[RawInput], report: &Report) {
     let databases: Vec<&str> =
         inputs.iter().filter(|it| is_database(it)).map(|it| it.name.value.as_str()).collect();

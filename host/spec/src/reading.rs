@@ -1,4 +1,4 @@
-//! The text of a file.
+//! Reads the text of a file.
 
 use super::error::FileError;
 use crate::opening::regular;
@@ -6,15 +6,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A job file is written by hand or saved by a tool, and has a few kilobytes.
+/// The largest size. Job files are written by hand or saved by a tool, and have a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The text of a file; `what` is a word for it.
+/// Reads the text of a file. `what` is a word for such a file.
 pub(super) fn read(path: &Path, what: &'static str) -> Result<String, FileError> {
     read_opened(regular(path).map(|(file, _)| file), path, what)
 }
 
-/// [`read`] from what was opened at the path.
+/// [`read`] for a file that is already open.
 pub(super) fn read_opened(
     opened: io::Result<File>,
     path: &Path,

@@ -1,5 +1,5 @@
-//! Registered names in a job file become the paths that they stand for, before anything else is looked
-//! at: so all that holds for paths holds for them, the operator's policy too.
+//! Replaces registered names in a job file by their paths, before any other check. All rules for paths thus
+//! apply to them, including the operator's policy.
 
 use super::error::Report;
 use super::job::RegisteredModel;
@@ -7,34 +7,34 @@ use super::raw::{RawInput, RawJob, RawModel, RawSideInput};
 use super::scope::At;
 use crate::model::{Latest, Registered, RegisteredKind, RegisteredName};
 
-/// Who knows what registered names stand for.
+/// Looks up registered names.
 pub trait Registrations {
-    /// The version that a name means.
+    /// The version that a name refers to.
     ///
     /// # Errors
-    /// If there is none, or it cannot be found out.
+    /// If there is no such version, or the lookup fails.
     fn find(
         &self,
         kind: RegisteredKind,
         wanted: &RegisteredName,
     ) -> Result<Registered, NotRegistered>;
 
-    /// What a name without a version means, in words.
+    /// What a name without a version refers to, for people.
     fn means(&self, _kind: RegisteredKind, _name: &str) -> &'static str {
         "the latest"
     }
 }
 
-/// Why a registered name leads to nothing, in words for people.
+/// Why a registered name was not found, as a message for people.
 #[derive(Debug)]
 pub enum NotRegistered {
-    /// Nothing has that name, or not in that version.
+    /// The name, or this version of it, does not exist.
     Unknown(String),
     /// The registry cannot be used.
     Failed(String),
 }
 
-/// No registry: no name is known.
+/// No registry, in which all names are unknown.
 #[derive(Debug)]
 pub struct NoRegistry;
 
@@ -45,7 +45,7 @@ impl Registrations for NoRegistry {
     }
 }
 
-/// Puts paths in the place of registered names. Returns what "the latest" came to.
+/// Replaces registered names by paths. Returns the latest versions that were used.
 pub(super) fn resolve(
     raw: &mut RawJob,
     registrations: &dyn Registrations,
@@ -64,7 +64,7 @@ pub(super) fn resolve(
     names.latest
 }
 
-/// What else can be done about a path that names something in Azure, for the end of a sentence.
+/// Advice for a path that names something in Azure: it can be registered here. For the end of a sentence.
 pub(super) fn or_register(kind: RegisteredKind, path: &str) -> String {
     let Some(wanted) = RegisteredName::of_azure(path) else { return String::new() };
     let word = kind.word();
@@ -78,7 +78,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// `dataset: NAME`, or a path of Azure's.
+    /// Resolves `dataset: NAME`, or a path of Azure.
     fn input(&mut self, input: &mut RawInput) {
         if let Some(dataset) = input.dataset.take() {
             let found = self.named(RegisteredKind::Dataset, &dataset);
@@ -94,7 +94,7 @@ impl Names<'_> {
         }
     }
 
-    /// A path of Azure's: a dataset of one folder, or a model, which is a side input in Azure.
+    /// Resolves a path of Azure: a dataset of one folder, or a model, which Azure treats as a side input.
     fn side_input(&mut self, side: &mut RawSideInput) {
         let kinds = [RegisteredKind::Dataset, RegisteredKind::Model];
         let Some(found) = kinds.into_iter().find_map(|kind| self.of_azure(kind, &side.path)) else {
@@ -114,7 +114,7 @@ impl Names<'_> {
         }
     }
 
-    /// `model: NAME`, or a path of Azure's. Returns whether there is a model.
+    /// Resolves `model: NAME`, or a path of Azure. Returns whether there is a model.
     fn model(&mut self, model: &mut RawModel) -> bool {
         let found = match model.model.take() {
             Some(name) => {
@@ -123,7 +123,7 @@ impl Names<'_> {
             }
             None => match self.of_azure(RegisteredKind::Model, &model.path) {
                 Some(found) => Some(found),
-                // Told where models' paths are looked at, if it is one of Azure's.
+                // If this is a path of Azure, the check of the models' paths reports it.
                 None => return true,
             },
         };
@@ -149,7 +149,7 @@ impl Names<'_> {
         true
     }
 
-    /// A name that the job file gives as such.
+    /// Resolves a name that the job file gives as a registered name.
     fn named(&mut self, kind: RegisteredKind, given: &At<String>) -> Option<Registered> {
         let wanted = match given.value.parse::<RegisteredName>() {
             Ok(wanted) => wanted,
@@ -170,8 +170,8 @@ impl Names<'_> {
         }
     }
 
-    /// A path that names something in Azure, if the registry has it, too. That it has not is told by
-    /// whoever can use no such path.
+    /// Resolves a path that names something in Azure, if the registry has the same name. If it does not, the
+    /// later check of the path reports the error.
     fn of_azure(&mut self, kind: RegisteredKind, path: &At<String>) -> Option<Registered> {
         let wanted = RegisteredName::of_azure(&path.value)?;
         match self.find(kind, &wanted) {
@@ -189,7 +189,7 @@ impl Names<'_> {
         }
     }
 
-    /// The same version wherever a job says "the latest".
+    /// Finds a version. A job that uses the latest version several times gets the same one each time.
     fn find(
         &mut self,
         kind: RegisteredKind,
@@ -232,7 +232,7 @@ impl Names<'_> {
         ));
     }
 
-    /// What the version stands for, as if it were written in the place of its name.
+    /// The paths of the version, as if they were written instead of its name.
     fn paths(&self, found: &Registered, at: &At<String>) -> Vec<At<String>> {
         let place = |path: &String| match &found.datastore {
             Some(datastore) => format!("datastore://{datastore}/{}", path.trim_start_matches('/')),

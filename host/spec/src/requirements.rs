@@ -1,20 +1,20 @@
-//! The packages that a Python script asks for: a requirements file of pip's, or a conda environment.
+//! The packages that a Python script needs, from a requirements file of pip or a conda environment.
 
 use super::error::Report;
 use super::tree::{self, Node, Value};
 use crate::model::package_name;
 
-/// A package that a Python script asks for, in one version.
+/// A package that a Python script needs in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// The package's name on PyPI, in small letters, with `-` between words.
+    /// The package's name on PyPI, in lower case, with `-` between words.
     pub package: String,
-    /// The version, as `1.5` or `1.5.3`.
+    /// The version, such as `1.5` or `1.5.3`.
     pub version: String,
 }
 
-/// The packages of a file that are asked for in one version. Lines that say something else are left out. `is_yaml`: a conda
-/// environment. `None` if that is not YAML.
+/// The packages that a file pins to one version. Other lines are skipped. `is_yaml`: whether the file is a
+/// conda environment. `None` if it should be YAML but is not.
 pub(super) fn requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
     if !is_yaml {
         return Some(text.lines().filter_map(requirement).collect());
@@ -39,7 +39,8 @@ fn of_conda(root: &Node, found: &mut Vec<Requirement>) {
     }
 }
 
-/// `pandas==1.5.3`, `pandas[excel] ~= 1.5 ; python_version > "3.8"`, and conda's `conda-forge::pandas=1.5.3=py38_0`.
+/// Reads a line such as `pandas==1.5.3` or `pandas[excel] ~= 1.5 ; python_version > "3.8"`, or
+/// `conda-forge::pandas=1.5.3=py38_0` from conda.
 fn requirement(line: &str) -> Option<Requirement> {
     let line = line.split('#').next().unwrap_or_default();
     let line = line.split(';').next().unwrap_or_default().trim();

@@ -8,9 +8,9 @@ use serde_json::{Map, Value as Json, json};
 const NAME: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
 const MODEL_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 
-/// The JSON schema (draft 2020-12) of our own form of a job file, with descriptions and defaults.
-/// Editors use it to check and complete job files; the loader is more lenient in places (a saved
-/// file's section is not looked into).
+/// The JSON schema (draft 2020-12) of our own form of a job file, with descriptions and defaults. Editors use
+/// it to check and complete job files. It is less strict than the loader in places: it does not check the
+/// section of a saved file.
 pub fn schema() -> Json {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -35,7 +35,7 @@ pub fn schema() -> Json {
     schema
 }
 
-/// What the loader takes beside the keys of the table.
+/// Adds keys that the loader accepts besides those of the table.
 fn add_tolerated(properties: &mut Map<String, Json>) {
     for (name, reason) in keys::IGNORED {
         properties
@@ -53,7 +53,7 @@ fn add_tolerated(properties: &mut Map<String, Json>) {
         "description": "The settings that ParallelRunConfig of the Azure SDK saves.",
     });
     properties.insert(String::from(SECTION), saved);
-    // The loader knows what more would mean, and refuses it.
+    // The loader explains why a larger number is refused. The schema only has the limit.
     if let Some(node_count) = properties.get_mut("node_count") {
         node_count["anyOf"][0]["maximum"] = json!(1);
         node_count["anyOf"][1]["pattern"] = json!("^ *1 *$");
@@ -121,7 +121,7 @@ fn kind(kind: Kind) -> Json {
             "minProperties": 1,
             "additionalProperties": choice(&keys::column_types()),
         }),
-        // A word is short for its type.
+        // A single word stands for a map with this type.
         Kind::Group(keys) if std::ptr::eq(keys, keys::OUTPUT_FORMAT) => {
             let types = keys.iter().find(|key| key.name == "type").map(property);
             json!({ "anyOf": [types, object(keys, &[])] })
@@ -133,7 +133,7 @@ fn kind(kind: Kind) -> Json {
 
 fn integer(min: i64, max: i64) -> Json {
     let mut schema = json!({ "type": "integer" });
-    // The ends of the type's own range say nothing.
+    // The limits of the integer type itself need not be in the schema.
     if min > i64::MIN {
         schema["minimum"] = json!(min);
     }
@@ -143,7 +143,7 @@ fn integer(min: i64, max: i64) -> Json {
     json!({ "anyOf": [schema, { "type": "string", "pattern": "^ *[+-]?[0-9]+ *$" }] })
 }
 
-/// One of these words: as it stands, for completion, or in any case.
+/// One of these words: as written, for completion, or in any case.
 fn choice(names: &[&str]) -> Json {
     let in_any_case = |name: &&str| -> String {
         name.chars()

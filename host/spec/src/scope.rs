@@ -1,5 +1,5 @@
-//! Reads a map of the tree key by key, against the table of keys. What is wrong goes to the report
-//! and reads as absent.
+//! Reads a map of the tree key by key, as the table of keys describes it. A wrong value is an error in the
+//! report, and counts as missing.
 
 use super::error::{Origin, Report};
 use super::keys::{self, Key, Kind};
@@ -39,7 +39,7 @@ pub(super) struct Scope<'r> {
     keys: &'static [Key],
     entries: Vec<Entry>,
     report: &'r Report,
-    /// Whether this is the top level of a job file, where other names for keys are known.
+    /// Whether this is the top level of a job file, which knows other names for keys.
     is_job: bool,
 }
 
@@ -72,7 +72,7 @@ impl<'r> Scope<'r> {
         Self { keys: keys::USER_CONFIG, ..Self::of_policy(entries, report) }
     }
 
-    /// Takes a key's value out. Null counts as wrong: nobody can tell what it is to mean.
+    /// Takes out a key's value. Null is an error, because its meaning would be unclear.
     fn take(&mut self, name: &str) -> Option<(&'static Key, At<Value>)> {
         let key = self.keys.iter().find(|key| key.name == name)?;
         let index = self.entries.iter().position(|entry| entry.key == name)?;
@@ -100,7 +100,7 @@ impl<'r> Scope<'r> {
         self.report.error(&node.origin, &path, message);
     }
 
-    /// A scalar, as written.
+    /// A scalar, unchanged.
     pub(super) fn text(&mut self, name: &str) -> Option<At<String>> {
         self.parsed_by(name, |_, text| Some(text.to_owned()))
     }
@@ -110,7 +110,7 @@ impl<'r> Scope<'r> {
         self.setting(name)
     }
 
-    /// A scalar of a type that settings have, within the bounds that the table gives.
+    /// A scalar of the type of a setting, within the bounds of the table of keys.
     pub(super) fn setting<T: Setting>(&mut self, name: &str) -> Option<At<T>> {
         let (key, found) = self.take(name)?;
         let Value::Scalar { text, .. } = &found.value else {
@@ -127,7 +127,7 @@ impl<'r> Scope<'r> {
         None
     }
 
-    /// A scalar that `parse` understands, or an error that says what is expected.
+    /// A scalar that `parse` accepts. Otherwise there is an error with the expected form.
     pub(super) fn parsed_by<T>(
         &mut self,
         name: &str,
@@ -147,12 +147,12 @@ impl<'r> Scope<'r> {
         }
     }
 
-    /// A list of scalars, as written.
+    /// A list of scalars, unchanged.
     pub(super) fn scalars(&mut self, name: &str) -> Option<At<Vec<At<String>>>> {
         self.list(name, |_| true, "a text or a number")
     }
 
-    /// A list of scalars, as written; or one scalar, and true.
+    /// A list of scalars, unchanged. Or a single scalar, with `true`.
     pub(super) fn scalars_or_one(&mut self, name: &str) -> Option<At<(Vec<String>, bool)>> {
         let is_one =
             |entry: &Entry| entry.key == name && matches!(entry.node.value, Value::Scalar { .. });
@@ -195,7 +195,7 @@ impl<'r> Scope<'r> {
         Some(At { value: texts, origin: found.origin, key: found.key })
     }
 
-    /// A map of names to scalars, as written.
+    /// A map of names to scalars, unchanged.
     pub(super) fn variables(&mut self, name: &str) -> Option<At<Variables>> {
         let (key, found) = self.take(name)?;
         let Value::Map(entries) = found.value else {
@@ -223,7 +223,7 @@ impl<'r> Scope<'r> {
         self.group_or(name, None)
     }
 
-    /// The same; a scalar in the group's place is the value of its key `short`, if there is one.
+    /// The same. A scalar instead of the group is the value of the group's key `short`, if one is given.
     pub(super) fn group_or(&mut self, name: &str, short: Option<&str>) -> Option<Scope<'r>> {
         let (key, mut found) = self.take(name)?;
         if let (Some(short), Value::Scalar { .. }) = (short, &found.value) {
@@ -241,7 +241,7 @@ impl<'r> Scope<'r> {
         }
     }
 
-    /// A map of names to groups, or a list of groups with names. A scalar in a group's place is its
+    /// A map of names to groups, or a list of groups with names. A scalar instead of a group is the group's
     /// path.
     pub(super) fn named(&mut self, name: &str) -> Option<At<Groups<'r>>> {
         let (key, found) = self.take(name)?;
@@ -316,14 +316,14 @@ impl<'r> Scope<'r> {
         Some((name, scope))
     }
 
-    /// Whether the key is there, right or wrong.
+    /// Whether the map has the key, even with a wrong value.
     pub(super) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == name)
     }
 
-    /// Reports every key that nobody took.
+    /// Reports every key that was not read.
     pub(super) fn finish(self) {
-        // The whole list is worth reading once.
+        // List all known keys only once.
         let mut listed = false;
         for entry in &self.entries {
             if self.report.is_full() {

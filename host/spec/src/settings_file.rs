@@ -1,5 +1,5 @@
-//! `parallel_run_step.settings.json` beside the entry script: how tables are written (prs-semantics
-//! A11).
+//! `parallel_run_step.settings.json` beside the entry script, which says how tables are written
+//! (prs-semantics A11).
 
 use super::error::{KeywordError, Origin, Report};
 use super::{raw, small_file};
@@ -9,10 +9,10 @@ use std::io;
 use std::path::Path;
 
 pub(super) const NAME: &str = "parallel_run_step.settings.json";
-/// Such a file has a few lines.
+/// The maximum size. Such a file has a few lines.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What such a file says.
+/// The contents of such a file.
 #[derive(Debug, Default)]
 pub(super) struct TableSettings {
     /// Its path, for messages.
@@ -24,7 +24,7 @@ pub(super) struct TableSettings {
     pub(super) quoting: Option<Quoting>,
 }
 
-/// Reads the file in the folder, if it is there. Says that it is used.
+/// Reads the file in the folder, if it exists. Reports that it is used.
 pub(super) fn read(folder: &Path, report: &Report) -> Option<TableSettings> {
     let path = folder.join(NAME);
     let file = path.display().to_string();
@@ -32,7 +32,7 @@ pub(super) fn read(folder: &Path, report: &Report) -> Option<TableSettings> {
     let bytes = match small_file::read(&path, MAX_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        // The entry script's folder is not one; that is said where it is looked at.
+        // The folder is not a folder. The check of the entry script reports that.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return None,
         Err(error) => {
             fail(format!("cannot be read: {error}"));
@@ -64,7 +64,7 @@ pub(super) fn read(folder: &Path, report: &Report) -> Option<TableSettings> {
 }
 
 impl TableSettings {
-    /// Takes over what is known, and returns what is wrong.
+    /// Sets the known keys, and returns all errors.
     fn fill(&mut self, root: &Value, used: &mut Vec<String>) -> Vec<String> {
         let mut problems = Vec::new();
         let Some(root) = object(root, "the file", &mut problems) else { return problems };

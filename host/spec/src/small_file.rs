@@ -1,14 +1,14 @@
-//! Files that a job file leads to and that are read here: they may be a stranger's.
+//! Reads files that a job file refers to. An untrusted user may have written them.
 
 use crate::opening::regular;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Reads a file of at most so many bytes, and one more of a longer one. Never waits, as a fifo would
-/// have it.
+/// Reads at most `most` bytes of a file, and one more if the file is longer. Never blocks, as opening a fifo
+/// would.
 ///
 /// # Errors
-/// If it cannot be read, or is no regular file.
+/// If the file cannot be read, or is not a regular file.
 pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (file, _) = regular(path)?;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! One value of what tests build, for the fields that a test does not speak of.
+//! Sample values, for fields that do not matter to a test.
 
 use super::{Machine, ModelSpec, NoRegistry, OperatorPolicy, Surroundings};
 use crate::model::{Backend, DeviceChoice};
@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 static MACHINE: LazyLock<Machine> = LazyLock::new(Machine::default);
 
 impl<'a> Surroundings<'a> {
-    /// Under a policy, without a registry, on a machine of one core.
+    /// Surroundings with this policy, without a registry, on a machine with one core.
     pub fn sample(policy: &'a OperatorPolicy) -> Self {
         Self { policy, registrations: &NoRegistry, machine: &MACHINE }
     }
 }
 
 impl ModelSpec {
-    /// A file alone, of one byte, that anything may run anywhere.
+    /// A single file of one byte, with any backend and device.
     pub fn sample() -> Self {
         Self {
             name: "digits".to_owned(),

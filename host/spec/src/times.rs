@@ -6,17 +6,17 @@ use super::raw::RawJob;
 use crate::model::JobSettings;
 use std::time::Duration;
 
-/// No job waits longer, whatever its settings multiply to: about thirty years.
+/// The longest time-out, even if the settings multiply to more: about thirty years.
 const LONGEST: f64 = 1e9;
 
-/// The longest that nothing may move unless the job file says it (prs-semantics 1.12): time for every
-/// attempt at one mini-batch.
+/// The default for the longest time without progress (prs-semantics 1.12). It leaves time for every attempt
+/// at one mini-batch.
 pub fn default_progress_timeout(attempts: u32, load: Duration, run: Duration) -> Duration {
     let seconds = f64::from(attempts) * (load + run).as_secs_f64() + 60.0;
     Duration::from_secs_f64(seconds.clamp(600.0, LONGEST))
 }
 
-/// The longest that nothing may move, and what is said of time-outs.
+/// The longest time without progress. Also reports the time-outs in force.
 pub(super) fn check(
     raw: &RawJob,
     settings: &JobSettings,

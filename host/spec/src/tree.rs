@@ -1,5 +1,5 @@
-//! YAML text to a small tree that knows its lines. Built from parser events with a stack of our
-//! own, so that deep nesting and repeated aliases end in an error and not in an overflow.
+//! Parses YAML text into a small tree that knows its lines. It is built from parser events with an explicit
+//! stack, so that deep nesting and repeated aliases end in an error and not in a stack overflow.
 
 use super::error::{Origin, Report, SpecError};
 use super::lenient;
@@ -9,13 +9,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Levels of lists and maps. The deepest key of a job file has four; the environments that Azure
-/// saves have about ten.
+/// The maximum depth of lists and maps. The deepest key of a job file is at level four; the environments that
+/// Azure saves have about ten levels.
 const MAX_DEPTH: usize = 32;
-/// Nodes that aliases may add.
+/// The maximum number of nodes that aliases may add.
 const MAX_ALIASED: usize = 10_000;
 
-/// A value with the place where it was written: its key's line, for a value of a map.
+/// A value with its place. For a value of a map, this is the line of its key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) origin: Origin,
@@ -28,7 +28,7 @@ pub(super) enum Value {
     /// Any other scalar, as written.
     Scalar {
         text: String,
-        /// Whether YAML takes it for text, as opposed to a number or a truth value.
+        /// Whether YAML reads it as text, as opposed to a number or a truth value.
         is_text: bool,
     },
     List(Vec<Node>),
@@ -50,12 +50,12 @@ impl Node {
         }
     }
 
-    /// Says of the node and all below it that they came from there.
+    /// Sets the origin of the node and of all nodes below it.
     pub(super) fn set_origin(&mut self, origin: &Origin) {
         self.map_origin(&|_| origin.clone());
     }
 
-    /// Gives the node and all below it another origin.
+    /// Changes the origin of the node and of all nodes below it.
     pub(super) fn map_origin(&mut self, change: &impl Fn(&Origin) -> Origin) {
         self.origin = change(&self.origin);
         match &mut self.value {
@@ -68,7 +68,7 @@ impl Node {
     }
 }
 
-/// Prints what was found, for the middle of a sentence.
+/// Prints the value for an error message, for the middle of a sentence.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
@@ -81,7 +81,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// Cuts a text that is too long for a message.
+/// Shortens a text that is too long for a message.
 pub(super) fn shorten(text: &str) -> Cow<'_, str> {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {
@@ -90,10 +90,10 @@ pub(super) fn shorten(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Reads one document. None if there is no tree to go on with; the reason is in the report then.
+/// Reads one document. `None` if there is no usable tree. Then the report has the reason.
 pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
     let is_read = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
-    // Most files have no such lines, and are read once.
+    // Most files have no such lines and are parsed only once.
     let moved = lenient::indented(text).filter(|moved| !is_read(text) && is_read(moved));
     match moved {
         Some(moved) => parse_strictly(&moved, report),
@@ -130,9 +130,10 @@ fn parse_strictly(text: &str, report: &Report) -> Option<Node> {
     }
 }
 
-/// Reads the value of a `--set`. Fails with the first error; lines in it are those of the value.
+/// Reads the value of a `--set`. Fails with the first error, whose lines are those of the value.
 pub(super) fn parse_value(text: &str) -> Result<Node, SpecError> {
-    // These start something else in YAML, or are reserved there; on a command line a glob is meant.
+    // These characters have a special meaning in YAML or are reserved. On a command line, such a text is more
+    // likely a glob.
     if text.starts_with(['*', '&', '!', '%', '@', '`']) {
         return Ok(plain(text));
     }
@@ -149,7 +150,7 @@ pub(super) fn parse_value(text: &str) -> Result<Node, SpecError> {
     }
 }
 
-/// A text of the command line as it is.
+/// A text of the command line, unchanged.
 pub(super) fn plain(text: &str) -> Node {
     let value = Value::Scalar { text: text.to_owned(), is_text: true };
     Node { origin: Origin::File, value }
@@ -187,8 +188,8 @@ struct Frame {
 
 enum Open {
     List(Vec<Node>),
-    /// Lines of the keys so far, by key; and the key whose value comes next, with its line, or none
-    /// if it was not text.
+    /// `seen`: the lines of the keys so far. `key`: the key whose value comes next, with its line. The inner
+    /// `None` means that the key is not text.
     Map {
         entries: Vec<Entry>,
         seen: HashMap<String, usize>,
@@ -268,7 +269,7 @@ impl<'r> Builder<'r> {
 
     fn alias(&mut self, id: usize, line: usize) -> Flow {
         let Some(mut node) = self.anchors.get(&id).cloned() else {
-            // The parser knows the name, so the anchor's own value is still open.
+            // The parser knows the name, so the anchor's value has begun but not ended.
             let message = "an alias inside the value that it names";
             self.report.error(&Origin::Line(line), &self.path(), message);
             return Flow::Stop;
@@ -292,7 +293,7 @@ impl<'r> Builder<'r> {
         }
     }
 
-    /// Puts a complete value where it belongs.
+    /// Adds a complete value to the list or map that contains it.
     fn finish(&mut self, mut node: Node, anchor: usize) {
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
@@ -344,7 +345,7 @@ impl<'r> Builder<'r> {
     }
 }
 
-/// A key's path below another.
+/// The path of a key below another path.
 pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

@@ -1,4 +1,4 @@
-//! The user's config file: what a user would otherwise give with an option each time.
+//! The user's config file, with settings that a user would otherwise give as options each time.
 
 use super::error::{FileError, Origin, Report, SpecErrors};
 use super::reading::{read, unreadable};
@@ -8,24 +8,25 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a config file says; the default says nothing.
+/// The contents of a config file. The default has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserConfig {
-    /// Where it was read.
+    /// The file that was read.
     pub file: Option<PathBuf>,
     /// ONNX Runtime's library, or a folder that holds it.
     pub onnxruntime: Option<PathBuf>,
-    /// Where compiled entry scripts and objects of stores are kept.
+    /// The folder for compiled entry scripts and objects of stores.
     pub cache_dir: Option<PathBuf>,
-    /// Where `run` puts job directories, and where jobs are looked for.
+    /// The folder in which `run` creates job directories, and in which jobs are searched.
     pub jobs_root: Option<PathBuf>,
 }
 
 impl UserConfig {
-    /// Reads a config file; one that is not there says nothing. `home` is what `~/` stands for.
+    /// Reads a config file. A missing file counts as empty. `home` replaces `~/`.
     ///
     /// # Errors
-    /// All that is wrong with it, at once; also if another user could have written it, as it names code that is loaded.
+    /// Everything that is wrong with it, at once. It is also an error if another user could have written the
+    /// file, because it names code that is loaded.
     pub fn load(path: &Path, home: Option<&Path>) -> Result<Self, SpecErrors> {
         let report = Report::default();
         let made = match fs::metadata(path) {
@@ -48,7 +49,8 @@ impl UserConfig {
     }
 }
 
-/// Whether this user or root alone can have written the file. A group may: many machines give each user one.
+/// Checks that only this user or root can have written the file. Write access of the group is allowed, as
+/// many machines give each user a group of their own.
 fn own(metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.is_file() && (metadata.mode() & 0o002 != 0 || ![user, 0].contains(&metadata.uid()))
@@ -60,7 +62,7 @@ fn own(metadata: &Metadata) -> Result<(), FileError> {
 }
 
 fn parse(path: &Path, text: &str, home: Option<&Path>, report: &Report) -> UserConfig {
-    // A file of comments alone says nothing.
+    // A file that has only comments has no settings.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return UserConfig { file: Some(path.to_owned()), ..UserConfig::default() };
     }
@@ -83,7 +85,7 @@ fn parse(path: &Path, text: &str, home: Option<&Path>, report: &Report) -> UserC
     config
 }
 
-/// A path that means the same wherever a command is typed.
+/// An absolute path, so that its meaning does not depend on the current folder.
 fn absolute(at: At<String>, home: Option<&Path>, report: &Report) -> Option<PathBuf> {
     let below_home = at.value.strip_prefix("~/").or((at.value == "~").then_some(""));
     match (below_home, home) {

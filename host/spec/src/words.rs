@@ -1,26 +1,26 @@
-//! What settings are called in the file at hand, for messages: a file of Azure's has other words than ours.
+//! Names of settings in the file at hand, for messages: an Azure file has other names than ours.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-/// Our keys with what the file calls them.
+/// Our keys and the file's names for them.
 #[derive(Debug, Default)]
 pub(super) struct Words(RefCell<Vec<(String, String)>>);
 
 impl Words {
-    /// Sets the file's word for a key of ours and for all keys below it. The last call for a key wins.
+    /// Sets the file's name for one of our keys and for all keys below it. The last call for a key wins.
     pub(super) fn call(&self, ours: &str, theirs: &str) {
         self.0.borrow_mut().push((ours.to_owned(), theirs.to_owned()));
     }
 
-    /// The file's word for a key, which is our own one where nothing else was said.
+    /// The file's name for a key. It is our own name unless another one was set.
     pub(super) fn of<'k>(&self, key: &'k str) -> Cow<'k, str> {
         let words = self.0.borrow();
         let found = words.iter().filter_map(|(ours, theirs)| {
             let rest = key.strip_prefix(ours.as_str())?;
             (rest.is_empty() || rest.starts_with(['.', '['])).then_some((ours.len(), theirs, rest))
         });
-        // The longest is about this key; of several, the last.
+        // The longest matching key is the most specific. Of several, the last one wins.
         match found.max_by_key(|(length, ..)| *length) {
             Some((_, theirs, rest)) => Cow::Owned(format!("{theirs}{rest}")),
             None => Cow::Borrowed(key),

@@ -1,4 +1,4 @@
-//! How many nodes, workers and GPUs.
+//! The numbers of nodes, workers and GPUs.
 
 use super::defaults::Defaults;
 use super::error::Report;
@@ -6,13 +6,13 @@ use super::machine::Machine;
 use super::raw::RawJob;
 use super::scope::At;
 
-/// Where a machine says how many GPUs it has (prs-semantics G3).
+/// The variable with the machine's number of GPUs (prs-semantics G3).
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
-/// GPUs of one job.
+/// The most GPUs of one job.
 const MOST_GPUS: u32 = 1000;
 
-/// Refuses more nodes than there are: the cluster is this machine (prs-semantics C5).
+/// Refuses more than one node, as this machine is the whole cluster (prs-semantics C5).
 pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
     if let Some(count) = count.filter(|count| count.value != 1) {
         let message = format!(
@@ -36,7 +36,7 @@ pub(super) fn check(
     (process_count(given, gpus, defaults, machine, report), gpus)
 }
 
-/// The number of GPUs: the given one, or what the environment says, or what the driver counts.
+/// The number of GPUs: the given one, or else that of the environment, or else that of the driver.
 fn gpus(given: Option<&At<u32>>, machine: &Machine, report: &Report) -> u32 {
     if let Some(given) = given {
         return given.value;
@@ -63,7 +63,7 @@ fn gpus(given: Option<&At<u32>>, machine: &Machine, report: &Report) -> u32 {
     }
 }
 
-/// The number of workers: the given one, else one where there are GPUs, else one for each core
+/// The number of workers: the given one, or else one if there are GPUs, or else one for each core
 /// (prs-semantics 1.12).
 fn process_count(
     given: Option<&At<u32>>,
@@ -95,8 +95,8 @@ mod tests {
     use crate::dialect::Dialect;
     use std::ffi::OsString;
 
-    /// G3: the count comes from the environment unless the job file has it, else from the machine; a
-    /// bad value is told.
+    /// G3: the count comes from the job file, or else from the environment, or else from the machine. A bad
+    /// value in the environment causes a notice.
     #[test]
     fn gpus_come_from_the_environment() {
         for (found, count, notices) in [
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// C6, 1.12: one worker where there are GPUs, and how to get one per GPU.
+    /// C6, 1.12: with GPUs there is one worker. A notice says how to get one for each GPU.
     #[test]
     fn one_worker_where_there_are_gpus() {
         let report = Report::default();

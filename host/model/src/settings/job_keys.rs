@@ -1,13 +1,13 @@
 //! The table of the keys at the top level of a job file, in the order of the docs.
 
-/// Calls the macro `$generate` with the table. The first word of a row says who uses the setting: `job` (leader
-/// and node), `worker` (workers, too), or `composed` (`sandmill-spec` has a reader and checks for it, which may
-/// combine it with other keys). The folder's `mod.rs` explains the fields of a row.
+/// Calls the macro `$generate` with the table. The first word of a row says who uses the setting: `job` (the
+/// leader and the node), `worker` (also the workers), or `composed` (`sandmill-spec` has its own reader and
+/// checks for it, and may combine it with other keys). The folder's `mod.rs` explains the fields of a row.
 #[macro_export]
 macro_rules! job_keys {
     ($generate:ident) => {
         $generate! {
-            /// Plain settings of the leader and the node: each has the value of the job file, or its default.
+            /// Plain settings of the leader and the node. Each has the value of the job file, or its default.
             #[derive(Clone, Debug, PartialEq)]
             job JobSettings;
             /// Plain settings that workers use, too.

@@ -1,19 +1,20 @@
 //! The table of the keys below `limits` in a job file, in the order of the docs.
 
-/// Calls the macro `$generate` with the table. Rows are as in [`job_keys`](crate::job_keys): a limit of `worker` is a
-/// part of an instance's budget, and one of `job` bounds what the leader spends on the job.
+/// Calls the macro `$generate` with the table. Its rows are like those of [`job_keys`](crate::job_keys). A
+/// limit of `worker` is a part of an instance's budget. A limit of `job` bounds how much the leader uses for
+/// the job.
 #[macro_export]
 macro_rules! limit_keys {
     ($generate:ident) => {
         $generate! {
-            /// What the leader spends on one job: time, and room on the disk. Neither the journal nor the
-            /// output is cut by any of these.
+            /// The leader's limits for one job: time, and space on the disk. They never shorten the journal
+            /// or the output.
             #[derive(Clone, Debug, PartialEq, Eq)]
             job JobLimits;
-            /// The budget of one instance. The failure of an entry script that goes beyond a limit names it.
+            /// The budget of one instance. If an entry script exceeds a limit, its failure names the limit.
             ///
-            /// The defaults suit an interpreter such as Python with its libraries: tens of megabytes of
-            /// code, some hundred of memory.
+            /// The defaults suit an interpreter such as Python with its libraries: tens of megabytes of code,
+            /// and some hundred megabytes of memory.
             #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
             worker Limits;
             given GivenLimits below "limits.";

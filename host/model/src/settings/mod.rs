@@ -1,10 +1,12 @@
-//! The settings of a job. Each is one row of a table. A table is a macro that calls another macro with its rows; three
-//! macros do that:
+//! The settings of a job. Each is one row of a table. A table is a macro that calls another macro with its
+//! rows. Three macros use the tables:
 //!
-//! - `structs`, here: a struct with the values of `job` settings, one with those of `worker` settings, and the defaults;
-//! - `keys`, in `sandmill-spec`: the list of keys, for errors, suggestions, the JSON schema, the operator's policy and
-//!   the docs;
-//! - `given`, there too: what a file says, how it is read, which settings decide rows, and which a policy may cap.
+//! - `structs`, here: a struct with the values of `job` settings, one with those of `worker` settings, and
+//!   the defaults;
+//! - `keys`, in `sandmill-spec`: the list of keys, for errors, suggestions, the JSON schema, the operator's
+//!   policy and the docs;
+//! - `given`, in the same crate: a file's values, how they are read, which settings affect rows, and which a
+//!   policy may cap.
 //!
 //! A row looks like this:
 //!
@@ -27,8 +29,9 @@
 //! }
 //! ```
 //!
-//! To add a setting, add a row and use it as `spec.settings.NAME`, or, in a worker, as `setup.settings.NAME`; a new
-//! setting of workers raises the version of the protocol. `Setting` is implemented once for each type of value.
+//! To add a setting, add a row and use it as `spec.settings.NAME`, or, in a worker, as `setup.settings.NAME`.
+//! A new setting of workers needs a new version of the protocol. Implement `Setting` once for each new type
+//! of value.
 
 mod job_keys;
 mod limit_keys;

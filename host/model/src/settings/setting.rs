@@ -1,4 +1,4 @@
-//! Values of settings, as they stand in a job file.
+//! The values of settings, as texts in a job file.
 
 use crate::{
     AllowedPercent, ByteSize, ErrorThreshold, LoggingLevel, OnConflict, OsSandbox, OutputAction,
@@ -6,17 +6,17 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A type of values that settings have.
+/// The type of a setting's value.
 pub trait Setting: Sized {
-    /// Reads a value, as it stands in a job file; `None` if the text is no such value.
+    /// Reads a value from its text in a job file. `None` if the text is not valid.
     fn read(text: &str) -> Option<Self>;
 
-    /// What holds where neither a file nor a default says anything; `None` if there must be a default.
+    /// The value if neither the file nor the table has one. `None` if the table must have a default.
     fn unset() -> Option<Self> {
         None
     }
 
-    /// What is wrong with a text that is no such value, where there is more to say than what is expected.
+    /// A message for an invalid text, if it can say more than which values are expected.
     fn complaint(_text: &str) -> Option<String> {
         None
     }
@@ -69,7 +69,7 @@ impl Setting for Duration {
     }
 }
 
-/// 0 is none.
+/// 0 means `None`.
 impl Setting for Option<Duration> {
     fn read(text: &str) -> Option<Self> {
         Duration::read(text).map(|time| Some(time).filter(|time| !time.is_zero()))
@@ -146,7 +146,7 @@ impl Setting for OsSandbox {
     }
 }
 
-/// One of these words, in any case.
+/// Reads one of these words, in any case.
 fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {
     choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim())).map(|(_, value)| *value)
 }

@@ -1,4 +1,4 @@
-//! The structs of checked values, with their defaults, from the tables.
+//! The structs of checked settings, with their defaults, generated from the tables.
 
 use super::Setting;
 use crate::{
@@ -40,7 +40,7 @@ macro_rules! structs {
         }
 
         impl $Job {
-            /// Names and defaults of all keys of the table.
+            /// The names and defaults of all keys of the table.
             const DEFAULTS: &[(&str, &[&str])] = &[
                 $((stringify!($($job)? $($worker)? $($composed)?), &[$($default)?]),)*
             ];
@@ -63,7 +63,7 @@ macro_rules! structs {
 job_keys!(structs);
 limit_keys!(structs);
 
-/// The default of a key, from those of its table.
+/// The default of a key, from its table.
 fn default<T: Setting>(defaults: &[(&str, &[&str])], key: &str) -> T {
     let given = defaults.iter().find(|(name, _)| *name == key).and_then(|(_, texts)| texts.first());
     let value = match given {
@@ -77,7 +77,7 @@ fn default<T: Setting>(defaults: &[(&str, &[&str])], key: &str) -> T {
 mod tests {
     use super::*;
 
-    /// Each default can be read, and is what it was.
+    /// Each default can be read, and has the expected value.
     #[test]
     fn defaults_are_those_of_the_tables() {
         let settings = JobSettings::default();

@@ -1,4 +1,4 @@
-//! Components: what a job says by `component: ./file.yml` stands in that file.
+//! Components: settings of a job that are in another file, named by `component: ./file.yml`.
 
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text, text_at};
 use super::text::is_remote;
@@ -14,11 +14,12 @@ use std::sync::Arc;
 /// The key that names a component.
 pub(crate) const KEY: &str = "component";
 
-/// Of these the job's entries and the component's hold together; of all others the job's value holds.
+/// The groups in which the entries of the job and of its component are merged. For all other keys, the job's
+/// value replaces the component's.
 const MERGED: [&str; 4] = ["environment_variables", "resources", "retry_settings", "task"];
 
-/// Puts what the job's component says below what the job says itself. None, with an error, if there is no such
-/// component here.
+/// Merges the settings of the job's component into the job. The job's own settings take precedence. `None`,
+/// with an error, if the component cannot be read here.
 pub(crate) fn unfold(mut job: Node, place: &Place, report: &Report) -> Option<Node> {
     let Value::Map(entries) = &mut job.value else { return Some(job) };
     let Some(named) = take(entries, KEY) else { return Some(job) };
@@ -41,7 +42,7 @@ pub(crate) fn unfold(mut job: Node, place: &Place, report: &Report) -> Option<No
     Some(job)
 }
 
-/// The component's settings, of its file or written in its place.
+/// The component's settings, from its file or written inline.
 fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
     let path = match named.value {
         Value::Map(inline) => return Some(inline),
@@ -80,7 +81,7 @@ fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-/// Reads the text. Errors name the component's own file and lines.
+/// Parses the text. Errors name the component's own file and lines.
 fn parse(text: &str, shown: &str, report: &Report) -> Option<Node> {
     let own = Report::default();
     let root = tree::parse(text, &own);
@@ -101,7 +102,7 @@ fn in_file(origin: &Origin, file: &Arc<str>) -> Origin {
     }
 }
 
-/// Paths of a component mean its own folder.
+/// Paths in a component are relative to its own folder.
 fn rebase(entries: &mut [Entry], folder: &Path) {
     let task = entries.iter_mut().find(|entry| entry.key == "task");
     let Some(Value::Map(task)) = task.map(|entry| &mut entry.node.value) else { return };
@@ -115,7 +116,7 @@ fn rebase(entries: &mut [Entry], folder: &Path) {
     }
 }
 
-/// Refuses inputs that the component does not have.
+/// Refuses inputs that the component does not declare.
 fn refuse_unknown(job: &[Entry], component: &[Entry], report: &Report) {
     let names = |of: &[Entry]| match entry_of(of, "inputs").map(|entry| &entry.node.value) {
         Some(Value::Map(inputs)) => {
@@ -133,7 +134,7 @@ fn refuse_unknown(job: &[Entry], component: &[Entry], report: &Report) {
     }
 }
 
-/// Puts an entry of the component into the job.
+/// Merges an entry of the component into the job.
 fn merge(job: &mut Vec<Entry>, theirs: Entry) {
     let Some(own) = job.iter_mut().find(|entry| entry.key == theirs.key) else {
         job.push(theirs);
@@ -156,7 +157,7 @@ fn merge(job: &mut Vec<Entry>, theirs: Entry) {
     }
 }
 
-/// An output is of the type that the component gives it.
+/// Adds the type of an output from the component's declaration.
 fn add_type(own: &mut Node, theirs: &Node) {
     let Value::Map(theirs) = &theirs.value else { return };
     let Some(kind) = entry_of(theirs, "type") else { return };

@@ -11,15 +11,15 @@ use crate::error::{Origin, Report};
 use crate::place::{Place, fit_name};
 use crate::tree::{Entry, Node, Value, join};
 
-/// What a version 2 job reads and writes, in our words.
+/// The inputs and outputs of a version 2 job, in our keys.
 pub(super) struct Data {
     /// Keys of our own: `inputs`, `side_inputs`, `output`, `append_row_file_name`.
     pub(super) entries: Vec<Entry>,
-    /// What references to inputs and outputs become: `inputs.x` with a text.
+    /// The texts that replace references to inputs and outputs, by name (`inputs.x`).
     references: Vec<(String, String)>,
-    /// Optional inputs that have no value: `inputs.x`.
+    /// The names of optional inputs without a value: `inputs.x`.
     absent: Vec<String>,
-    /// Whether mini-batches have a size that only those of tables have.
+    /// Whether `mini_batch_size` is a size that only tables can have.
     is_table: bool,
 }
 
@@ -28,7 +28,7 @@ impl Data {
         Self { entries: Vec::new(), references: Vec::new(), absent: Vec::new(), is_table }
     }
 
-    /// The text of a reference's name, which stands below this key. That of an optional input without a value is an
+    /// The text for a reference in the value of `key`. A reference to an optional input without a value is an
     /// error.
     pub(super) fn resolve(
         &self,
@@ -49,7 +49,7 @@ impl Data {
         found.map(|(_, text)| text.clone())
     }
 
-    /// Takes the value of an input that is no data.
+    /// Adds the value of an input that is not data.
     fn add_value(&mut self, name: &str, value: String, origin: &Origin, report: &Report) {
         let key = join("inputs", name);
         if value.len() > MAX_PARAMETER {
@@ -64,7 +64,7 @@ impl Data {
         self.references.push((key, value));
     }
 
-    /// Whether a reference's name is that of an optional input without a value.
+    /// Whether the name is that of an optional input without a value.
     pub(super) fn is_absent(&self, name: &str) -> bool {
         self.absent.iter().any(|absent| absent == name)
     }
@@ -82,14 +82,14 @@ impl Data {
         })
     }
 
-    /// Takes the inputs of a call of an endpoint, each of which is cut into mini-batches.
+    /// Adds the inputs of a call of an endpoint. Each of them is cut into mini-batches.
     pub(super) fn add_called(&mut self, inputs: Option<Node>, place: &Place, report: &Report) {
         for Entry { key, node } in named(inputs, "inputs", report).unwrap_or_default() {
             self.add_main(&key, node, place, report);
         }
     }
 
-    /// Sorts the inputs: the one that is cut into mini-batches, side inputs, and values.
+    /// Sorts the inputs into three kinds: the one that is cut into mini-batches, side inputs, and values.
     pub(super) fn add_inputs(
         &mut self,
         inputs: Option<Node>,
@@ -159,8 +159,8 @@ impl Data {
         }
     }
 
-    /// Finds the output folder, and the output file's name in what `append_row_to` says. `output_data` names the
-    /// output that Azure's own files go to.
+    /// Determines the output folder, and the output file's name from `append_row_to`. `output_data` names the
+    /// output for Azure's own files.
     pub(super) fn add_outputs(
         &mut self,
         outputs: Option<Node>,
@@ -216,7 +216,7 @@ impl Data {
         }
     }
 
-    /// Returns what references to the output become.
+    /// Returns the text that replaces references to the output.
     fn add_main_output(&mut self, output: &Entry, is_bound: bool, report: &Report) -> String {
         let folder = String::from("${{output}}");
         let (path, kind) = match &output.node.value {
@@ -250,7 +250,7 @@ impl Data {
     }
 }
 
-/// The inputs or the outputs of a file, by their names. None, with an error, if they are no map.
+/// The inputs or the outputs of a file, by name. `None`, with an error, if they are not a map.
 fn named(group: Option<Node>, key: &str, report: &Report) -> Option<Vec<Entry>> {
     match group {
         None => Some(Vec::new()),
@@ -286,20 +286,20 @@ fn main_input(inputs: &[Entry], input_data: Option<&Node>, report: &Report) -> O
     }
 }
 
-/// The text of an input that is no data.
+/// The text of an input that is not data.
 fn value_of(node: &Node) -> Option<String> {
     if !is_small(node) {
         return None;
     }
     match &node.value {
-        // What another job of the pipeline writes is data.
+        // A reference to the output of another job in the pipeline is data.
         Value::Scalar { text, .. } => (!is_remote(text)).then(|| text.clone()),
         Value::Map(_) => literal(node).and_then(text).map(str::to_owned),
         _ => None,
     }
 }
 
-/// Rows of an SQL table are read from databases that are files (prs-semantics M3).
+/// Refuses an SQL table: only databases that are files can be read (prs-semantics M3).
 fn refuse_sql(name: &str, source: &Node, report: &Report) {
     let query = match &source.value {
         Value::Map(entries) => text_at(entries, "query"),
@@ -314,8 +314,8 @@ fn refuse_sql(name: &str, source: &Node, report: &Report) {
     report.error(&source.origin, &format!("inputs.{name}.path"), message);
 }
 
-/// The input that is cut, without what means nothing here; a table file's settings become its own. None, with an error,
-/// if it has no path.
+/// The input that is cut into mini-batches, without settings that have no meaning here. The settings of a
+/// table file are merged into it. `None`, with an error, if it has no path.
 fn data_input(
     name: &str,
     mut node: Node,

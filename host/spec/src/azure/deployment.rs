@@ -1,5 +1,5 @@
-//! A batch endpoint's deployment of a model becomes keys of our own. Its settings stand below `settings`, and in older
-//! files at the top level.
+//! Converts a batch endpoint's deployment of a model into keys of our own. Its settings are below `settings`,
+//! and in older files at the top level.
 
 use super::data::Data;
 use super::kind::Kind;
@@ -15,7 +15,8 @@ use crate::place::Place;
 use crate::policy;
 use crate::tree::{Entry, Node, Value, join};
 
-/// What Azure takes where a deployment says nothing: our key, its value, and the deployment's word.
+/// Azure's defaults for settings that a deployment leaves out: our key, its value, and the deployment's own
+/// name.
 const DEFAULTS: [(&str, &str, &str); 7] = [
     ("mini_batch_size", "10", "mini_batch_size"),
     ("process_count_per_node", "1", "max_concurrency_per_instance"),
@@ -26,19 +27,19 @@ const DEFAULTS: [(&str, &str, &str); 7] = [
     ("append_row_file_name", "predictions.csv", "output_file_name"),
 ];
 
-/// Entries of a folder that are looked at for an ONNX file.
+/// The most entries of a folder that are searched for an ONNX file.
 const MOST_ENTRIES: usize = 10_000;
 
-/// The name that the model has here.
+/// The name that the model gets.
 const MODEL: &str = "model";
-/// Where scripts look for their model (prs-semantics 1.8).
+/// The variable in which scripts find their model's folder (prs-semantics 1.8).
 const MODEL_VARIABLE: &str = "AZUREML_MODEL_DIR";
 
-/// Turns a deployment into a tree of our keys. What is wrong goes to the report.
+/// Converts a deployment into a tree of our keys. Errors go to the report.
 pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node> {
     let origin = root.origin.clone();
     let Value::Map(mut entries) = root.value else { return None };
-    // Null stands for what was not set.
+    // A null value means that the setting was not set.
     entries.retain(|entry| entry.node.value != Value::Null);
     for key in ["type", SCHEMA_KEY] {
         take(&mut entries, key);
@@ -92,9 +93,9 @@ fn add_code(entries: &mut Vec<Entry>, settings: &mut Settings<'_>, report: &Repo
     }
 }
 
-/// The deployment's model, as a group of ours.
+/// The deployment's model, as an entry of one of our groups.
 struct Model {
-    /// `models` for an ONNX model, which the sandbox computes with; `side_inputs` for any other.
+    /// `models` for an ONNX model, with which the sandbox can compute. `side_inputs` for any other model.
     group: &'static str,
     path: Node,
     folder: String,
@@ -134,8 +135,8 @@ fn add_model(model: &Node, place: &Place, report: &Report) -> Option<Model> {
     Some(Model { group, path, folder })
 }
 
-/// Whether the path is of an ONNX file, or of a folder that holds one. Folders where the operator's policy allows no models
-/// are not looked into.
+/// Whether the path is an ONNX file, or a folder that contains one. A folder that the operator's policy does
+/// not allow for models is not opened.
 fn is_onnx(place: &Place, path: &str, origin: &Origin) -> bool {
     let is_named = |path: &std::path::Path| {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
@@ -144,7 +145,7 @@ fn is_onnx(place: &Place, path: &str, origin: &Origin) -> bool {
     if is_named(&path) {
         return true;
     }
-    // What is refused is said where the model, or the side input, is checked.
+    // The later check of the model or the side input reports this refusal.
     let unsaid = Report::default();
     place.policy.allows(policy::Place::Models, MODEL, &path, origin, &unsaid)
         && path
@@ -153,7 +154,7 @@ fn is_onnx(place: &Place, path: &str, origin: &Origin) -> bool {
 }
 
 impl Model {
-    /// Adds the model, and the variable that says where it is unless there is one.
+    /// Adds the model, and the variable with its folder unless the file sets it.
     fn put(self, ours: &mut Vec<Entry>) {
         let Self { group, path, folder } = self;
         let origin = path.origin.clone();
@@ -170,13 +171,14 @@ impl Model {
 
 fn add_defaults(ours: &mut Vec<Entry>, below: &str, has_tables: bool, report: &Report) {
     for (key, value, theirs) in DEFAULTS {
-        // The number is one of files.
+        // This default is a number of files.
         let is_meant = key != "mini_batch_size" || !has_tables;
         if is_meant && entry_of(ours, key).is_none() {
             let theirs = join(below, theirs);
             let shown = if key == "run_max_try" { "3" } else { value };
             report.conversion(format!("{theirs} is not in the file: {shown} (as in Azure)"));
-            // From nowhere in the file: an operator's ceiling lowers it, instead of refusing the job.
+            // The value has no place in the file, so an operator's ceiling lowers it and does not refuse the
+            // job.
             ours.push(entry(key, scalar(value, &Origin::File)));
         }
     }

@@ -1,4 +1,4 @@
-//! Version 2: a parallel job becomes keys of our own.
+//! Version 2: converts a parallel job into keys of our own.
 
 use super::data::Data;
 use super::kind::Kind;
@@ -11,10 +11,10 @@ use crate::model::SliceSize;
 use crate::place::Place;
 use crate::tree::{Entry, Node, Value};
 
-/// A job that has this needs no data (prs-semantics C26).
+/// A job with this option needs no data (prs-semantics C26).
 const VOID: &str = "rank_mini_batch_count";
 
-/// Turns a parallel job into a tree of our keys. What is wrong goes to the report.
+/// Converts a parallel job into a tree of our keys. Errors go to the report.
 pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node> {
     names::say(Kind::Job, "", report);
     let origin = job.origin.clone();
@@ -22,7 +22,7 @@ pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node>
         report.error(&origin, "", format!("found {job}; expected the settings of a parallel job"));
         return None;
     };
-    // Null stands for what was not set.
+    // A null value means that the setting was not set.
     entries.retain(|entry| entry.node.value != Value::Null);
     for key in ["type", SCHEMA_KEY] {
         take(&mut entries, key);
@@ -65,7 +65,7 @@ pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node>
     Some(Node { origin, value: Value::Map(settings.finish()) })
 }
 
-/// Where rows go. Some components have it beside their task.
+/// The output for rows. Some components have this key beside their task.
 fn append_row_to(task: &mut Vec<Entry>, entries: &mut Vec<Entry>, report: &Report) -> Option<Node> {
     let in_task = take(task, "append_row_to");
     match (in_task, take(entries, "append_row_to")) {
@@ -81,7 +81,7 @@ fn append_row_to(task: &mut Vec<Entry>, entries: &mut Vec<Entry>, report: &Repor
     }
 }
 
-/// Of a size and keys, Azure takes the keys (prs-semantics 1.12).
+/// If a file has both a size and keys, Azure uses the keys (prs-semantics 1.12).
 fn keys_win(entries: &mut Vec<Entry>, report: &Report) {
     if entry_of(entries, "partition_keys").is_some()
         && let Some(size) = take(entries, "mini_batch_size")
@@ -93,7 +93,7 @@ fn keys_win(entries: &mut Vec<Entry>, report: &Report) {
     }
 }
 
-/// Whether mini-batches are counted in bytes, which only those of tables are.
+/// Whether the size of mini-batches is in bytes, which only tables can have.
 fn is_size_of_table(entries: &[Entry]) -> bool {
     let size = entry_of(entries, "mini_batch_size").and_then(|entry| text(&entry.node));
     size.is_some_and(|size| {
@@ -102,7 +102,7 @@ fn is_size_of_table(entries: &[Entry]) -> bool {
     })
 }
 
-/// Replaces the references of a text below this key.
+/// Replaces the references in the text of this key.
 fn resolve(node: &mut Node, data: &Data, key: &str, report: &Report) {
     if let Value::Scalar { text, .. } = &mut node.value {
         *text = replace(text, |name| data.resolve(name, key, &node.origin, report));
@@ -149,8 +149,8 @@ fn add_task(
 
 const ARGUMENTS: &str = "task.program_arguments";
 
-/// A command line as a list; a list stays what it is. Optional groups, `$[[...]]`, are there if all that they refer to
-/// has a value.
+/// Splits a command line into a list. A list stays a list. An optional group, `$[[...]]`, is kept if all
+/// inputs that it refers to have a value.
 fn arguments(node: Node, data: &Data, report: &Report) -> Option<Node> {
     let origin = node.origin.clone();
     let mut words = Vec::new();

@@ -1,4 +1,4 @@
-//! What a file of Azure's describes, and whether that can run here.
+//! Determines what an Azure file describes, and whether it can run here.
 
 use super::nodes::{SCHEMA_KEY, entry_of, text, text_at};
 use crate::error::{Origin, Report};
@@ -7,7 +7,7 @@ use crate::tree::{Entry, Node, Value};
 /// What a file describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing of version 2: a job in our own keys, or what version 1 saved.
+    /// Not a file of version 2: a job in our own keys, or a file that version 1 saved.
     Other,
     /// A parallel job of version 2, its component, or a pipeline with such jobs.
     Job,
@@ -15,12 +15,12 @@ pub(crate) enum Kind {
     Deployment,
 }
 
-/// What the file describes. None, with an error, if nothing of the kind runs here. `has_script`: the command line
-/// names an entry script.
+/// Determines what the file describes. `None`, with an error, if it cannot run here. `has_script`: whether
+/// the command line names an entry script.
 pub(crate) fn kind_of(root: &Node, has_script: bool, report: &Report) -> Option<Kind> {
     let Value::Map(entries) = &root.value else { return Some(Kind::Other) };
     let schema = text_at(entries, SCHEMA_KEY).unwrap_or_default().to_ascii_lowercase();
-    // Folders may have any name.
+    // Only the last part of the schema's path counts, because folders may have any name.
     let schema = schema.rsplit(['/', '\\']).next().unwrap_or_default();
     let of_type = entry_of(entries, "type");
     let word = of_type.and_then(|entry| text(&entry.node)).unwrap_or_default().to_ascii_lowercase();
@@ -54,7 +54,7 @@ fn has(entries: &[Entry], key: &str) -> bool {
     entry_of(entries, key).is_some_and(|entry| entry.node.value != Value::Null)
 }
 
-/// Whether a deployment can run here; an error if not.
+/// Whether a deployment can run here. Adds an error if not.
 fn deployment(entries: &[Entry], kind: &str, has_script: bool, report: &Report) -> bool {
     let origin = |key| entry_of(entries, key).map_or(Origin::File, |it| it.node.origin.clone());
     match kind {

@@ -1,4 +1,4 @@
-//! `MLTable` files beside data: where it lies, and how its text is read (prs-semantics C30).
+//! `MLTable` files beside data: they say where the data is, and how its text is read (prs-semantics C30).
 
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
 use super::text::is_remote;
@@ -13,11 +13,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "MLTable";
-/// Such a file has a few lines, or one for each data file.
+/// The maximum size. Such a file has a few lines, or one for each data file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Puts what the input's `MLTable` file says in the place of its path. An input with mode `direct`
-/// is a table, any other a list of files.
+/// Replaces the input's path by the contents of its `MLTable` file. An input with mode `direct` becomes a
+/// table, any other a list of files.
 pub(super) fn expand(
     name: &str,
     input: &mut Vec<Entry>,
@@ -34,7 +34,7 @@ pub(super) fn expand(
     let file = if resolved.is_dir() { resolved.join(FILE) } else { resolved };
     let is_table_file = file.file_name().is_some_and(|name| name == FILE);
     if is_remote(&path) || !is_table_file {
-        // The files themselves are named, by --set as a rule, or nothing that can be read here.
+        // The path names the data files themselves (usually by --set), or something that cannot be read here.
         if is_direct {
             set(input, "format", "csv", &origin);
         }
@@ -67,7 +67,7 @@ pub(super) fn expand(
     }
 }
 
-/// Adds what the steps make of a table.
+/// Adds the settings that result from the steps of a table.
 fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, report: &Report) {
     let Table { format, delimiter, header, quoted_newlines, types, keep, drop, take, streams } =
         table;
@@ -109,12 +109,12 @@ fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, 
     }
 }
 
-/// Adds a setting, unless the user has it.
+/// Adds a setting, unless the user has set it.
 fn set(input: &mut Vec<Entry>, key: &str, value: &str, origin: &Origin) {
     add_missing(input, entry(key, scalar(value, origin)));
 }
 
-/// What such a file says.
+/// The contents of such a file.
 struct File {
     paths: Vec<String>,
     table: Table,
@@ -185,7 +185,7 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<File
     Some(File { paths, table })
 }
 
-/// The path as it is meant: below the table's folder, or where it lies in a store.
+/// The absolute form of a path: below the table's folder, or an address in a store.
 fn place_of(path: &str, folder: &Path) -> Option<String> {
     if Address::looks_like_one(path) {
         return Some(path.to_owned());

@@ -1,14 +1,15 @@
-//! Files that were made for Azure's SDKs, as trees of our own keys. Every conversion is told by a
-//! notice. Imports `tree`, `keys`, `error` and what they need.
+//! Converts files that were made for Azure's SDKs into trees of our own keys. Every conversion is recorded
+//! for the user. Imports `tree`, `keys`, `error` and their dependencies.
 //!
-//! - `kind`: what a file describes, and whether that can run here; `names`: what it calls our keys;
+//! - `kind`: what a file describes, and whether it can run here; `names`: its names for our keys;
 //! - `saved`: version 1, a saved `parallel_run_config`;
-//! - `pipeline`, `component`: version 2, which job of a pipeline is meant, and what its component says;
-//! - `job`, `deployment`: a parallel job, and a batch endpoint's deployment; `settings`: what they share;
+//! - `pipeline`, `component`: version 2: picks a job of a pipeline, and reads its component;
+//! - `job`, `deployment`: a parallel job, and a batch endpoint's deployment; `settings`: their common
+//!   settings;
 //! - `data`: inputs and outputs; `values`: inputs as components declare them;
-//! - `mltable`: the table files that inputs may name; `transformations`: what these say of rows,
-//!   and `step_problem` what of that is not carried out;
-//! - `text`: references and command lines; `nodes`: help with trees.
+//! - `mltable`: the table files that inputs may name; `transformations`: the steps in them, and
+//!   `step_problem` the steps that are not carried out;
+//! - `text`: references and command lines; `nodes`: helpers for trees.
 
 mod component;
 mod data;

@@ -1,10 +1,10 @@
-//! What files of version 2 call our keys.
+//! The names of our keys in files of version 2.
 
 use super::kind::Kind;
 use crate::error::Report;
 use crate::tree::join;
 
-/// Our keys with those of a parallel job.
+/// Our keys, and their names in a parallel job.
 const JOB: [(&str, &str); 13] = [
     ("source_directory", "task.code"),
     ("entry_script", "task.entry_script"),
@@ -21,14 +21,14 @@ const JOB: [(&str, &str); 13] = [
     ("output", "outputs"),
 ];
 
-/// Our keys with those of a deployment.
+/// Our keys, and their names in a deployment.
 const DEPLOYMENT: [(&str, &str); 3] = [
     ("source_directory", "code_configuration.code"),
     ("entry_script", "code_configuration.scoring_script"),
     ("node_count", "resources.instance_count"),
 ];
 
-/// Our keys with those of a deployment's settings.
+/// Our keys, and their names in a deployment's settings.
 const SETTINGS: [(&str, &str); 9] = [
     ("mini_batch_size", "mini_batch_size"),
     ("process_count_per_node", "max_concurrency_per_instance"),
@@ -41,7 +41,7 @@ const SETTINGS: [(&str, &str); 9] = [
     ("environment_variables", "environment_variables"),
 ];
 
-/// The first names of keys that such files have, and job files of our own do not.
+/// First parts of keys that occur in such files but not in our own job files.
 const OF_JOB: [&str; 8] = [
     "task",
     "resources",
@@ -55,7 +55,8 @@ const OF_JOB: [&str; 8] = [
 const OF_DEPLOYMENT: [&str; 6] =
     ["model", "code_configuration", "resources", "retry_settings", "settings", "output_file_name"];
 
-/// Says what a file of the kind calls our keys. `below`: where the settings of a deployment stand.
+/// Records the names of our keys in a file of this kind. `below`: the key below which a deployment has its
+/// settings.
 pub(super) fn say(kind: Kind, below: &str, report: &Report) {
     match kind {
         Kind::Other => {}
@@ -69,7 +70,7 @@ pub(super) fn say(kind: Kind, below: &str, report: &Report) {
     }
 }
 
-/// Whether a key of `--set` means such a file as it stands, before its keys become ours.
+/// Whether a key of `--set` refers to the file's original keys, before they are converted to ours.
 pub(crate) fn is_own_key(kind: Kind, key: &str) -> bool {
     let first = key.split(['.', '[']).next().unwrap_or_default();
     let known = match kind {

@@ -1,9 +1,9 @@
-//! Help with trees.
+//! Helpers for trees.
 
 use crate::error::Origin;
 use crate::tree::{Entry, Node, Value};
 
-/// Names the schema for an editor; says nothing of the job.
+/// The key that names the schema for an editor. It does not affect the job.
 pub(crate) const SCHEMA_KEY: &str = "$schema";
 
 /// The text of a scalar.
@@ -30,7 +30,7 @@ pub(super) fn take(entries: &mut Vec<Entry>, key: &str) -> Option<Node> {
     Some(entries.remove(index).node)
 }
 
-/// A text that came from there.
+/// A text with that origin.
 pub(super) fn scalar(text: impl Into<String>, origin: &Origin) -> Node {
     Node { origin: origin.clone(), value: Value::Scalar { text: text.into(), is_text: true } }
 }
@@ -47,7 +47,7 @@ pub(super) fn add_missing(entries: &mut Vec<Entry>, new: Entry) {
     }
 }
 
-/// The entries of a group, which is made if it is not there. None if it is no map.
+/// The entries of a group, which is created if it does not exist. `None` if it is not a map.
 pub(super) fn group_of<'e>(
     entries: &'e mut Vec<Entry>,
     group: &str,
@@ -64,10 +64,10 @@ pub(super) fn group_of<'e>(
     }
 }
 
-/// A parameter has no more text than this. It bounds what references can blow a file up to.
+/// The maximum size of a parameter. It also bounds how much references can enlarge a file.
 pub(super) const MAX_PARAMETER: usize = 1024;
 
-/// Whether a value is small enough to be put in the place of a reference.
+/// Whether a value is small enough to replace a reference.
 pub(super) fn is_small(node: &Node) -> bool {
     fn weight(node: &Node) -> usize {
         1 + match &node.value {

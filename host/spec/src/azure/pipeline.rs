@@ -1,4 +1,4 @@
-//! Version 2: which job of a pipeline is meant, and what the pipeline gives it.
+//! Version 2: picks a job of a pipeline, and inserts the pipeline's values into it.
 
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
@@ -7,7 +7,7 @@ use crate::model::nearest;
 use crate::place::fit_name;
 use crate::tree::{Entry, Node, Value};
 
-/// The key of a job that imports rows, and of an input that comes from one: where they lie.
+/// The key for the place of rows, in a job that imports rows and in an input that comes from such a job.
 pub(super) const SOURCE: &str = "source";
 
 fn is_pipeline(entries: &[Entry]) -> bool {
@@ -24,8 +24,8 @@ pub(crate) struct Picked {
     pub(crate) pipeline: Option<String>,
 }
 
-/// The parallel job: the file's only one, or the one with that name. None, with an error, if there
-/// is no such.
+/// Picks the parallel job: the only one in the file, or the one with that name. `None`, with an error, if
+/// there is no such job.
 pub(crate) fn pick(
     mut root: Node,
     wanted: Option<&str>,
@@ -69,7 +69,7 @@ pub(crate) fn pick(
     Some(Picked { job, pipeline: Some(pipeline) })
 }
 
-/// Takes the descriptions out of a group, which may be long.
+/// Removes the descriptions from a group, as they may be long.
 fn drop_descriptions(entries: &mut [Entry], group: &str) {
     let found = entries.iter_mut().find(|entry| entry.key == group);
     let Some(Value::Map(group)) = found.map(|entry| &mut entry.node.value) else { return };
@@ -80,7 +80,7 @@ fn drop_descriptions(entries: &mut [Entry], group: &str) {
     }
 }
 
-/// Says that a job cannot be picked by name.
+/// Reports that a job cannot be picked by name.
 pub(crate) fn no_pipeline(wanted: &str, report: &Report) {
     let message =
         format!("found {wanted:?}, but the file holds one job and no pipeline; leave it out");
@@ -122,7 +122,7 @@ fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<Strin
     }
 }
 
-/// A job that takes rows out of an SQL table, with its source.
+/// The name and the source of a job that imports rows from an SQL table.
 fn sql_import(job: &Entry) -> Option<(String, Node)> {
     let Value::Map(settings) = &job.node.value else { return None };
     let source = settings.iter().find(|setting| setting.key == SOURCE)?;
@@ -131,7 +131,7 @@ fn sql_import(job: &Entry) -> Option<(String, Node)> {
     is_database.then(|| (job.key.clone(), source.node.clone()))
 }
 
-/// Puts beside each input that is what such a job makes where it comes from.
+/// Adds the source of the rows to each input that is the result of such a job.
 fn name_sources(job: &mut Node, imports: &[(String, Node)]) {
     let Value::Map(settings) = &mut job.value else { return };
     let Some(inputs) = settings.iter_mut().find(|setting| setting.key == "inputs") else { return };
@@ -157,7 +157,7 @@ fn name_sources(job: &mut Node, imports: &[(String, Node)]) {
     }
 }
 
-/// Replaces what the job says of the pipeline's inputs and outputs by what they are.
+/// Replaces the job's references to the pipeline's inputs and outputs by their values.
 fn bind(job: &mut Node, pipeline: &[Entry]) {
     let group = |key: &str| match pipeline.iter().find(|entry| entry.key == key) {
         Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) => entries.as_slice(),
@@ -199,8 +199,8 @@ fn bind(job: &mut Node, pipeline: &[Entry]) {
     }
 }
 
-/// `{path: ${{parent.inputs.x}}, mode: ..}` takes from the pipeline's input what it does not say
-/// itself, the path first of all.
+/// Resolves `{path: ${{parent.inputs.x}}, mode: ..}`: the entries of the pipeline's input are added if the
+/// job's input does not have them.
 fn unfold_path(node: &mut Node) {
     let Value::Map(entries) = &mut node.value else { return };
     let Some(at) = entries.iter().position(|entry| entry.key == "path") else { return };
@@ -215,7 +215,7 @@ fn unfold_path(node: &mut Node) {
     }
 }
 
-/// The value of an input that is no data: `{type: number, default: 5}`.
+/// The value of an input that is not data: `{type: number, default: 5}`.
 pub(super) fn literal(node: &Node) -> Option<&Node> {
     let Value::Map(entries) = &node.value else { return None };
     if entries.iter().any(|entry| entry.key == "path") {

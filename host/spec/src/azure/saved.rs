@@ -1,4 +1,4 @@
-//! Files that the Azure SDK saved: the settings below `parallel_run_config` become ours.
+//! Converts files that the Azure SDK saved: the settings below `parallel_run_config` become ours.
 
 use super::nodes::SCHEMA_KEY;
 use super::settings::are_more_nodes;
@@ -10,8 +10,9 @@ use crate::tree::{Entry, Node, Value, join};
 /// The root key of a saved file.
 pub(crate) const SECTION: &str = "parallel_run_config";
 
-/// Moves the settings of a saved file up to the root, and drops those that mean nothing here, with
-/// a notice each. Returns whether it was such a file; none if it holds no settings.
+/// Moves the settings of a saved file up to the root, and drops those that have no meaning here, each with a
+/// line for the user. Returns whether it was such a file, and `None` if the section does not contain
+/// settings.
 pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
     let Value::Map(entries) = &mut root.value else { return Some(false) };
     entries.retain(|entry| entry.key != SCHEMA_KEY);
@@ -28,14 +29,14 @@ pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
     };
     for setting in settings {
         if setting.key == "models" {
-            // Names of Azure's registry, and the same word as ours.
+            // These are names in Azure's registry. Our key of the same name has another meaning.
             if setting.node.value != Value::Null {
                 report.conversion(
                     "models: ignored, deprecated in Azure: name files beside the section",
                 );
             }
         } else if let Some(beside) = entries.iter().find(|entry| entry.key == setting.key) {
-            // Both could be meant.
+            // It is not clear which of the two is meant.
             let message = "given below parallel_run_config and beside it; remove one of them";
             report.error(&beside.node.origin, &join(SECTION, &setting.key), message);
         } else if is_wanted(&setting, report) {
@@ -46,7 +47,7 @@ pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
 }
 
 fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
-    // The SDK writes null for what was not set.
+    // The SDK writes null for settings that were not set.
     if node.value == Value::Null {
         return false;
     }
@@ -57,7 +58,7 @@ fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
     if key == "node_count" {
         return !are_more_nodes(key, node, report);
     }
-    // What is misspelt is found, with all other misspelt keys, when the settings are read.
+    // Keep a misspelt key here. It is reported with all other misspelt keys when the settings are read.
     if nearest(key, keys::top_level()).is_some() {
         return true;
     }

@@ -1,4 +1,4 @@
-//! Version 2: settings that parallel jobs and deployments share become keys of our own.
+//! Version 2: converts the settings that parallel jobs and deployments share into keys of our own.
 
 use super::nodes::{entry, entry_of, scalar, take, text};
 use crate::error::Report;
@@ -7,14 +7,14 @@ use crate::place::{Place, fit_name};
 use crate::tree::{Entry, Node, Value, join};
 use std::collections::HashSet;
 
-/// Keys that have another name here. The first name is where it stands in the file.
+/// Keys with another name here: the file's name, then ours.
 const RENAMED: [(&str, &str); 3] = [
     ("max_concurrency_per_instance", "process_count_per_node"),
     ("mini_batch_error_threshold", "allowed_failed_count"),
     ("is_deterministic", "allow_reuse"),
 ];
 
-/// What says nothing of a job on this machine, and is no key of ours either.
+/// Settings that have no meaning on this machine and are not keys of ours either.
 const IGNORED: [(&str, &str); 5] = [
     ("experiment_name", "for display in Azure only"),
     ("identity", "the job runs as you"),
@@ -23,7 +23,7 @@ const IGNORED: [(&str, &str); 5] = [
     ("version", "for Azure's registry only"),
 ];
 
-/// Of `resources`.
+/// The same, below `resources`.
 const IGNORED_RESOURCES: [(&str, &str); 6] = [
     ("instance_type", "the job runs on this machine"),
     ("docker_args", "there are no containers here; limits bound an entry script"),
@@ -33,7 +33,7 @@ const IGNORED_RESOURCES: [(&str, &str); 6] = [
     ("properties", "for Azure's machines only"),
 ];
 
-/// Takes a map out, without what is not set in it.
+/// Takes a map out of the entries, without the null values in it.
 pub(super) fn group(entries: &mut Vec<Entry>, key: &str, report: &Report) -> Option<Vec<Entry>> {
     let node = take(entries, key)?;
     match node.value {
@@ -48,14 +48,15 @@ pub(super) fn group(entries: &mut Vec<Entry>, key: &str, report: &Report) -> Opt
     }
 }
 
-/// Reports what a group has and should not have.
+/// Reports an unknown key in a group.
 pub(super) fn unknown(group: &str, found: &Entry, known: &str, report: &Report) {
     let message = format!("unknown key; the known ones are {known}");
     report.error(&found.node.origin, &join(group, &found.key), message);
 }
 
-/// Whether the file asks for more nodes than the one there is (-1 asks for all of a cluster). The job then runs on that
-/// one, and a notice says so. False for any other value, which the check of our own key judges.
+/// Whether the file asks for more than one node (-1 asks for all nodes of a cluster). The job then runs on
+/// this machine alone, and a notice says so. Returns false for any other value, which the check of our own
+/// key covers.
 pub(super) fn are_more_nodes(key: &str, node: &Node, report: &Report) -> bool {
     let count = text(node).and_then(|text| text.trim().parse::<i64>().ok());
     let Some(count) = count.filter(|count| *count > 1 || *count == -1) else { return false };
@@ -70,11 +71,11 @@ pub(super) fn are_more_nodes(key: &str, node: &Node, report: &Report) -> bool {
     true
 }
 
-/// Keys of our own, as they are made of the file's.
+/// Keys of our own, as converted so far.
 pub(super) struct Settings<'r> {
     /// The keys.
     pub(super) ours: Vec<Entry>,
-    /// The key below which the file has its settings; empty for the top level.
+    /// The key below which the file has its settings. Empty for the top level.
     below: &'static str,
     report: &'r Report,
 }
@@ -84,14 +85,14 @@ impl<'r> Settings<'r> {
         Self { ours, below, report }
     }
 
-    /// Adds a setting that the file calls by another name.
+    /// Adds a setting that has another name in the file.
     pub(super) fn rename(&mut self, theirs: &str, ours: &str, node: Node) {
         self.report.conversion(format!("{theirs} is taken for {ours}"));
         self.report.call(ours, theirs);
         self.ours.push(entry(ours, node));
     }
 
-    /// An environment: its conda file says which versions a Python script was written for.
+    /// Reads an environment. Its conda file lists the versions for which a Python script was written.
     pub(super) fn environment(&mut self, key: &str, node: &Node, place: &Place) {
         let file = match &node.value {
             Value::Map(entries) => entry_of(entries, "conda_file"),
@@ -113,7 +114,7 @@ impl<'r> Settings<'r> {
         }
     }
 
-    /// `resources`, and `instance_count` in its place.
+    /// Reads `resources`, or `instance_count` if there is none.
     pub(super) fn resources(&mut self, entries: &mut Vec<Entry>) {
         let alone = take(entries, "instance_count");
         let has_resources = entries.iter().any(|entry| entry.key == "resources");
@@ -147,7 +148,7 @@ impl<'r> Settings<'r> {
         }
     }
 
-    /// `retry_settings`.
+    /// Reads `retry_settings`.
     pub(super) fn retries(&mut self, entries: &mut Vec<Entry>) {
         let group_key = join(self.below, "retry_settings");
         for setting in group(entries, "retry_settings", self.report).unwrap_or_default() {
@@ -178,7 +179,7 @@ impl<'r> Settings<'r> {
         self.ours.push(entry("run_max_try", scalar(tries.to_string(), &node.origin)));
     }
 
-    /// Any other setting.
+    /// Adds any other setting.
     pub(super) fn add(&mut self, setting: Entry) {
         let Entry { key, mut node } = setting;
         let written = join(self.below, &key);
@@ -204,12 +205,12 @@ impl<'r> Settings<'r> {
             "partition_keys" => node = key_list(node, self.report),
             _ => {}
         }
-        // The file may have our own word.
+        // The file may use our own name.
         self.report.call(&key, &written);
         self.ours.push(Entry { key, node });
     }
 
-    /// The keys. A file may say a setting in Azure's words and in ours, but not in both.
+    /// Returns the keys. A file may use Azure's name or ours for a setting, but not both.
     pub(super) fn finish(self) -> Vec<Entry> {
         let Self { mut ours, report, .. } = self;
         let mut seen = HashSet::new();
@@ -225,7 +226,7 @@ impl<'r> Settings<'r> {
     }
 }
 
-/// The keys of a JSON text, which is how a pipeline's input gives them (prs-semantics C8).
+/// Reads the keys in a JSON text, the form in which a pipeline's input gives them (prs-semantics C8).
 fn key_list(node: Node, report: &Report) -> Node {
     let Some(text) = text(&node) else { return node };
     match serde_json::from_str::<Vec<String>>(text) {
@@ -239,7 +240,7 @@ fn key_list(node: Node, report: &Report) -> Node {
                  '[\"store\", \"brand\"]'"
             );
             report.error(&node.origin, "partition_keys", message);
-            // An error stands in the report already; leaving the text here would add a second one.
+            // The error is in the report already; keeping the text would add a second one.
             Node { origin: node.origin.clone(), value: Value::List(Vec::new()) }
         }
     }

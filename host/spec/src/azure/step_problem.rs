@@ -1,4 +1,4 @@
-//! Why a step of a table file is not carried out, in words.
+//! The reasons why a step of a table file is not carried out, as messages.
 
 /// Why a step of a table file is not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub(super) enum StepProblem {
         /// What is wrong with it.
         problem: Box<StepProblem>,
     },
-    /// Several steps that read.
+    /// Several steps read files.
     #[error("has several steps that read; leave one of them")]
     ReadTwice,
     /// An encoding that is not supported.
@@ -22,7 +22,7 @@ pub(super) enum StepProblem {
         /// The value, for people.
         found: String,
     },
-    /// A way to write headers that is not supported.
+    /// An unsupported kind of header.
     #[error(
         "found {found}; supported are all_files_same_headers, all_files_different_headers and no_header"
     )]
@@ -30,7 +30,7 @@ pub(super) enum StepProblem {
         /// The value, for people.
         found: String,
     },
-    /// A header in the first of several files alone.
+    /// A header only in the first of several files.
     #[error(
         "found from_first_file, which is taken for tables of one file alone; give each file its header, or none"
     )]
@@ -43,16 +43,16 @@ pub(super) enum StepProblem {
         /// The value, for people.
         found: String,
     },
-    /// Another option than those that are known.
+    /// An unknown option.
     #[error("is not known here; remove it")]
     UnknownOption,
-    /// A number of rows that is none.
+    /// An invalid number of rows.
     #[error("take: found {found}; expected a whole number of rows of at least 1")]
     Take {
         /// The value, for people.
         found: String,
     },
-    /// Columns that are not named.
+    /// The names of columns are missing.
     #[error("{step}: found {found}; expected the name of a column, or a list of names")]
     Names {
         /// The step.
@@ -66,7 +66,7 @@ pub(super) enum StepProblem {
         /// The value, for people.
         found: String,
     },
-    /// A type that no column has here.
+    /// An unsupported type.
     #[error(
         "convert_column_types: found {found}; supported are int, float, string, boolean, datetime and stream_info"
     )]
@@ -74,7 +74,7 @@ pub(super) enum StepProblem {
         /// The value, for people.
         found: String,
     },
-    /// Formats or words of a type.
+    /// A type with options, such as formats of dates.
     #[error(
         "convert_column_types: {kind} has options, which are not carried out here; write {kind} alone where the values \
          are those of ISO 8601, or true and false, else string"
@@ -83,7 +83,7 @@ pub(super) enum StepProblem {
         /// The type.
         kind: String,
     },
-    /// A step that only tables of text take.
+    /// A step that is only for tables of text.
     #[error(
         "{step} is for tables of text, and read_parquet has types of its own; use keep_columns, or make the rows so beforehand"
     )]
@@ -91,7 +91,7 @@ pub(super) enum StepProblem {
         /// The step.
         step: &'static str,
     },
-    /// Another step than those that are known.
+    /// An unknown step.
     #[error(
         "the transformation {name:?} is not carried out here; supported are read_delimited, read_json_lines, \
          read_parquet, take, keep_columns, drop_columns and convert_column_types: make the rows so beforehand"

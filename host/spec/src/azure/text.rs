@@ -2,22 +2,23 @@
 
 use crate::error::CommandLineError;
 
-/// Whether nothing on this machine is meant.
+/// Whether the path does not name a file on this machine.
 pub(super) fn is_remote(path: &str) -> bool {
     path.starts_with("azureml:") || path.contains("://") || path.contains("${{")
 }
 
-/// The name in a text that is one reference and nothing else.
+/// The name in a text that consists of exactly one reference.
 pub(super) fn reference(text: &str) -> Option<&str> {
     let name = text.trim().strip_prefix("${{")?.strip_suffix("}}")?;
     (!name.contains("${{")).then_some(name.trim())
 }
 
-/// Bytes that a text may grow to by its references. The arguments of a job have 128 KB at most on Linux.
+/// Once a text has this many bytes, its references are no longer replaced. On Linux, the arguments of a job
+/// can have 128 KB at most.
 const MOST_BYTES: usize = 256 << 10;
 
-/// The text with each reference replaced by what `known` says of its name. Those that it does not
-/// know stay.
+/// Replaces each reference in the text by the value that `known` returns for its name. A reference without a
+/// value stays unchanged.
 pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
     let mut replaced = String::new();
     let mut rest = text;
@@ -25,7 +26,7 @@ pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> Str
         let Some(length) = rest[start..].find("}}") else { break };
         let whole = &rest[start..start + length + 2];
         replaced.push_str(&rest[..start]);
-        // Beyond that a reference stays as it is, so that a small file cannot fill the memory.
+        // From this size on, references stay unchanged, so that a small file cannot fill the memory.
         let value = (replaced.len() < MOST_BYTES).then(|| known(whole[3..length].trim())).flatten();
         replaced.push_str(value.as_deref().unwrap_or(whole));
         rest = &rest[start + length + 2..];
@@ -34,7 +35,7 @@ pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> Str
     replaced
 }
 
-/// The command line without the groups, `$[[...]]`, that refer to something absent, and with what stands in all others.
+/// Removes the groups, `$[[...]]`, that refer to an absent input. Replaces the others by their contents.
 ///
 /// # Errors
 /// A group is not closed.
@@ -64,11 +65,11 @@ fn references(text: &str) -> impl Iterator<Item = &str> {
     text.split("${{").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0.trim()))
 }
 
-/// Splits a command line as a shell does: at white space, with quotes and backslashes. References
-/// stay whole.
+/// Splits a command line as a shell does: at white space, with quotes and backslashes. References are not
+/// split.
 ///
 /// # Errors
-/// A quote is not closed, or a backslash stands at the end.
+/// A quote is not closed, or the line ends with a backslash.
 pub(super) fn split(line: &str) -> Result<Vec<String>, CommandLineError> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
@@ -103,7 +104,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, CommandLineError> {
     Ok(words)
 }
 
-/// Reads a text in double quotes, and returns its length with them.
+/// Reads a text in double quotes. Returns its length with the quotes.
 fn quoted(text: &str, word: &mut String) -> Result<usize, CommandLineError> {
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -125,7 +126,7 @@ fn quoted(text: &str, word: &mut String) -> Result<usize, CommandLineError> {
 mod tests {
     use super::*;
 
-    /// C24: a version 2 file's arguments are one text.
+    /// C24: a version 2 file gives all arguments in one text.
     #[test]
     fn command_lines_are_split_like_a_shell_does() {
         for (line, words) in [

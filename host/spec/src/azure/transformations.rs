@@ -1,32 +1,32 @@
-//! The transformations of an `MLTable` file, in our words. Those that would change rows and cannot be carried out are
-//! refused.
+//! Converts the transformations of an `MLTable` file into our keys. Transformations that would change rows
+//! and are not supported are refused.
 
 use super::nodes::{entry_of, text, text_at};
 use super::step_problem::StepProblem;
 use crate::tree::{Entry, Node, Value};
 
-/// What the steps make of the files: keys of an input.
+/// The settings that the steps result in, as keys of an input.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Table {
-    /// `csv`, `jsonl` or `parquet`; none where no step reads rows.
+    /// `csv`, `jsonl` or `parquet`. `None` if no step reads rows.
     pub(super) format: Option<&'static str>,
     pub(super) delimiter: Option<String>,
     pub(super) header: Option<&'static str>,
     pub(super) quoted_newlines: bool,
-    /// Names of columns with our types.
+    /// Names of columns, with our types.
     pub(super) types: Vec<(String, &'static str)>,
     pub(super) keep: Option<Vec<String>>,
     pub(super) drop: Vec<String>,
     pub(super) take: Option<String>,
-    /// Columns whose streams are only named.
+    /// Columns that contain only the names of streams.
     pub(super) streams: Vec<String>,
 }
 
-/// What a value of read_* may be so that it changes nothing.
+/// Options of read_* steps that have no effect, with any value.
 const SILENT: [&str; 2] = ["path_column", "partition_size"];
 
 impl Table {
-    /// Reads the steps. `is_one_file`: the table is of one file.
+    /// Reads the steps. `is_one_file`: whether the table consists of one file.
     pub(super) fn of(steps: &[Node], is_one_file: bool) -> (Self, Vec<StepProblem>) {
         let mut table = Self::default();
         let mut problems = Vec::new();
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// An option of a step that reads.
+    /// Reads an option of a step that reads files.
     fn option(
         &mut self,
         format: &str,
@@ -97,7 +97,7 @@ impl Table {
             "invalid_lines" if format == "jsonl" && word == "error" => {}
             "delimiter" if format == "csv" => self.delimiter = Some(value.to_owned()),
             "empty_as_string" if format == "csv" && word == "false" => {}
-            // The types of columns are inferred in any case.
+            // The types of columns are always inferred.
             "infer_column_types" if format == "csv" && word == "true" => {}
             "support_multi_line"
                 if format == "csv" && matches!(word.as_str(), "true" | "false") =>
@@ -123,14 +123,14 @@ impl Table {
         Ok(())
     }
 
-    /// A step that changes what was read.
+    /// Reads a step that changes the rows.
     fn change(&mut self, name: &str, value: &Node) -> Result<(), StepProblem> {
         match name {
             "take" => {
                 let count =
                     text(value).filter(|count| count.trim().parse().is_ok_and(|it: u64| it > 0));
                 let count = count.ok_or_else(|| StepProblem::Take { found: value.to_string() })?;
-                // Of several, the least holds.
+                // With several `take` steps, the smallest number applies.
                 let least = |known: &String| known.parse::<u64>().ok() < count.trim().parse().ok();
                 if !self.take.as_ref().is_some_and(least) {
                     self.take = Some(count.trim().to_owned());
@@ -174,7 +174,7 @@ impl Table {
             "string" => "string",
             "boolean" => "boolean",
             "datetime" => "timestamp",
-            // What it names is opened by who reads the table; here that is the entry script.
+            // The entry script itself opens the streams that such a column names.
             "stream_info" => {
                 self.streams.extend(columns.iter().cloned());
                 "string"
@@ -189,7 +189,7 @@ impl Table {
     }
 }
 
-/// Names of columns: one, or a list of them.
+/// Reads names of columns: one name, or a list.
 fn names(step: &str, value: &Node) -> Result<Vec<String>, StepProblem> {
     let names = match &value.value {
         Value::Scalar { text, .. } => Some(vec![text.clone()]),

@@ -1,20 +1,20 @@
-//! Inputs as components declare them: of which type each is, and the values of those that are no data.
+//! Inputs as components declare them: their types, and the values of inputs that are not data.
 
 use super::nodes::{entry, entry_of, take, text, text_at};
 use super::pipeline::literal;
 use crate::error::Report;
 use crate::tree::{Entry, Node, Value, join};
 
-/// What the job's inputs are declared to be, before the command line gives them values.
+/// The declarations of the job's inputs, before the command line sets values.
 pub(crate) struct Declared(Vec<Entry>);
 
 impl Declared {
-    /// From a map of declarations.
+    /// Makes it from a map of declarations.
     pub(super) fn new(declarations: Vec<Entry>) -> Self {
         Self(declarations)
     }
 
-    /// Those of a job.
+    /// The declarations of a job.
     pub(crate) fn of(job: &Node) -> Self {
         let Value::Map(entries) = &job.value else { return Self(Vec::new()) };
         match entry_of(entries, "inputs").map(|inputs| &inputs.node.value) {
@@ -23,12 +23,13 @@ impl Declared {
         }
     }
 
-    /// Gives the inputs of a job the types that they were declared with.
+    /// Restores the types that the inputs of a job were declared with.
     pub(crate) fn restore(self, job: &mut Node) {
         let Value::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");
         let Some(Value::Map(inputs)) = inputs.map(|entry| &mut entry.node.value) else { return };
-        // What a file says of its data does not hold for other data.
+        // Keep only the keys that describe the type. Keys that describe the file's own data do not apply to
+        // other data.
         const DECLARED: [&str; 8] =
             ["type", "mode", "description", "optional", "default", "enum", "min", "max"];
         let types = self.0.into_iter().filter_map(|mut declared| {
@@ -40,7 +41,7 @@ impl Declared {
         Self(types.collect()).fill(inputs);
     }
 
-    /// Adds what is declared to what is given: inputs that are not given, and types of those that are.
+    /// Adds the declarations to the given inputs: missing inputs, and the types of the others.
     pub(super) fn fill(self, given: &mut Vec<Entry>) {
         for declared in self.0 {
             let Some(own) = given.iter_mut().find(|entry| entry.key == declared.key) else {
@@ -68,7 +69,7 @@ impl Declared {
     }
 }
 
-/// A type of values.
+/// A type of input that is a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Integer,
@@ -88,7 +89,7 @@ impl Type {
         })
     }
 
-    /// With an article, and a value to show.
+    /// A phrase with an article, and a sample value.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Integer => ("a whole number", "5"),
@@ -108,19 +109,19 @@ impl Type {
     }
 }
 
-/// What an input is.
+/// What was given for an input.
 pub(super) enum Given {
-    /// The text that stands for it.
+    /// The value, as text.
     Value(String),
-    /// Optional, and not given.
+    /// No value. The input is optional.
     Absent,
-    /// Neither; the report has an error.
+    /// A wrong value. The report has an error.
     Wrong,
-    /// Data, or of no known type.
+    /// Data, or an input without a known type.
     Data,
 }
 
-/// What is given for an input, by the type that it is declared to have.
+/// Checks the value of an input against its declared type.
 pub(super) fn given(name: &str, node: &Node, report: &Report) -> Given {
     let Value::Map(entries) = &node.value else { return Given::Data };
     let is_optional =
@@ -159,7 +160,7 @@ pub(super) fn given(name: &str, node: &Node, report: &Report) -> Given {
     Given::Value(found.to_owned())
 }
 
-/// What a declaration wants in place of a value that it does not take.
+/// What a declaration expects instead of this value. `None` if it allows the value.
 fn bound(declaration: &[Entry], found: &str) -> Option<String> {
     if let Some(Value::List(items)) = entry_of(declaration, "enum").map(|it| &it.node.value) {
         let known: Vec<&str> = items.iter().filter_map(text).collect();
@@ -174,7 +175,7 @@ fn bound(declaration: &[Entry], found: &str) -> Option<String> {
     Some(format!("at most {most}"))
 }
 
-/// What says how an input is declared, and nothing of its data.
+/// Removes the keys that declare an input. They do not describe its data.
 pub(super) fn strip(entries: &mut Vec<Entry>) {
     for key in ["type", "mode", "description", "optional"] {
         take(entries, key);

@@ -3,7 +3,7 @@
 use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
 use crate::model::StoreKind;
 
-/// Of the top level.
+/// The top level.
 pub(crate) const DATASTORES: &[Key] = &[
     key(
         "cache",
@@ -21,7 +21,7 @@ pub(crate) const DATASTORES: &[Key] = &[
     ),
 ];
 
-/// Below `cache`.
+/// The keys below `cache`.
 const CACHE: &[Key] = &[
     key("folder", Kind::Text, "an absolute path to a folder", "/var/cache/sandmill", "The folder."),
     key(
@@ -33,7 +33,7 @@ const CACHE: &[Key] = &[
     ),
 ];
 
-/// Of one store.
+/// The keys of one store.
 const DATASTORE: &[Key] = &[
     key("name", Kind::Name, NAME_EXPECTED, "nightly", "Its name, where datastores is a list."),
     key(

@@ -33,7 +33,7 @@ impl Format {
         }
     }
 
-    /// What its tables are; none for files.
+    /// The format of its tables. `None` for files.
     pub(crate) fn table(self) -> Option<TableKind> {
         match self {
             Self::Files => None,

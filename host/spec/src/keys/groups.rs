@@ -1,10 +1,10 @@
-//! The keys of the groups: what stands below a key of the top level.
+//! The keys of the groups, which are below a key of the top level.
 
 use super::format::Format;
 use super::key::{BOOL_EXPECTED, COUNT, Key, Kind, NAME_EXPECTED, key};
 use crate::model::{Compression, OutputKind, PythonRuntime};
 
-/// Of one input.
+/// The keys of one input.
 pub(crate) const INPUT: &[Key] = &[
     key("name", Kind::Name, NAME_EXPECTED, "images", "The input's name, where inputs is a list.")
         .told("", "required there", "The input's name, in the list form. The entry script sees the input at `/inputs/<name>`."),
@@ -202,7 +202,7 @@ pub(crate) const INPUT: &[Key] = &[
     .told("a select statement", "", "What each SQLite database is asked, instead of `table`."),
 ];
 
-/// Of one side input.
+/// The keys of one side input.
 pub(crate) const SIDE_INPUT: &[Key] = &[
     key(
         "name",
@@ -224,7 +224,7 @@ pub(crate) const SIDE_INPUT: &[Key] = &[
     .told("absolute path", "`/side_inputs/<name>`", "Where the entry script sees it. Not in `/inputs`, `/output`, `/logs` or `/source`, and not in another side input or the folder of a model."),
 ];
 
-/// Below `output_format`.
+/// The keys below `output_format`.
 pub(crate) const OUTPUT_FORMAT: &[Key] = &[
     key(
         "type",
@@ -278,7 +278,7 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
     .told("", "nothing", "What is written for a null."),
 ];
 
-/// Below `python`.
+/// The keys below `python`.
 pub(crate) const PYTHON: &[Key] = &[
     key(
         "requirements",

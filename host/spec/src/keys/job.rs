@@ -1,4 +1,5 @@
-//! The keys at the top level of a job file, and those below `limits`: from the tables of `sandmill-model`.
+//! The keys at the top level of a job file and those below `limits`. They come from the tables of
+//! `sandmill-model`.
 
 use super::groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use super::key::{
@@ -73,7 +74,7 @@ macro_rules! ceiling {
     };
 }
 
-/// What a row has of a field that it may leave out.
+/// The value of an optional field in a row of the table.
 const fn given<T: Copy>(field: &[T]) -> Option<T> {
     match field {
         [value] => Some(*value),
@@ -84,5 +85,5 @@ const fn given<T: Copy>(field: &[T]) -> Option<T> {
 /// The top level, in the order of the docs.
 pub(crate) const JOB: &[Key] = job_keys!(keys);
 
-/// Below `limits`.
+/// The keys below `limits`.
 pub(crate) const LIMITS: &[Key] = limit_keys!(keys);

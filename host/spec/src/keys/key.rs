@@ -1,4 +1,4 @@
-//! What a key of a job file is.
+//! The description of one key of a job file.
 
 use crate::model::{ByteSize, ColumnType, REGISTERED_NAME_EXPECTED};
 use std::time::Duration;
@@ -10,79 +10,81 @@ pub(crate) struct Key {
     pub(crate) kind: Kind,
     /// What is allowed, for the end of a sentence that starts with "expected".
     pub(crate) expected: &'static str,
-    /// One or two sentences for the schema. What is quoted stands in backquotes.
+    /// One or two sentences for the schema. Quoted text is in backquotes.
     pub(crate) description: &'static str,
     /// A value in YAML.
     pub(crate) example: &'static str,
-    /// What holds where a file does not have the key, in YAML.
+    /// The default, in YAML: the value if a file does not have the key.
     pub(crate) default: Option<&'static str>,
-    /// Words for the docs, where they differ from the fields above.
+    /// Words for the docs, if they differ from the fields above.
     pub(crate) docs: Docs,
     pub(crate) prs: Prs,
     pub(crate) rows: Rows,
     pub(crate) ceiling: Ceiling,
-    /// Of a limit: the file that enforces it, and a test that holds it.
+    /// For a limit: the file that enforces it, and a test that covers it.
     pub(crate) enforced: Option<(&'static str, &'static str)>,
 }
 
-/// Words for the docs, in Markdown. `None` means that they follow from the key's other fields.
+/// Words for the docs, in Markdown. `None` means that they are derived from the key's other fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Docs {
-    /// Which values there are.
+    /// The allowed values.
     pub(crate) values: Option<&'static str>,
-    /// What holds where a file does not have the key.
+    /// What applies if a file does not have the key.
     pub(crate) unless_given: Option<&'static str>,
     /// The description.
     pub(crate) meaning: Option<&'static str>,
 }
 
-/// What ParallelRunStep calls a setting: cells of the docs' table of names, of version 1 and of version 2.
+/// ParallelRunStep's names for a setting: cells of the docs' table of names, for version 1 and version 2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Prs {
-    /// It does not have it.
+    /// ParallelRunStep does not have this setting.
     Unknown,
     /// A key or a parameter of its own.
     Key(&'static str, &'static str),
-    /// The same, which it also passes to the entry script as an option (E11): among the arguments of a job it is
-    /// refused (C24).
+    /// The same, but ParallelRunStep also passes the setting to the entry script as an option (E11). A job
+    /// must not have this option among its arguments (C24).
     Setting(&'static str, &'static str),
-    /// An option of its driver (A1 to A9, C26), which is taken from among the arguments.
+    /// An option of ParallelRunStep's driver (A1 to A9, C26). It is taken out of the arguments.
     Option,
 }
 
-/// Whether a setting decides what rows a job has: then the job is resumed, and an earlier result reused, only if the
-/// setting is the same.
+/// Whether a setting affects a job's rows. If so, a job is resumed, and an earlier result is reused, only if
+/// the setting is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// It does.
     Decide,
-    /// It does. Earlier versions did not have it, and did what its default does: their jobs can be resumed.
+    /// It does. Earlier versions did not have the setting and behaved like its default, so their jobs can be
+    /// resumed.
     DecideUnlessDefault,
-    /// It does not, for this reason.
+    /// It does not, for the given reason.
     Not(&'static str),
 }
 
-/// Of every limit (C25).
+/// The same for every limit (C25).
 pub(crate) const LIMIT_ROWS: Rows =
     Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised");
 
-/// What the operator's policy has for a setting.
+/// The rule of the operator's policy for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ceiling {
-    /// The highest that a job may ask for: a key of the same name that is as this one.
+    /// The policy has a key with the same name and the same description. It is the highest value that a job
+    /// may request.
     Same,
-    /// The same, and what is expected of the key there, an example, and its description.
+    /// The same, but the policy's key has its own expected value, example and description.
     Key(&'static str, &'static str, &'static str),
-    /// It needs none, for this reason.
+    /// The setting needs no ceiling, for the given reason.
     No(&'static str),
 }
 
-/// What a key's value is made of.
+/// The kind of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// Any text.
     Text,
-    /// A name: 1-64 of `[a-z0-9_-]`, with or without a free first character.
+    /// A name: 1-64 of `[a-z0-9_-]`, with a letter or digit first.
     Name,
     /// A model's name: 1-64 of `[A-Za-z0-9._-]`, with a letter or digit first.
     ModelName,
@@ -104,22 +106,22 @@ pub(crate) enum Kind {
     Bool,
     /// A list of scalars, kept as written.
     Scalars,
-    /// The same, or one in the place of a list.
+    /// The same, or a single scalar instead of a list.
     ScalarsOrOne,
     /// A list of texts.
     Texts,
     /// A map of scalars, kept as written.
     Variables,
-    /// Names and types of columns, in order.
+    /// Names and types of columns, in file order.
     Columns,
     /// A map with keys of its own.
     Group(&'static [Key]),
-    /// A map of names to paths or groups, or a list of groups that have a name.
+    /// A map of names to paths or groups, or a list of groups that each have a name.
     Named(&'static [Key]),
 }
 
 impl Kind {
-    /// Whether a value lies within the bounds of the kind. A kind without bounds takes every value.
+    /// Whether a value is within the bounds of its kind. A kind without bounds accepts every value.
     pub(crate) fn takes(self, text: &str) -> bool {
         let seconds = || text.trim().parse::<f64>().ok();
         match self {
@@ -142,7 +144,7 @@ impl Kind {
     }
 }
 
-/// Whether a text is fit for a folder's name on any machine: see [`NAME_EXPECTED`].
+/// Whether a text can be a folder's name on any machine: see [`NAME_EXPECTED`].
 pub(crate) fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=64).contains(&text.len())
@@ -157,13 +159,13 @@ pub(crate) const MODEL_NAME_EXPECTED: &str = REGISTERED_NAME_EXPECTED;
 
 pub(super) const BOOL_EXPECTED: &str = "true or false";
 
-/// The longest that one call may take, in seconds: three days.
+/// The longest time for one call, in seconds: three days.
 pub(crate) const MAX_TIMEOUT: u32 = 259_200;
 /// A year, in seconds: the longest `limits.job_time`.
 pub(crate) const MAX_JOB_TIME: u32 = 31_536_000;
 /// The largest number of seconds of an [`Kind::Interval`].
 pub(crate) const MAX_INTERVAL: u32 = i32::MAX as u32;
-/// More workers than this have no names.
+/// The limit follows from the names of workers, which have three digits.
 pub(super) const MAX_PROCESSES: i64 = 1000;
 
 /// Names of column types, in the order of the docs.
@@ -171,7 +173,7 @@ pub(crate) fn column_types() -> Vec<&'static str> {
     ColumnType::ALL.map(ColumnType::name).to_vec()
 }
 
-/// A key below a composed one, or of another file than a job's.
+/// Makes a key of a group, or of a file that is not a job file.
 pub(super) const fn key(
     name: &'static str,
     kind: Kind,
@@ -200,12 +202,12 @@ impl Key {
         Self { default: Some(default), ..self }
     }
 
-    /// The same key, with what it decides and what bounds it.
+    /// The same key, with its effect on rows and its ceiling.
     pub(super) const fn flagged(self, rows: Rows, ceiling: Ceiling) -> Self {
         Self { rows, ceiling, ..self }
     }
 
-    /// The same key, with these words for the docs; an empty text is none.
+    /// The same key, with these words for the docs. An empty text means that the words are derived.
     pub(super) const fn told(
         self,
         values: &'static str,

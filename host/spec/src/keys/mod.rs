@@ -1,11 +1,11 @@
-//! The one table of all keys of a job file: it drives reading, suggestions, the JSON schema and the docs. And
-//! the table of the operator's policy file. Imports `model` only.
+//! The table of all keys of a job file. The reader, suggestions for misspelled keys, the JSON schema and the
+//! docs all use it. Also the table of keys of the operator's policy file. Imports `model` only.
 //!
-//! - `key`: what a key is;
-//! - `job`: those of the top level and below `limits`, from the tables of `sandmill-model`; `groups` and `models`: those
-//!   below others;
-//! - `format`: the formats of inputs; `names`: what other descriptions of such a job call things;
-//! - `policy`: the keys of the operator's policy file; `datastores`: those of the file of datastores.
+//! - `key`: the description of one key;
+//! - `job`: the keys of the top level and below `limits`, from the tables of `sandmill-model`; `groups` and
+//!   `models`: the keys of the other groups;
+//! - `format`: the formats of inputs; `names`: other systems' names for such keys;
+//! - `policy`: the keys of the operator's policy file; `datastores`: the keys of the file of datastores.
 
 mod datastores;
 mod format;
@@ -30,7 +30,7 @@ pub(super) use names::{ALIASES, IGNORED, NO_ENVIRONMENT, RENAMED, top_level};
 pub(super) use policy::policy;
 pub(super) use user_config::USER_CONFIG;
 
-/// The keys at the top level of a job file that decide what rows the job has.
+/// The keys at the top level of a job file that affect the job's rows.
 #[cfg(any(test, feature = "testing"))]
 pub fn keys_that_decide_rows() -> impl Iterator<Item = &'static str> {
     JOB.iter().filter(|key| !matches!(key.rows, Rows::Not(_))).map(|key| key.name)

@@ -3,7 +3,7 @@
 use super::key::{BOOL_EXPECTED, Ceiling, Key, Kind, MODEL_NAME_EXPECTED, Rows, key};
 use crate::model::{Backend, DeviceChoice};
 
-/// Of one model.
+/// The keys of one model.
 pub(crate) const MODEL: &[Key] = &[
     key(
         "name",
@@ -71,7 +71,7 @@ pub(crate) const MODEL: &[Key] = &[
     .told("", "", "With `device: gpu`: where there is no GPU the model runs on the CPU after all, and the job's result says so."),
 ];
 
-/// Below `inference`.
+/// The keys below `inference`.
 pub(crate) const INFERENCE: &[Key] = &[
     key(
         "allow_guest_models",
@@ -87,7 +87,7 @@ pub(crate) const INFERENCE: &[Key] = &[
     GPU_MEMORY,
 ];
 
-/// Below `inference` of a policy.
+/// The keys below `inference` in a policy.
 pub(super) const CEILINGS_OF_INFERENCE: &[Key] = &[THREADS, GPU_MEMORY];
 
 const THREADS: Key = key(

@@ -1,8 +1,8 @@
-//! Names that are no keys, and what they lead to.
+//! Names that are not keys, and the keys that are meant.
 
 use super::job::JOB;
 
-/// Keys that other descriptions of such a job have, and what they are called here.
+/// Keys of similar systems, and their names here.
 pub(crate) const RENAMED: &[(&str, &str)] = &[
     ("max_concurrency_per_instance", "process_count_per_node"),
     ("process_count", "process_count_per_node"),
@@ -38,15 +38,15 @@ pub(crate) const RENAMED: &[(&str, &str)] = &[
     ("failed_threshold", "error_threshold"),
 ];
 
-/// Other names for keys of the same meaning, which are taken too, with a notice.
+/// Other names for the same keys. A job file may use them; it gets a notice.
 pub(crate) const ALIASES: &[(&str, &str)] =
     &[("mini_batch_error_threshold", "allowed_failed_count"), ("is_deterministic", "allow_reuse")];
 
-/// Why no environment of Azure's is needed.
+/// Why an environment as in Azure is not needed.
 pub(crate) const NO_ENVIRONMENT: &str =
     "an entry script is a component and brings all that it needs";
 
-/// Settings of ParallelRunStep that mean nothing on a machine of one's own.
+/// Settings of ParallelRunStep that have no meaning on a single machine.
 pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("environment", NO_ENVIRONMENT),
     ("compute_target", "the job runs on this machine"),

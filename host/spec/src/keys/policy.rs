@@ -6,7 +6,7 @@ use super::models::CEILINGS_OF_INFERENCE;
 use crate::model::{OsSandbox, ProcessLists};
 use std::sync::LazyLock;
 
-/// The top level. A key that has a job's name is a ceiling for that key.
+/// The keys of the top level. A key with the name of a job's key is the ceiling for that key.
 pub(crate) fn policy() -> &'static [Key] {
     static POLICY: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let of_job = JOB.iter().filter_map(|key| match key.ceiling {
@@ -39,7 +39,7 @@ const GROUPS: &[Key] = &[
     ),
 ];
 
-/// What is no ceiling of one key.
+/// Keys that are not the ceiling of a job's key.
 const OTHERS: &[Key] = &[
     key(
         "os_sandbox",
@@ -109,7 +109,7 @@ const OTHERS: &[Key] = &[
     ),
 ];
 
-/// Below `roots`.
+/// The keys below `roots`.
 pub(crate) const ROOTS: &[Key] = &[
     folders("inputs", "Where inputs may lie."),
     folders("side_inputs", "Where side inputs may lie."),
@@ -118,7 +118,7 @@ pub(crate) const ROOTS: &[Key] = &[
     folders("job_directories", "Where job directories may lie."),
 ];
 
-/// Below `machine`.
+/// The keys below `machine`.
 pub(crate) const MACHINE: &[Key] = &[
     key(
         "workers",

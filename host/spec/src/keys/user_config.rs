@@ -2,10 +2,11 @@
 
 use super::key::{Key, Kind, key};
 
-/// What a path must look like, as a config file has no folder that it is read from.
+/// The form of a path in the config file. Relative paths are not allowed, as they would not be relative to
+/// any folder.
 const PATH: &str = "a path that starts with / or ~/";
 
-/// All of them.
+/// All keys.
 pub(crate) const USER_CONFIG: &[Key] = &[
     key("onnxruntime", Kind::Text, PATH, "~/ort", "ONNX Runtime's library, or a folder with it."),
     key("cache_dir", Kind::Text, PATH, "/scratch/ada/sandmill", "Where compiled code is kept."),

@@ -1,4 +1,4 @@
-//! From settings to models of a job.
+//! Turns settings into the models of a job.
 
 use super::find::{Found, find};
 use crate::defaults::Defaults;
@@ -17,7 +17,7 @@ use crate::registered::or_register;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The models, in the order of the job file. One that is not found is left out.
+/// The models, in the order of the job file. A model that is not found is left out.
 pub(crate) fn check(
     raw: &RawJob,
     side_inputs: &[Mount],
@@ -41,7 +41,7 @@ pub(crate) fn check(
         }
         let address = place_of(&model.path, report);
         let found = match &address {
-            // What is there shows when it is fetched.
+            // The object is inspected when it is fetched.
             Some(address) => {
                 let file = address.to_string().into();
                 Some(Found { file, folder: None, bytes: 0 })
@@ -73,19 +73,19 @@ pub(crate) fn check(
 }
 
 impl ModelSpec {
-    /// The same model at a path of this machine, fetched from a store.
+    /// The same model at a path on this machine, after it was fetched from a store.
     ///
     /// # Errors
-    /// No ONNX file is found there.
+    /// If there is no ONNX file at the path.
     pub fn fetched(&self, path: &Path, version: Option<u64>) -> Result<Self, ModelPathError> {
         let Found { file, folder, bytes } = find(path, version)?;
         Ok(Self { file, folder, bytes, ..self.clone() })
     }
 
-    /// The model of this name at a path that is given outside of a job.
+    /// A model with this name, at a path that is given outside of a job.
     ///
     /// # Errors
-    /// The name is none, or no ONNX file is found there.
+    /// If the name is not allowed, or if there is no ONNX file at the path.
     pub fn at(name: &str, path: &Path) -> Result<Self, ModelPathError> {
         if !is_registered_name(name) {
             return Err(ModelPathError::Name { name: name.to_owned() });
@@ -112,7 +112,7 @@ impl ModelSpec {
     }
 }
 
-/// What inference may use.
+/// The settings of inference.
 pub(crate) fn settings(raw: &RawJob, defaults: &Defaults<'_>) -> InferenceSettings {
     InferenceSettings {
         allow_guest_models: defaults.of(raw, |raw| &raw.inference.allow_guest_models),
@@ -126,7 +126,7 @@ fn device(model: &RawModel) -> DeviceChoice {
     model.device.as_ref().map(|device| device.value).unwrap_or_default()
 }
 
-/// A model has a path of its own, whatever paths are chosen for side inputs.
+/// Refuses side inputs that overlap the guest's folder of a model.
 fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount], report: &Report) {
     let place = |model: &RawModel| format!("{GUEST_MODELS}/{}", model.name.value);
     for (side, mount) in sides.iter().zip(mounts) {
@@ -165,7 +165,8 @@ fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
         return None;
     }
     let host = place.resolve(text);
-    // Before it is looked at what lies there; and again, as a version may be a link.
+    // Check the policy before the path is inspected, and again for the file found, as a version may be a
+    // link.
     let allowed =
         |file| place.policy.allows(policy::Place::Models, &path.key, file, &path.origin, report);
     if !allowed(&host) {

@@ -1,22 +1,22 @@
-//! The ONNX file that a path means.
+//! Finds the ONNX file for a path.
 
 use crate::error::ModelPathError;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a model's path leads to.
+/// The model at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// The ONNX file.
     pub(super) file: PathBuf,
-    /// The folder that belongs to the model; none if the file alone does.
+    /// The folder that belongs to the model. `None` if the file stands alone.
     pub(super) folder: Option<PathBuf>,
-    /// Of the file.
+    /// The file's size in bytes.
     pub(super) bytes: u64,
 }
 
-/// What the file of a model is called where there may be others.
+/// The name of the model's file in a folder with several ONNX files.
 const PREFERRED: &str = "model.onnx";
 
 /// The model at `path`: a file; a folder with an ONNX file; or a folder with a folder for each version.
@@ -48,7 +48,7 @@ fn of_version(path: &Path, version: u64) -> Result<Found, ModelPathError> {
     in_folder(&folder)?.ok_or(ModelPathError::EmptyVersion { folder })
 }
 
-/// The model in a folder: the file with the usual name, or the only one.
+/// The model in a folder: the file with the preferred name, or the only ONNX file.
 fn in_folder(folder: &Path) -> Result<Option<Found>, ModelPathError> {
     let is_model = |path: &Path| {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) && path.is_file()
@@ -77,7 +77,7 @@ fn in_folder(folder: &Path) -> Result<Option<Found>, ModelPathError> {
     }
 }
 
-/// Workers see the folder and nothing else.
+/// Refuses a file that is a link out of its folder, because workers see only the folder.
 fn stays_inside(file: &Path, folder: &Path) -> Result<(), ModelPathError> {
     let real = |path: &Path| path.canonicalize().map_err(unreadable(path));
     let real_file = real(file)?;
@@ -93,7 +93,7 @@ fn versions(folder: &Path) -> Result<Vec<u64>, ModelPathError> {
     let number = |path: &PathBuf| {
         let name = path.file_name()?.to_str()?;
         let number: u64 = name.parse().ok()?;
-        // Neither 01 nor +1.
+        // Versions have one spelling, so 01 and +1 do not count.
         (number > 0 && number.to_string() == name && path.is_dir()).then_some(number)
     };
     let mut versions: Vec<u64> = list(folder)?.iter().filter_map(number).collect();
@@ -117,7 +117,7 @@ mod tests {
     use insta::assert_snapshot;
     use std::os::unix::fs::symlink;
 
-    /// A folder with these files, and what is found there: the file, and the folder, below it.
+    /// A folder with files for a test. `find` returns the file and the folder found, as paths below it.
     struct Place(tempfile::TempDir);
 
     impl Place {

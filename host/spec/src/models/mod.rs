@@ -1,8 +1,8 @@
-//! The models of a job: from keys to ONNX files that are there. Part of `spec`, as it has the keys, the
-//! parser and the words of a job file.
+//! The models of a job: from keys to ONNX files that exist. It is a part of `spec` because it uses the keys,
+//! the parser and the wording of job files.
 //!
-//! - `check`: typed, optional settings to models of a job;
-//! - `find`: the ONNX file that a path means.
+//! - `check`: turns typed, optional settings into the models of a job;
+//! - `find`: finds the ONNX file for a path.
 
 mod check;
 mod find;

@@ -11,22 +11,23 @@ use crate::scope::At;
 use std::num::NonZero;
 use std::thread;
 
-/// The ceilings of a policy that names none for these: what strangers' jobs have the leader write.
+/// The ceilings for these settings in a policy that does not set them. They limit how much a job of an
+/// untrusted user can make the leader write.
 pub(super) const USUAL: [(&str, Amount); 3] = [
     ("limits.mini_batches", Amount::Count(10_000_000)),
     ("limits.reports", Amount::Size(ByteSize(2 << 30))),
     ("limits.failures", Amount::Count(1000)),
 ];
 
-/// Where a job has the amount.
+/// The place of an amount in a job.
 pub(super) enum Slot<'a> {
     Of(&'a mut dyn Measured),
-    /// None means as many as this.
+    /// `None` in the setting means this default.
     Threads(&'a mut Option<u32>, u32),
 }
 
 impl Slot<'_> {
-    /// None if there is no bound.
+    /// `None` if the setting has no bound.
     pub(super) fn get(&self) -> Option<Amount> {
         match self {
             Self::Of(setting) => setting.amount(),
@@ -42,14 +43,16 @@ impl Slot<'_> {
     }
 }
 
-/// All of a job's settings that have ceilings, by key. Those of inference only where the job has any.
+/// All settings of a job that have ceilings, by key. The settings of inference are included only if the job
+/// uses models.
 pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
-    // Taken apart, so that a new setting of inference gets a ceiling, or the reason why it needs none.
+    // Destructured, so that a new setting of inference does not compile until it has a ceiling or a reason
+    // why it needs none.
     let InferenceSettings {
         allow_guest_models,
         threads,
         gpu_memory,
-        // From the machine, never from a job.
+        // These come from the machine, never from a job.
         onnxruntime: _,
         cuda: _,
     } = &mut spec.inference;
@@ -76,8 +79,8 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
     slots
 }
 
-/// What a file says of these settings, by key: the amount and where it stands. What comes from nowhere in the file is a
-/// default of Azure's, and not a request of the job's.
+/// The values that a file gives for these settings: the key, the amount and its place. A value without a
+/// place in the file is a default of Azure, not a request of the job.
 pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
     fn of<T: Measured>(
         key: &'static str,

@@ -1,4 +1,4 @@
-//! A job's settings against the ceilings.
+//! Checks a job's settings against the policy's ceilings.
 
 use super::amounts;
 use super::file::{OperatorPolicy, Settings};
@@ -14,8 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 
 impl OperatorPolicy {
-    /// Holds a job against the policy: what the job file asks for beyond it goes to the report, what
-    /// it says nothing about is lowered, with a notice.
+    /// Checks a job against the policy. A setting of the job file that exceeds the policy is an error in the
+    /// report. A setting that the job file leaves out is lowered, with a notice.
     pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &Report) {
         let Some(settings) = &self.0 else { return };
         settings.bound(spec, Some(raw), report);
@@ -29,12 +29,12 @@ impl OperatorPolicy {
         spec.notices.extend(report.take_notices());
     }
 
-    /// The same for a job that is about to begin, wherever its settings come from, with what its
-    /// inputs have turned out to be and where it keeps its state, if it does. All paths are to be without links, as
-    /// what is checked here is opened later.
+    /// Checks a job again just before it begins, regardless of where its settings come from. Unlike `apply`,
+    /// this also checks what the inputs have been resolved to and, if there is one, the job directory. All
+    /// paths must be free of links, because the job later opens the same paths.
     ///
     /// # Errors
-    /// All that the policy does not allow.
+    /// Everything that the policy does not allow.
     pub fn check(
         &self,
         spec: &JobSpec,
@@ -55,11 +55,11 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether an entry script may be built, looked at and run outside of a job, with these files and
-    /// side inputs.
+    /// Checks whether an entry script with these files and side inputs may be built, inspected and run
+    /// outside of a job.
     ///
     /// # Errors
-    /// All that the policy does not allow.
+    /// Everything that the policy does not allow.
     pub fn check_trial<'a>(
         &self,
         entry_script: &Path,
@@ -78,10 +78,11 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether a job may use the stores that it names; to be asked before anybody looks there.
+    /// Checks whether a job may use the stores that it names. The caller must do this before it opens any of
+    /// them.
     ///
     /// # Errors
-    /// All that the policy does not allow.
+    /// Everything that the policy does not allow.
     pub fn check_stores(&self, spec: &JobSpec) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = Report::default();
@@ -89,10 +90,10 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether an entry script may compute with these models outside of a job.
+    /// Checks whether an entry script may compute with these models outside of a job.
     ///
     /// # Errors
-    /// All that the policy does not allow.
+    /// Everything that the policy does not allow.
     pub fn check_models(&self, models: &[ModelSpec]) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = Report::default();
@@ -101,10 +102,11 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether models may lie at these paths without links, which are opened as they are; by the names of the models.
+    /// Checks whether models may be at these paths, each given with its model's name. The paths must be free
+    /// of links, because they are opened unchanged.
     ///
     /// # Errors
-    /// All that the policy does not allow.
+    /// Everything that the policy does not allow.
     pub fn check_model_places<'a>(
         &self,
         places: impl IntoIterator<Item = (&'a str, &'a Path)>,
@@ -118,10 +120,10 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether what is to be registered may lie there.
+    /// Checks whether a dataset or model at these paths may be registered.
     ///
     /// # Errors
-    /// All that the policy does not allow.
+    /// Everything that the policy does not allow.
     pub fn check_registered<'a>(
         &self,
         kind: RegisteredKind,
@@ -139,7 +141,7 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether what is to be registered may lie in a datastore of that name.
+    /// Checks whether a dataset or model in the datastore of that name may be registered.
     ///
     /// # Errors
     /// If the policy does not allow it.
@@ -150,8 +152,9 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether a file that a job names may be read, for what it stands for: a component's file stands for the entry
-    /// script that it names. If not, the report says so.
+    /// Whether a file that a job names may be read. A file counts as the thing that it stands for: the file
+    /// of an Azure component counts as the entry script that the component names. If not, adds an error to
+    /// the report.
     pub(crate) fn allows(
         &self,
         place: Place,
@@ -164,8 +167,8 @@ impl OperatorPolicy {
         settings.place(place, key, file, Some(origin), report)
     }
 
-    /// Whether the file of settings beside the entry script may be read, if there is one; if not, the
-    /// report says so.
+    /// Whether the file of settings beside the entry script may be read, or does not exist. If not, adds an
+    /// error to the report.
     pub(crate) fn allows_settings(
         &self,
         file: &Path,
@@ -177,7 +180,7 @@ impl OperatorPolicy {
             || settings.place(Place::EntryScripts, "entry_script", file, origin, report)
     }
 
-    /// The default limits of an instance, as far as the ceilings allow them.
+    /// The default limits of an instance, lowered to the ceilings.
     pub fn default_limits(&self) -> Limits {
         let mut limits = Limits::default();
         for (key, limit) in GivenLimits::capped((&mut JobLimits::default(), &mut limits)) {
@@ -189,8 +192,7 @@ impl OperatorPolicy {
         limits
     }
 
-    /// How much of the process wall must stand where so much is asked for: no less than the operator
-    /// wants.
+    /// The process wall that a job gets: what it asks for, or what the operator requires if that is stricter.
     pub fn sandbox(&self, asked: OsSandbox) -> OsSandbox {
         let settings = self.0.as_ref().and_then(|settings| settings.os_sandbox.as_ref());
         let least = settings.map_or(OsSandbox::Off, |least| least.value);
@@ -198,7 +200,7 @@ impl OperatorPolicy {
         if rank(least) < rank(asked) { least } else { asked }
     }
 
-    /// The longest that one call of `run` may take; none for as long as it likes.
+    /// The longest time that one call of `run` may take. `None` if the policy does not limit it.
     pub fn longest_call(&self) -> Option<Duration> {
         match self.0.as_ref()?.ceiling("run_invocation_timeout")?.amount {
             Amount::Time(time) => Some(time),
@@ -207,7 +209,7 @@ impl OperatorPolicy {
     }
 }
 
-/// `None` is without a bound.
+/// An amount of `None` has no bound, so it is above every ceiling.
 fn is_above(amount: Option<Amount>, ceiling: Amount) -> bool {
     amount.is_none_or(|amount| amount > ceiling)
 }
@@ -217,7 +219,7 @@ impl Settings {
         self.ceilings.iter().find(|ceiling| ceiling.key == key)
     }
 
-    /// `raw`: what the job file says; without it, everything counts as asked for.
+    /// `raw`: the settings of the job file. Without it, all settings count as requested by the user.
     fn bound(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &Report) {
         let given = raw.map(amounts::given);
         for (key, mut slot) in amounts::of_job(spec) {
@@ -231,7 +233,7 @@ impl Settings {
                 None => Some(&Origin::File),
                 Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),
             };
-            // Azure's files count retries, and not the first try.
+            // Azure's files count retries, without the first try.
             let is_of_retries = |origin: &Origin| {
                 !matches!(origin, Origin::Set(_)) && report.word(key).ends_with("max_retries")
             };
@@ -251,7 +253,8 @@ impl Settings {
                 report.error(origin, key, message);
             } else {
                 slot.set(most);
-                // What holds without a word of the policy's is no news.
+                // A ceiling that the policy file does not set itself is a default. A notice would not be news
+                // to the user.
                 if ceiling.origin != Origin::File {
                     report.notice(format!("{key}: {most} by the operator's policy ({place})"));
                 }
@@ -260,8 +263,8 @@ impl Settings {
         self.lower_workers(spec, report);
     }
 
-    /// A job that asks for more workers than the machine may have never gets them; what is done ahead
-    /// for each need not be done.
+    /// Lowers the number of workers to the machine's caps. A job would never get more, so preparing for more
+    /// would be useless.
     fn lower_workers(&self, spec: &mut JobSpec, report: &Report) {
         let caps = [
             (self.machine.workers, &self.machine_workers, "on this machine"),
@@ -282,7 +285,7 @@ impl Settings {
         }
     }
 
-    /// Where places are counted by tenant, a job file does not choose whose they are.
+    /// If workers are counted by tenant, the job file may not choose the tenant.
     fn tenant(&self, raw: &RawJob, report: &Report) {
         if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.settings.tenant)
             && !matches!(given.origin, Origin::Set(_))

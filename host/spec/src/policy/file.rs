@@ -1,4 +1,4 @@
-//! From a policy file to a policy.
+//! Reads a policy file.
 
 use super::amounts;
 use super::owner;
@@ -14,12 +14,12 @@ use crate::tree::{self, Value};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// What the operator of a machine lets jobs do. The default lets them do all: without a policy file
-/// there are no bounds but those of the job file.
+/// The operator's policy for jobs on this machine. By default there is none: then only the job file sets
+/// limits.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorPolicy(pub(super) Option<Settings>);
 
-/// What a policy file says.
+/// The settings of a policy file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     /// The policy file.
@@ -27,29 +27,29 @@ pub(super) struct Settings {
     /// The SHA-256 of its text, in hexadecimal.
     pub(super) sha256: String,
     pub(super) ceilings: Vec<Ceiling>,
-    /// The least that a job may insist on.
+    /// The weakest process wall that a job may ask for.
     pub(super) os_sandbox: Option<At<OsSandbox>>,
     pub(super) roots: Option<Roots>,
     pub(super) entry_script_crates: Option<At<bool>>,
     pub(super) entry_script_modules: Option<At<bool>>,
-    /// Names of the models that a job may have.
+    /// Names of the models that a job may use.
     pub(super) models: Option<At<Vec<String>>>,
-    /// Names of the datastores that a job may name.
+    /// Names of the datastores that a job may use.
     pub(super) datastores: Option<At<Vec<String>>>,
-    /// Whether an entry script may bring models of its own.
+    /// Whether an entry script may load models of its own.
     pub(super) guest_models: Option<At<bool>>,
     /// Which processes a job's reports list.
     pub(super) process_lists: Option<ProcessLists>,
     pub(super) machine: MachineCaps,
-    /// Where `machine.workers` stands, and `machine.workers_per_tenant`.
+    /// Where the file gives `machine.workers` and `machine.workers_per_tenant`.
     pub(super) machine_workers: Option<Origin>,
     pub(super) tenant_workers: Option<Origin>,
 }
 
-/// The highest that a job may ask for.
+/// The highest amount that a job may request.
 #[derive(Clone, Debug)]
 pub(super) struct Ceiling {
-    /// The key, in the job file as in the policy file.
+    /// The key. It has the same name in the job file and in the policy file.
     pub(super) key: &'static str,
     pub(super) amount: Amount,
     pub(super) origin: Origin,
@@ -59,7 +59,7 @@ impl OperatorPolicy {
     /// Reads a policy file.
     ///
     /// # Errors
-    /// All that is wrong with it, at once. A policy that cannot be read is never ignored.
+    /// Everything that is wrong with it, at once. A policy that cannot be read is never ignored.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = Report::default();
         let text = owner::read(path);
@@ -85,7 +85,7 @@ impl OperatorPolicy {
         self.0.as_ref().map(|settings| settings.machine.clone()).unwrap_or_default()
     }
 
-    /// Which processes the reports of a job list: its own where there is a policy that names no others.
+    /// Which processes the reports of a job list. With a policy that does not say so, only the job's own.
     pub fn process_lists(&self) -> ProcessLists {
         let listed = |settings: &Settings| settings.process_lists.unwrap_or(ProcessLists::Job);
         self.0.as_ref().map_or(ProcessLists::Machine, listed)
@@ -147,7 +147,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
         }
     }
     let os_sandbox = scope.setting("os_sandbox");
-    // What strangers' jobs need is not left to their job files.
+    // The machine runs jobs of untrusted users, so the job files do not decide about the wall.
     let os_sandbox = os_sandbox.unwrap_or_else(|| At {
         value: OsSandbox::Required,
         key: "os_sandbox".to_owned(),
@@ -181,7 +181,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     })
 }
 
-/// `fits`: whether something can be called so.
+/// `fits`: whether a name is valid.
 fn names(
     scope: &mut Scope<'_>,
     key: &str,
@@ -202,7 +202,7 @@ fn names(
     Some(names.map(|names| names.into_iter().map(|name| name.value.trim().to_owned()).collect()))
 }
 
-/// The caps, and where those of workers stand.
+/// The caps for the machine, and where the file gives those of workers.
 fn machine(
     scope: &mut Scope<'_>,
     report: &Report,

@@ -1,14 +1,14 @@
-//! The operator's policy: what a job may ask for, whoever wrote its job file. Part of `spec`, as it has
-//! the keys, the parser and the words of a job file.
+//! The operator's policy: what any job may request, regardless of the author of its job file. It is a part of
+//! `spec` because it uses the keys, the parser and the wording of job files.
 //!
-//! - `file`: from a policy file to an [`OperatorPolicy`];
+//! - `file`: reads a policy file into an [`OperatorPolicy`];
 //! - `amounts`: the settings that have ceilings;
-//! - `apply`: a job's settings against the ceilings;
-//! - `owner`: who may change the policy file;
-//! - `models`: the names of models, and models of the entry script's own;
-//! - `places`: what a job names against the `roots`, each for one kind of `place`; `real`: a path without links;
-//!   `overlap`: roots that reach into job directories;
-//! - `stores`: the stores that a job may read.
+//! - `apply`: checks a job's settings against the ceilings;
+//! - `owner`: checks who can change the policy file;
+//! - `models`: checks the names of models, and models of the entry script's own;
+//! - `places`: checks paths against the `roots`, each for one kind of `place`; `real`: resolves a path's
+//!   links; `overlap`: refuses roots that overlap job directories;
+//! - `stores`: checks the stores that a job may use.
 
 mod amounts;
 mod apply;

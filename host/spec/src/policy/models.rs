@@ -1,4 +1,4 @@
-//! The names of models, and models of the entry script's own.
+//! Checks the names of models, and whether the entry script may have models of its own.
 
 use super::file::Settings;
 use crate::ModelSpec;
@@ -7,7 +7,8 @@ use crate::model::InferenceSettings;
 use crate::raw::RawJob;
 
 impl Settings {
-    /// Refuses models that are not on the list. `raw`: what the job file says, for its lines.
+    /// Refuses models that are not on the policy's list. `raw`: the job file's settings, for the line
+    /// numbers.
     pub(super) fn models(&self, models: &[ModelSpec], raw: Option<&RawJob>, report: &Report) {
         let given = raw.and_then(|raw| raw.models.as_ref());
         let allowed = self.models.as_ref().map_or(&[][..], |models| &models.value);
@@ -29,7 +30,7 @@ impl Settings {
         }
     }
 
-    /// Refuses models that the entry script brings, unless the policy allows them.
+    /// Refuses models that the entry script loads from its own bytes, unless the policy allows them.
     pub(super) fn guest_models(
         &self,
         inference: &InferenceSettings,

@@ -1,7 +1,7 @@
-//! Job directories and the other roots: neither may reach into the other.
+//! Refuses roots that overlap job directories.
 //!
-//! Entry scripts and Sandmill itself write into job directories. A job that may name one of them as an input or an
-//! output reads and writes what the policy meant for Sandmill alone.
+//! Entry scripts and Sandmill itself write into job directories. If a job could name one of them as an input
+//! or an output, it could read and change data that the policy reserves for Sandmill.
 
 use super::place::Place;
 use crate::error::{Origin, Report};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 /// A folder of the policy's roots.
 pub(super) struct Named {
     pub(super) place: Place,
-    /// As the policy file has it.
+    /// As written in the policy file.
     pub(super) given: At<String>,
     /// Without links.
     pub(super) folder: PathBuf,
 }
 
-/// Refuses job directories that lie in another root, hold one or are one.
+/// Refuses a root of job directories that is in another root, contains one or equals one.
 pub(super) fn refuse(roots: &[Named], report: &Report) {
     let (jobs, others): (Vec<_>, Vec<_>) =
         roots.iter().partition(|root| root.place == Place::JobDirectories);
@@ -52,8 +52,8 @@ fn how(job: &Named, other: &Named) -> Option<&'static str> {
     }
 }
 
-/// Whether one folder is another or lies below it. Folders are compared by device and inode, too: one folder has two
-/// paths where it is mounted twice, or where the file system ignores case.
+/// Whether one folder is the other one, or is below it. Folders are also compared by device and inode,
+/// because a folder has two paths if it is mounted twice or if the file system ignores case.
 fn lies_in(inner: &Path, outer: &Path) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let outer_id = id(outer);

@@ -1,4 +1,4 @@
-//! Who may change a policy file.
+//! Checks who can change a policy file.
 
 use crate::error::FileError;
 use crate::opening::regular_at_its_path;
@@ -10,10 +10,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Links on the way to a file, at most; as many as the kernel follows.
+/// The most links on the way to a file, which is also the kernel's limit.
 const LINKS: usize = 40;
 
-/// Reads a policy file, and refuses one that others own or may write to: they would decide what jobs may do.
+/// Reads a policy file. Refuses one that other users own or can write to, as they could decide what jobs may
+/// do.
 ///
 /// # Errors
 /// The file cannot be read, or is refused.
@@ -25,17 +26,18 @@ pub(super) fn read(path: &Path) -> Result<String, FileError> {
     read_opened(opened, path, "policy file")
 }
 
-/// What leads to a file.
+/// The way to a file.
 struct Way {
-    /// Where the file lies, without links.
+    /// The file's path, without links.
     real: PathBuf,
-    /// The links on the way, each by its path without other links.
+    /// The links on the way, each by a path that has no other links in it.
     links: Vec<PathBuf>,
 }
 
-/// The file at its place, as it was checked; or why it cannot be opened.
+/// Checks the way and the file. Returns the open file that was checked, or why it cannot be opened.
 fn check(way: &Way) -> Result<io::Result<fs::File>, FileError> {
-    // What leads to the file counts as well: who may write there puts another one in its place.
+    // The links and their folders count as well: a user who can write there can make the path lead to another
+    // file.
     for link in &way.links {
         if let Ok(metadata) = link.symlink_metadata() {
             check_owner("a link to it", link, &metadata)?;
@@ -52,12 +54,12 @@ fn check(way: &Way) -> Result<io::Result<fs::File>, FileError> {
     Ok(Ok(file))
 }
 
-/// Checks the folder that something lies in.
+/// Checks the folder that contains `of`.
 fn check_folder(what: &'static str, of: &Path) -> Result<(), FileError> {
     let Some(folder) = of.parent() else { return Ok(()) };
     let Ok(metadata) = fs::metadata(folder) else { return Ok(()) };
     check_owner(what, folder, &metadata)?;
-    // In a folder with the sticky bit, others cannot replace what is not theirs.
+    // In a folder with the sticky bit, users can replace only their own files.
     check_mode(what, folder, &metadata, metadata.mode() & 0o1000 != 0)
 }
 
@@ -84,7 +86,7 @@ fn check_mode(
     Err(FileError::Writable { what, mode: mode & 0o777, at: at.to_owned() })
 }
 
-/// Follows a path link by link.
+/// Follows a path one link at a time.
 fn way(path: &Path) -> io::Result<Way> {
     let parts = |path: &Path| -> VecDeque<OsString> {
         path.components().map(|part| part.as_os_str().to_owned()).collect()
@@ -146,7 +148,7 @@ mod tests {
         }
     }
 
-    /// L8: who can replace a link, or a link on the way to it, decides which file is read.
+    /// L8: a user who can replace a link on the way decides which file is read.
     #[test]
     fn links_count_as_the_file_does() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! What the folders are for that a job names.
+//! The kinds of folders that a job names.
 
-/// What a folder is for.
+/// What a folder is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Inputs,
     SideInputs,
-    /// They have the root of side inputs.
+    /// They use the root of side inputs.
     Models,
     EntryScripts,
     Outputs,
@@ -27,7 +27,7 @@ impl Place {
         }
     }
 
-    /// What lies there, for the middle of a sentence.
+    /// A phrase for such folders, for the middle of a sentence.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Inputs => "inputs",

@@ -1,4 +1,4 @@
-//! What a job names against the roots of the policy.
+//! Checks the paths that a job names against the policy's roots.
 
 use super::file::Settings;
 use super::place::Place;
@@ -13,8 +13,8 @@ use std::io::Read;
 use std::path::Path;
 
 impl Settings {
-    /// Refuses a path that leads to a place under none of the roots for it. `origin`: where the job file names it.
-    /// Returns whether it is allowed.
+    /// Refuses a path that leads out of the roots for its kind. `origin`: where the job file names it.
+    /// Returns whether the path is allowed.
     pub(super) fn place(
         &self,
         place: Place,
@@ -27,7 +27,8 @@ impl Settings {
         self.leads(place, key, path, origin, report, |_| true)
     }
 
-    /// The same for a path that is to be opened without following links: it must itself be the place that it leads to.
+    /// The same for a path that the job later opens without following links: the path must itself be free of
+    /// links.
     pub(super) fn real_place(&self, place: Place, key: &str, path: &Path, report: &Report) -> bool {
         self.leads(place, key, path, &Origin::File, report, |real| real == path)
     }
@@ -64,7 +65,7 @@ impl Settings {
         false
     }
 
-    /// What a job file names, with the lines where it does.
+    /// Checks the paths that a job file names. An error is reported at the line that names the path.
     pub(super) fn places_of_file(&self, spec: &JobSpec, raw: &RawJob, report: &Report) {
         let at = |given: &Option<At<String>>| given.as_ref().map(|at| at.origin.clone());
         self.entry_script(&spec.entry_script, at(&raw.entry_script).as_ref(), report);
@@ -85,7 +86,8 @@ impl Settings {
                 if Address::looks_like_one(path) {
                     continue;
                 }
-                // Paths that were wrong as such are left out of the input; the input's line is told.
+                // Malformed paths are not part of the input. An error in a path without a line of its own is
+                // reported at the input's line.
                 let one = raw.paths.iter().find(|at| path.ends_with(at.value.trim()));
                 let (key, origin) = match one {
                     Some(at) => (&at.key, &at.origin),
@@ -102,7 +104,8 @@ impl Settings {
         }
     }
 
-    /// What a job reads and writes, by paths without links; but models, whose files are found later.
+    /// Checks the paths, without links, that a job reads and writes. Paths of models may be links here.
+    /// `check_model_places` checks their targets later.
     pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &Report) {
         self.real_place(Place::EntryScripts, "entry_script", &spec.entry_script, report);
         self.kind_of_entry_script(&spec.entry_script, None, report);
@@ -136,7 +139,7 @@ impl Settings {
         }
     }
 
-    /// What models lie at.
+    /// Checks where models are.
     pub(super) fn places_of_models<'a>(
         &self,
         models: impl IntoIterator<Item = &'a ModelSpec>,
@@ -145,12 +148,12 @@ impl Settings {
         for model in models {
             let key = format!("models.{}.path", model.name);
             let mut paths = model.folder.iter().chain([&model.file]);
-            // One error for one model.
+            // Report only one error for each model.
             let _ = paths.all(|path| self.place(Place::Models, &key, path, None, report));
         }
     }
 
-    /// The entry script: where it lies, and what it is.
+    /// Checks where the entry script is, and of which kind.
     pub(super) fn entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
         self.place(Place::EntryScripts, "entry_script", path, origin, report);
         self.kind_of_entry_script(path, origin, report);
@@ -182,7 +185,7 @@ impl Settings {
     }
 }
 
-/// A path of an input up to its first wildcard, if it has one and is not there as it stands.
+/// The part of an input's path before its first wildcard. A path that exists as written has no wildcards.
 pub(super) fn fixed_part(path: &str) -> &Path {
     if Path::new(path).symlink_metadata().is_ok() {
         return Path::new(path);
@@ -197,7 +200,7 @@ pub(super) fn fixed_part(path: &str) -> &Path {
     Path::new(path)
 }
 
-/// Whether a file begins as a core module does. What cannot be read is refused for that elsewhere.
+/// Whether a file begins as a core module does. A file that cannot be read is refused elsewhere.
 fn is_module(path: &Path) -> bool {
     let mut head = [0; 8];
     regular(path).is_ok_and(|(mut file, _)| file.read_exact(&mut head).is_ok())

@@ -1,11 +1,11 @@
-//! A path without links.
+//! Resolves the links of a path.
 
 use crate::error::PathError;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// The path as the kernel would walk it, without links and `..`, also where its last parts are not
-/// there yet. An error if that cannot be said of it.
+/// Resolves the path's links and `..` as the kernel does. The last parts of the path need not exist. Fails if
+/// the result is not certain.
 pub(super) fn real_path(path: &Path) -> Result<PathBuf, PathError> {
     let absolute = std::path::absolute(path)
         .map_err(|source| PathError::Unfollowed { path: path.to_owned(), source })?;
@@ -13,7 +13,7 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf, PathError> {
         match there.canonicalize() {
             Ok(mut real) => {
                 let rest = absolute.strip_prefix(there).unwrap_or(Path::new(""));
-                // What is not there has no folder above it to go back to.
+                // The kernel cannot go back up from a folder that does not exist.
                 if rest.components().any(|part| !matches!(part, Component::Normal(_))) {
                     return Err(PathError::Back { path: path.to_owned() });
                 }
@@ -21,7 +21,8 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf, PathError> {
                 return Ok(real);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // Something is there that does not lead anywhere, until somebody makes its target.
+                // This link leads nowhere now, but anyone who creates its target decides where it leads
+                // later.
                 if there.symlink_metadata().is_ok() {
                     return Err(PathError::Dangling { link: there.to_owned() });
                 }

@@ -7,7 +7,7 @@ use crate::scope::{At, Scope};
 use crate::tree::join;
 use std::path::{Path, PathBuf};
 
-/// The folders that what a job names may lie under.
+/// The folders below which the paths of a job must be.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roots(pub(super) Vec<Root>);
 
@@ -20,7 +20,7 @@ pub(super) struct Root {
 }
 
 impl Roots {
-    /// Reads the group `roots`. Each key must be there, so that none is left open by oversight.
+    /// Reads the group `roots`. Each key must be present, so that no kind of path is left open by oversight.
     pub(super) fn read(mut group: Scope<'_>, report: &Report) -> Self {
         let mut roots = Vec::new();
         let mut named = Vec::new();

@@ -7,15 +7,16 @@ use crate::model::StorePlace;
 use crate::raw::RawJob;
 
 impl Settings {
-    /// Refuses stores that are not datastores on the list: an address alone would be opened with what the
-    /// operator's own environment has, for whoever asks. `raw`: what the job file says, for its lines.
+    /// Refuses stores that are not datastores on the policy's list. A bare address is refused as well:
+    /// Sandmill would open it with the credentials in the operator's own environment, for any user's job.
+    /// `raw`: the job file's settings, for the line numbers.
     pub(super) fn stores(&self, spec: &JobSpec, raw: Option<&RawJob>, report: &Report) {
         let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
         let mut told = String::new();
         for (key, address) in spec.addresses() {
             let is_allowed =
                 matches!(&address.place, StorePlace::Datastore(name) if allowed.contains(name));
-            // One error for one key.
+            // Report only one error for each key.
             if is_allowed || told == key {
                 continue;
             }
@@ -38,7 +39,7 @@ impl Settings {
         }
     }
 
-    /// Refuses a datastore that is not on the list, for what is to be registered.
+    /// Refuses to register something in a datastore that is not on the list.
     pub(super) fn registered_store(&self, name: &str, report: &Report) {
         let mut allowed = self.datastores.iter().flat_map(|names| &names.value);
         if !allowed.any(|allowed| allowed == name) {
@@ -47,7 +48,7 @@ impl Settings {
         }
     }
 
-    /// What it says of stores, and where.
+    /// The policy's rule for stores, and its place in the policy file.
     fn stores_rule(&self) -> String {
         let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
         let rule = match allowed {

@@ -111,7 +111,8 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
 
-/// What a deployment does not name is a default of Azure's, and not a request. Its retries do not count the first try.
+/// Settings that a deployment leaves out are defaults of Azure, not requests. Its retries do not count the
+/// first try.
 #[test]
 fn defaults_of_a_deployment_are_lowered_and_its_own_words_used() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";
@@ -147,7 +148,7 @@ fn what_a_job_names_lies_below_the_roots() {
     job.yaml:12: output: found out/../jobs, which is jobs; the operator's policy allows outputs only below out (policy.yaml:5)
     job.yaml:13: parent: found jobs; the operator's policy allows outputs only below out (policy.yaml:5)
     ");
-    // Each key is to be there; [] means none.
+    // Each key must be present; [] means that no folder is allowed.
     assert_snapshot!(fixture.policy("roots:\n  inputs: [in, /nonexistent]\n").unwrap_err(), @r#"
     policy.yaml:1: roots.side_inputs: missing; name the folders, or write [] for none
     policy.yaml:1: roots.entry_scripts: missing; name the folders, or write [] for none
@@ -161,7 +162,7 @@ fn what_a_job_names_lies_below_the_roots() {
     assert_snapshot!(errors, @"--set side_inputs.s: side_inputs.s.path: found weights; the operator's policy allows no side inputs (policy.yaml:3)");
 }
 
-/// Inputs and outputs may overlap, as one job reads what another wrote.
+/// Only inputs and outputs may overlap, as one job may read what another wrote.
 #[test]
 fn no_root_reaches_into_job_directories() {
     let fixture = Fixture::new();
@@ -188,7 +189,8 @@ fn no_root_reaches_into_job_directories() {
     ");
 }
 
-/// Files that are read with the job file must not lead out either: their errors tell of what they hold.
+/// Files that are read together with the job file must stay below the roots, too: an error message about such
+/// a file reveals its content.
 #[test]
 fn files_beside_the_job_are_held_to_the_roots() {
     let fixture = Fixture::new();
@@ -210,7 +212,8 @@ fn files_beside_the_job_are_held_to_the_roots() {
     ");
 }
 
-/// What has changed between the job file and the job, and what no job file names.
+/// The policy is checked again before the job begins: paths may have changed since the job file was read, and
+/// some paths are not in the job file.
 #[test]
 fn a_job_is_looked_at_again_before_it_begins() {
     let fixture = Fixture::new();
@@ -296,7 +299,7 @@ fn a_policy_file_that_is_wrong_is_refused() {
     assert_snapshot!(fixture.redact(&folder), @"in: is a folder; name the policy file in it");
 }
 
-/// Every key of the table, with those below it.
+/// Every key of the table, and the keys of its groups.
 fn keys() -> Vec<(String, &'static Key)> {
     let mut keys = Vec::new();
     for key in policy() {
@@ -311,7 +314,7 @@ fn keys() -> Vec<(String, &'static Key)> {
 /// A policy file with that key alone.
 fn example(path: &str, key: &Key) -> String {
     match path.split_once('.') {
-        // Its keys belong together.
+        // The keys of `roots` must all be present.
         Some(("roots", _)) => ROOTS.to_owned(),
         None if path == "roots" => ROOTS.to_owned(),
         Some((group, name)) => format!("{group}: {{{name}: {}}}\n", key.example),
@@ -347,7 +350,7 @@ fn every_ceiling_is_one_that_jobs_are_held_against() {
         given.extend(settings.ceilings.iter().map(|ceiling| ceiling.key));
     }
     assert_eq!(given, held);
-    // Each key that says so has a ceiling that jobs are held against.
+    // The table of keys and the settings that are held to a ceiling must agree.
     let limits = crate::keys::LIMITS.iter().map(|key| (format!("limits.{}", key.name), key));
     let all = crate::keys::JOB.iter().map(|key| (key.name.to_owned(), key)).chain(limits);
     let capped = all.filter(|(_, key)| !matches!(key.ceiling, Ceiling::No(_)));
@@ -379,7 +382,7 @@ fn the_policy_in_the_docs_loads() {
     assert!(policy.machine().any());
 }
 
-/// Names, places and models of the entry script's own: none is allowed unless the policy says so.
+/// No model is allowed unless the policy allows its name and its place, or models of the entry script's own.
 #[test]
 fn models_are_those_that_the_policy_names() {
     let fixture = Fixture::new();
@@ -410,11 +413,11 @@ fn models_are_those_that_the_policy_names() {
     ");
     let lowered = fixture.job(&policy, &format!("{JOB}{models}"), &gpu).unwrap().inference;
     assert_eq!(lowered.gpu_memory, Some(ByteSize(1 << 30)));
-    // Where there is one core, it is not above the ceiling.
+    // With a single core, the job has no more threads than the ceiling, so they are not set.
     assert!(lowered.threads.is_none_or(|threads| threads == 1));
     let none = fixture.job("inference: {threads: 1}\n", JOB, &[]).unwrap();
     assert_eq!(none.inference.threads, None);
-    // A job that was loaded under no policy, or under another one.
+    // A job that was loaded without a policy, or with another one.
     let policy = fixture.policy(&format!("{ROOTS}models: [a]\n")).unwrap();
     let error = policy.check(&spec, &[], None).unwrap_err().to_string();
     assert_snapshot!(fixture.redact(&error), @r#"
@@ -425,7 +428,8 @@ fn models_are_those_that_the_policy_names() {
     "#);
 }
 
-/// What lies where nothing may be read is not looked at, and a version that leads there is none.
+/// A model outside of the roots is refused before its path is inspected, and so is a version that is a link
+/// to such a place.
 #[test]
 fn models_lie_below_the_roots() {
     let fixture = Fixture::new();
@@ -440,7 +444,7 @@ fn models_lie_below_the_roots() {
     ");
 }
 
-/// What is said of each setting above its ceiling, by a job's file and without one.
+/// The messages for each setting above its ceiling, with and without a job file.
 #[test]
 fn each_setting_above_its_ceiling_is_told() {
     let policy = "limits:
@@ -535,7 +539,7 @@ os_sandbox: 'off'
     inference.threads: 1 by the operator's policy (policy.yaml:5)
     inference.gpu_memory: 1 MB by the operator's policy (policy.yaml:5)
     ");
-    // Settings that are no job file's are all asked for.
+    // Without a job file, all settings count as requested.
     let spec = fixture.job("os_sandbox: 'off'\nguest_models: true\n", &asks, &[]).unwrap();
     let refused = fixture.policy(policy).unwrap().check(&spec, &[], None).unwrap_err();
     assert_snapshot!(fixture.redacted(refused), @"

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawJob {
-    /// What needs no reader of its own.
+    /// Settings that need no reader of their own.
     pub(crate) settings: GivenSettings,
     pub(crate) limits: GivenLimits,
     pub(crate) name: Option<At<String>>,
@@ -38,7 +38,7 @@ pub(crate) struct RawJob {
     pub(crate) output_format: RawOutputFormat,
     pub(crate) append_row_dataframe_header: Option<At<bool>>,
     pub(crate) output_layout: Option<At<OutputLayout>>,
-    /// Names, and whether there is one that stands alone.
+    /// Names, and whether a single name was given instead of a list.
     pub(crate) join: Option<At<(Vec<String>, bool)>>,
     pub(crate) progress_update_timeout: Option<At<Duration>>,
     pub(crate) parent: Option<At<String>>,
@@ -66,12 +66,12 @@ pub(crate) struct RawOutputFormat {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawInput {
-    /// The path of the input itself.
+    /// The key path of the input itself.
     pub(crate) key: String,
     pub(crate) name: At<String>,
     pub(crate) paths: Vec<At<String>>,
     pub(crate) datastore: Option<At<String>>,
-    /// A registered name, in the place of paths.
+    /// A registered name, instead of paths.
     pub(crate) dataset: Option<At<String>>,
     pub(crate) partition_format: Option<At<String>>,
     pub(crate) format: Option<At<Format>>,
@@ -84,16 +84,16 @@ pub(crate) struct RawInput {
     pub(crate) types: Option<At<Vec<Column>>>,
     pub(crate) take: Option<At<u64>>,
     pub(crate) quoted_newlines: Option<At<bool>>,
-    /// None is for files whose quotes are text.
+    /// The inner `None` means that quotes are part of the text.
     pub(crate) quote: Option<At<Option<u8>>>,
     pub(crate) escape: Option<At<u8>>,
     pub(crate) comment: Option<At<u8>>,
     pub(crate) skip_lines: Option<At<u32>>,
-    /// Whether they are renamed.
+    /// Whether duplicate names are renamed.
     pub(crate) duplicate_names: Option<At<bool>>,
     pub(crate) hive: Option<At<bool>>,
     pub(crate) files: Option<At<bool>>,
-    /// A table's name.
+    /// The name of a table.
     pub(crate) table: Option<At<String>>,
     pub(crate) query: Option<At<String>>,
 }
@@ -111,7 +111,7 @@ pub(crate) enum SchemaInference {
     Full,
 }
 
-/// Reads the root of a tree. None if it holds no settings at all.
+/// Reads the root of a tree. `None` if the root is not a map of settings.
 pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
     let entries = match root.value {
         Value::Map(entries) => entries,
@@ -300,7 +300,7 @@ fn column(name: String, text: &At<String>, report: &Report) -> Option<Column> {
     }
 }
 
-/// The type that is meant by what other programs call it.
+/// The column type that a name from another program stands for.
 fn column_type_hint(text: &str) -> Option<&'static str> {
     Some(match text.trim().to_ascii_lowercase().as_str() {
         "int" | "integer" | "long" | "bigint" | "int32" => "int64",

@@ -1,8 +1,8 @@
-//! A job file as written: every setting typed, optional, and with its place. Nothing is checked
-//! against the machine or against other settings yet.
+//! A job file as written: every setting is typed, optional, and has its place. Settings are not yet checked
+//! against the machine or against each other.
 //!
-//! `job` is the root, `models` are groups in it; `values` reads single values. Those that need no reader of their own are
-//! in `crate::given`.
+//! `job` is the root, and `models` has groups below it. `values` reads single values. `crate::given` has the
+//! settings that need no reader of their own.
 
 mod job;
 mod models;

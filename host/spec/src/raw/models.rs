@@ -1,4 +1,4 @@
-//! `models` and `inference` as written.
+//! `models` and `inference`, as written.
 
 use super::values::{choice, digest};
 use crate::error::Report;
@@ -7,15 +7,15 @@ use crate::keys;
 use crate::model::{Backend, ByteSize, DeviceChoice, is_registered_name};
 use crate::scope::{At, Scope};
 
-/// A model, with a name that is one.
+/// A model with a valid name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawModel {
     pub(crate) name: At<String>,
-    /// Empty where `model` is given, until that is looked up.
+    /// Empty if `model` is given, until the registry is queried.
     pub(crate) path: At<String>,
-    /// A registered name, in the place of a path.
+    /// A registered name, instead of a path.
     pub(crate) model: Option<At<String>>,
-    /// What it was when it was registered.
+    /// The model as it was registered.
     pub(crate) registered: Option<RegisteredModel>,
     pub(crate) version: Option<At<u64>>,
     pub(crate) digest: Option<At<String>>,
@@ -24,7 +24,7 @@ pub(crate) struct RawModel {
     pub(crate) fallback: Option<At<()>>,
 }
 
-/// What inference may use.
+/// The settings of inference.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawInference {
     pub(crate) allow_guest_models: Option<At<bool>>,
@@ -89,7 +89,7 @@ pub(crate) fn read_inference(job: &mut Scope<'_>) -> RawInference {
     RawInference { allow_guest_models, ..amounts(group) }
 }
 
-/// Reads `inference` of a policy.
+/// Reads the ceilings in `inference` of a policy.
 pub(crate) fn read_ceilings(policy: &mut Scope<'_>) -> RawInference {
     policy.group("inference").map(amounts).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! Values of settings.
+//! Reads values of settings.
 
 use crate::keys;
 use crate::model::CsvFormat;
 
-/// The digits alone, in lower case.
+/// Reads a digest. Returns only the digits, in lower case.
 pub(crate) fn digest(_: &keys::Key, text: &str) -> Option<String> {
     let text = text.trim();
     let digits = text.strip_prefix("sha256:").unwrap_or(text);
@@ -11,7 +11,7 @@ pub(crate) fn digest(_: &keys::Key, text: &str) -> Option<String> {
     fits.then(|| digits.to_ascii_lowercase())
 }
 
-/// A character that can stand between fields.
+/// Reads a character that can separate fields.
 pub(crate) fn delimiter(text: &str) -> Option<u8> {
     match text.as_bytes() {
         b"tab" | b"\\t" => Some(b'\t'),
@@ -20,7 +20,7 @@ pub(crate) fn delimiter(text: &str) -> Option<u8> {
     }
 }
 
-/// A character that can stand around fields, make text of another one, or begin comments.
+/// Reads a character that can quote fields, escape another character, or begin a comment.
 pub(crate) fn mark(text: &str) -> Option<u8> {
     match text.as_bytes() {
         [byte] if CsvFormat::can_mark(*byte) => Some(*byte),
@@ -28,7 +28,7 @@ pub(crate) fn mark(text: &str) -> Option<u8> {
     }
 }
 
-/// The same, or none of them.
+/// The same, or `none`.
 pub(crate) fn mark_or_none(text: &str) -> Option<Option<u8>> {
     if text.trim().eq_ignore_ascii_case("none") { Some(None) } else { mark(text).map(Some) }
 }

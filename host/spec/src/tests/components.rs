@@ -1,7 +1,7 @@
 use super::{Fixture, errors, errors_with, job, job_with, told};
 use std::fs;
 
-/// A component as Azure's registry has them, with types of its inputs and optional arguments.
+/// A component as in Azure's registry, with types of its inputs and optional arguments.
 const COMPONENT: &str = r#"
 $schema: https://example.org/parallelComponent.schema.json
 type: parallel
@@ -52,7 +52,7 @@ fn component() -> String {
     COMPONENT.replace("../source", "source")
 }
 
-/// A component runs by itself once its inputs have values.
+/// A component runs on its own if its inputs have values.
 #[test]
 fn a_component_runs_once_its_inputs_are_given() {
     let fixture = Fixture::new();
@@ -97,7 +97,7 @@ fn a_component_runs_once_its_inputs_are_given() {
     insta::assert_snapshot!(spec.arguments[..spec.own_arguments].join(" "), @"--labels /side_inputs/labels/digits.bin --nodes 3 --rate 0.5 --explain True --mode slow --resume_from x y --metadata /side_inputs/metadata --copy_logs_to_parent True --process_count_per_node 2 --out /output --prs /output/prs_output");
 }
 
-/// Values and paths that are missing, or are not of their types.
+/// Values and paths that are missing or have the wrong type.
 #[test]
 fn inputs_are_of_their_types() {
     insta::assert_snapshot!(errors(&component()), @"
@@ -135,7 +135,7 @@ fn inputs_are_of_their_types() {
     insta::assert_snapshot!(errors_with(&component().replace("${{outputs.prs_output}}\nmini", "here\nmini"), &GIVEN), @r#"job.yaml:20: output_data: found "here"; expected one of the outputs, as in ${{outputs.x}}"#);
 }
 
-/// Sizes in bytes are of tables.
+/// Only tables have sizes in bytes.
 #[test]
 fn a_size_in_bytes_makes_a_table_of_an_mltable() {
     let text = component()
@@ -163,7 +163,7 @@ fn pipeline(component: &str) -> String {
     )
 }
 
-/// A job's component may be a file of this machine: the job's own settings hold before it.
+/// A job's component may be a file on this machine. The job's own settings take precedence.
 #[test]
 fn a_component_of_this_machine_is_read() {
     let fixture = Fixture::new();
@@ -210,7 +210,7 @@ fn components_that_do_not_fit() {
     ");
 }
 
-/// Azure's own keys can be set as they stand in the file.
+/// Azure's own keys can be set by their names in the file.
 #[test]
 fn keys_of_the_file_are_set_in_its_own_words() {
     let spec = job_with(
@@ -253,7 +253,7 @@ fn inputs_of_a_pipeline_are_passed_on() {
     assert_eq!(spec.arguments[..spec.own_arguments], ["--r", "0.25"]);
 }
 
-/// What a reference becomes is bounded, and with it what a file with many of them can grow to.
+/// The length of a value is limited, and thus the size that a file with many references can grow to.
 #[test]
 fn a_value_of_an_input_is_short() {
     let long = "x".repeat(2000);
@@ -265,7 +265,7 @@ fn a_value_of_an_input_is_short() {
     insta::assert_snapshot!(told, @"job.yaml:12: inputs.long: found a text of 2000 bytes; the value of an input has at most 1024: put a longer one into a file, and give that as an input of the type uri_file");
 }
 
-/// `--set inputs.x=PATH` names other data: what the file says of its own does not hold for that.
+/// `--set inputs.x=PATH` names other data, so the file's settings for its own data do not apply.
 #[test]
 fn an_input_that_is_set_is_another_one() {
     let job = "$schema: x/parallelJob.schema.json\ntype: parallel\n\
@@ -275,7 +275,7 @@ fn an_input_that_is_set_is_another_one() {
     assert_eq!(job.inputs[0].take, None);
 }
 
-/// The command line has the last word, also over options among the arguments.
+/// The command line overrides everything, including options among the arguments.
 #[test]
 fn workers_of_the_command_line_win() {
     let job =

@@ -3,7 +3,7 @@ use crate::model::{ErrorThreshold, InputKind, OutputAction};
 use std::fs;
 use std::time::Duration;
 
-/// A batch endpoint's deployment as Azure's pages show it, with a component for the script.
+/// A batch endpoint's deployment as on Azure's pages, with a component as the script.
 const DEPLOYMENT: &str = r"
 $schema: https://example.org/modelBatchDeployment.schema.json
 endpoint_name: heart-classifier-batch
@@ -32,7 +32,7 @@ settings:
     A: b
 ";
 
-/// The least that runs, in the words of before there was `settings`.
+/// The smallest deployment, in the older form without `settings`.
 const OLD: &str = "$schema: https://example.org/batchDeployment.schema.json\nname: demo\n\
                    code_configuration: {code: source, scoring_script: inner.wasm}\n";
 
@@ -74,7 +74,7 @@ fn a_deployment_loads() {
     ");
 }
 
-/// What Azure takes where a deployment says nothing, also in the words of older files.
+/// Azure's defaults for a deployment, and the same for older files.
 #[test]
 fn defaults_of_a_deployment() {
     let spec = job_with(OLD, &[DATA]);
@@ -103,12 +103,13 @@ fn defaults_of_a_deployment() {
     let spec = job_with(&format!("{OLD}{flat}"), &[DATA]);
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 4 });
     assert_eq!((spec.settings.run_max_try, spec.append_row_file_name.as_str()), (3, "a.csv"));
-    // The default is one of files.
+    // The default is a number of files.
     let spec = job_with(OLD, &[DATA, ("inputs.data.format", "csv")]);
     assert!(matches!(spec.input_kind, InputKind::Tables { .. }), "{spec:?}");
 }
 
-/// An ONNX model is one that the sandbox computes with; what a file of Azure's registers is named on this machine.
+/// The sandbox computes with an ONNX model. A model that is registered in Azure must be replaced by one on
+/// this machine.
 #[test]
 fn models_of_deployments() {
     let spec = job_with(DEPLOYMENT, &[DATA, ("model", "digits.onnx")]);
@@ -126,7 +127,7 @@ fn models_of_deployments() {
     insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("{name: heart, path: weights}", "{}"), &[DATA]), @"job.yaml:7: model: has no path; name the model's file or folder");
 }
 
-/// Errors use the deployment's own words.
+/// Errors use the names of a deployment.
 #[test]
 fn errors_of_deployments() {
     insta::assert_snapshot!(errors(DEPLOYMENT), @"job.yaml: inputs: missing; in Azure they come with each call of the endpoint: name them by --set inputs.images.path=data");
@@ -164,7 +165,7 @@ fn errors_of_deployments() {
     insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("inner.wasm", "score.py"), &[DATA]), @"job.yaml:11: code_configuration.scoring_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
 }
 
-/// Deployments that bring no scoring script, or a pipeline, or answer single requests.
+/// Deployments without a scoring script, of a pipeline, or for single requests.
 #[test]
 fn deployments_that_do_not_run_here() {
     let bare = DEPLOYMENT
@@ -178,7 +179,7 @@ fn deployments_that_do_not_run_here() {
     insta::assert_snapshot!(errors("name: a\nendpoint_name: b\ntype: kafka\n"), @r#"job.yaml:3: type: found "kafka"; of batch endpoints' deployments model runs here"#);
 }
 
-/// A6: what goes to a parent is ignored where there is none, in files of Azure's alone.
+/// A6: in Azure's files, copies to a parent are ignored if there is no parent.
 #[test]
 fn a_job_without_a_parent_copies_nothing() {
     let text = super::version2::JOB.replace("--error_threshold 7", "--copy_logs_to_parent True");
@@ -189,7 +190,7 @@ fn a_job_without_a_parent_copies_nothing() {
     );
 }
 
-/// A file of a job's own may be a side input: the file alone is seen.
+/// A single file may be a side input. The entry script then sees only that file.
 #[test]
 fn a_single_file_is_a_side_input() {
     let spec = job(

@@ -116,7 +116,7 @@ fn missing_keys() {
     insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: []\n"), @"job.yaml:2: inputs: found none; name at least one (e.g. images: data)");
 }
 
-/// C1, C2: missing and not a file or folder are two errors each, and name the value.
+/// C1, C2: a missing path and a wrong kind of file are separate errors, and each names the value.
 #[test]
 fn entry_scripts_and_sources() {
     insta::assert_snapshot!(errors("entry_script: score.py\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: there is no [dir]/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
@@ -232,7 +232,7 @@ inputs:
     "##);
 }
 
-/// What depends on a format that is not known is not judged.
+/// If the format is unknown, settings that depend on it are not checked.
 #[test]
 fn a_wrong_format_is_told_alone() {
     let told = errors(
@@ -275,7 +275,7 @@ inputs: {a: {path: data, columns: [x], files: true, hive: true}}
     ");
 }
 
-/// M3: what a database is asked.
+/// M3: the queries of databases.
 #[test]
 fn databases_are_asked_one_thing() {
     insta::assert_snapshot!(errors(r#"

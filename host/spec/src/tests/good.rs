@@ -71,13 +71,13 @@ fn least() -> JobSpec {
     }
 }
 
-/// What a rule has for a default: A1, A3, A4, C7, C9, C13 to C17, C25, C26, E17.
+/// The defaults of the rules: A1, A3, A4, C7, C9, C13 to C17, C25, C26, E17.
 #[test]
 fn the_least_job_file_gets_the_defaults() {
     assert_eq!(job(LEAST), least());
 }
 
-/// The same holds with the default job file before it: it says nothing new.
+/// The default job file changes nothing.
 #[test]
 fn the_default_job_file_is_a_job_file() {
     assert_eq!(job(&format!("{}{LEAST}", default_job(JOB, ""))), least());
@@ -262,7 +262,7 @@ inputs:
     );
 }
 
-/// M3: a size is of no use for databases, and that is told.
+/// M3: a size has no effect for databases, and a notice says so.
 #[test]
 fn databases_are_not_cut_by_size() {
     let text = "entry_script: script.wasm\nmini_batch_size: 10 rows\n\
@@ -286,7 +286,7 @@ fn void_jobs_need_no_inputs_and_ignore_them_loudly() {
     assert_eq!(job(&format!("{LEAST}rank_mini_batch_count: -8")), least(), "below 0 is 0");
 }
 
-/// C3, C19: what means nothing here is ignored with a notice.
+/// C3, C19: keys without a meaning here are ignored with a notice.
 #[test]
 fn azure_only_keys_are_ignored_with_a_notice() {
     let spec = job(&format!("{LEAST}environment: {{name: x}}\ntags: [a]\n"));
@@ -350,7 +350,7 @@ fn set_replaces_and_adds() {
     assert_eq!(spec.inputs[1].paths, ["/dir/y"]);
 }
 
-/// What a 32-bit memory cannot hold is noted, and nothing else is said of it.
+/// A limit above the size of a 32-bit memory causes one notice.
 #[test]
 fn limits_that_no_guest_reaches_are_noted() {
     let spec = job(&format!("{LEAST}\nlimits: {{memory: 8 GB, read: 4 GB, row: 5 GB}}\n"));

@@ -66,7 +66,7 @@ thread_local! {
     static FIXTURE: Fixture = Fixture::new();
 }
 
-/// Files that must never do harm, however they are broken: our own, and both of Azure's versions.
+/// Damages a job file: each cut replaces a part of the text. Loading the result must neither panic nor hang.
 fn mutated(base: &str, cuts: Vec<(usize, usize, String)>) -> String {
     let mut text = base.to_owned();
     for (start, length, insert) in cuts {
@@ -110,7 +110,7 @@ proptest! {
     }
 }
 
-/// References of a pipeline do not blow a file up.
+/// References of a pipeline cannot make a file grow without bound.
 #[test]
 fn reference_bombs_are_an_error() {
     let words = "${{parent.inputs.x}} ".repeat(20_000);

@@ -1,7 +1,7 @@
 use super::{errors, errors_with, job, job_with, told};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction, SliceSize};
 
-/// As version 1 of the Azure SDK saves a configuration, with an environment cut short.
+/// A configuration as version 1 of the Azure SDK saves it, with a shortened environment.
 const SAVED: &str = r#"
 parallel_run_config:
   append_row_file_name: predictions.txt
@@ -47,7 +47,7 @@ parallel_run_config:
   source_directory: source
 "#;
 
-/// C3, C4, C28: a saved configuration loads as it is.
+/// C3, C4, C28: a saved configuration loads unchanged.
 #[test]
 fn a_saved_file_loads_unchanged() {
     let spec = job_with(
@@ -88,7 +88,7 @@ fn what_a_saved_file_cannot_say_stands_beside_it() {
     ));
 }
 
-/// C28: what a saved file leaves out is said.
+/// C28: the defaults for settings that a saved file leaves out are reported.
 #[test]
 fn defaults_that_were_taken_are_said() {
     let text = "parallel_run_config:\n  entry_script: script.wasm\n  process_count_per_node: null\n  \
@@ -147,7 +147,7 @@ fn settings_of_a_saved_file_have_their_own_names() {
     );
 }
 
-/// C10, C11, C28, C31: a saved file may have what newer SDKs load, and names of the preview.
+/// C10, C11, C28, C31: a saved file may have settings of newer SDKs, and names of the preview.
 #[test]
 fn saved_files_have_thresholds_and_preview_names() {
     let spec = job_with(
@@ -177,7 +177,7 @@ fn saved_files_have_thresholds_and_preview_names() {
     ");
 }
 
-/// C8: partition keys of a saved file, and the error of version 1 where both are given.
+/// C8: partition keys of a saved file. Keys and a size are an error, as in version 1.
 #[test]
 fn saved_partition_keys() {
     let saved = SAVED.replace("partition_keys: null", "partition_keys: [store, brand]");
@@ -191,7 +191,7 @@ fn saved_partition_keys() {
     assert!(!spec.arguments.contains(&String::from("--mini_batch_size")));
 }
 
-/// E11: files of Azure's get ParallelRunStep's own options behind their arguments, once each.
+/// E11: in Azure's files, ParallelRunStep's own options are appended to the arguments, once each.
 #[test]
 fn own_options_are_passed_where_azure_passes_them() {
     let text = "parallel_run_config: {entry_script: script.wasm, process_count_per_node: 2}\n\

@@ -32,12 +32,12 @@ fn table_files_say_how_text_is_read() {
     let spec = fixture.load(&text, &[]).expect("a job");
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 10 });
     assert_eq!(spec.inputs[0].paths.len(), 2);
-    // The files themselves, instead of the table file.
+    // The user may name the data files instead of the table file.
     let spec = fixture.load(text.replace("ro_mount", "direct"), &[("inputs.d.path", "data/*.csv")]);
     assert!(matches!(spec.expect("a job").input_kind, InputKind::Tables { .. }));
 }
 
-/// C30: what a table file must have, and what it must not.
+/// C30: mistakes in a table file.
 #[test]
 fn table_files_that_do_not_fit() {
     let error = |table: &str| {
@@ -82,7 +82,7 @@ fn table_files_that_do_not_fit() {
     insta::assert_snapshot!(fixture.load(&text, &[]).expect_err("it has errors"), @"job.yaml:4: inputs.d.path: [dir]/data/MLTable: there is no such file; name the folder of an MLTable file, or the data files themselves");
 }
 
-/// The one table of a job whose `MLTable` says this.
+/// The only table of a job with these transformations in its `MLTable`.
 fn table(transformations: &str) -> (TableInput, Option<u64>) {
     let (fixture, text) = with_table(
         &format!("type: mltable\npaths:\n- file: ./a.csv\ntransformations:\n{transformations}"),
@@ -95,7 +95,7 @@ fn table(transformations: &str) -> (TableInput, Option<u64>) {
     (inputs.remove(0), spec.inputs[0].take)
 }
 
-/// C30: as Azure's SDK saves a table, with all that it takes for granted.
+/// C30: a table as Azure's SDK saves it, with all defaults.
 #[test]
 fn tables_as_the_sdk_saves_them() {
     let csv = "- read_delimited:\n    delimiter: ','\n    empty_as_string: false\n    encoding: utf8\n    header: \
@@ -141,7 +141,7 @@ fn steps_that_change_rows_are_carried_out() {
     assert_eq!(found.columns.unwrap_or_default(), ["a", "c"]);
 }
 
-/// C30: a list of files has so many of them; streams are only named.
+/// C30: `take` limits a list of files. Streams are only named.
 #[test]
 fn files_of_a_table_may_be_taken() {
     let (fixture, text) =
@@ -156,7 +156,7 @@ fn files_of_a_table_may_be_taken() {
     insta::assert_snapshot!(spec.notices[1], @"inputs.d: column url is of type stream_info; the entry script gets the text that names each stream");
 }
 
-/// The settings of our own that these become do not fit everywhere.
+/// Invalid combinations of our own settings for parts of tables.
 #[test]
 fn settings_of_parts_of_tables_that_do_not_fit() {
     let error = |input: &str, more: &str| {

@@ -1,4 +1,4 @@
-//! Tests of the whole way from a file to a job, by what they are about.
+//! Tests of the whole way from a file to a job, by topic.
 
 mod components;
 mod deployment;
@@ -22,7 +22,7 @@ use super::{JobSpec, load_plain};
 use std::fs;
 use tempfile::TempDir;
 
-/// A folder with what job files name: `script.wasm`, a guest crate `guest`, `source`, `weights`,
+/// A folder with the files that job files name: `script.wasm`, a guest crate `guest`, `source`, `weights`,
 /// `data`, `digits.onnx`.
 struct Fixture(TempDir);
 
@@ -44,7 +44,7 @@ impl Fixture {
         Self(dir)
     }
 
-    /// Loads the text as `job.yaml`. An error is the printed one, with the folder as `[dir]`.
+    /// Loads the text as `job.yaml`. An error is returned as printed, with the folder as `[dir]`.
     fn load(&self, text: impl AsRef<[u8]>, set: &[(&str, &str)]) -> Result<JobSpec, String> {
         let path = self.0.path().join("job.yaml");
         fs::write(&path, text).expect("a job file");
@@ -59,7 +59,7 @@ impl Fixture {
     }
 }
 
-/// The errors of a job file that must have some.
+/// The errors of a job file that is wrong.
 fn errors(text: &str) -> String {
     errors_with(text, &[])
 }
@@ -68,7 +68,7 @@ fn errors_with(text: &str, set: &[(&str, &str)]) -> String {
     Fixture::new().load(text, set).expect_err("the job file has errors")
 }
 
-/// The job of a good file, with the folder's real path removed from all of it.
+/// The job of a correct file, with the folder's real path replaced everywhere.
 fn job(text: &str) -> JobSpec {
     job_with(text, &[])
 }
@@ -97,11 +97,11 @@ fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
     spec
 }
 
-/// All that is told of how a file was read, one line each.
+/// All notices and conversions of a file, one line each.
 fn told(spec: &JobSpec) -> String {
     let lines: Vec<_> = spec.notices.iter().chain(&spec.conversions).cloned().collect();
     lines.join("\n")
 }
 
-/// The least that a job file can say.
+/// The smallest job file.
 const LEAST: &str = "entry_script: script.wasm\ninputs: {images: data}\n";

@@ -1,4 +1,4 @@
-//! Models, and what inference may use.
+//! Models, and settings of inference.
 
 use super::{Fixture, LEAST, errors, job, job_with};
 use crate::ModelSpec;
@@ -128,7 +128,7 @@ arguments: [--m, '${{{{models.other}}}}']
     )), @"job.yaml:4: arguments[1]: found the unknown reference ${{models.other}}; there are ${{inputs.images}}, ${{models.digits}}, ${{output}}");
 }
 
-/// Side inputs may lie below /models, as they always could.
+/// Side inputs may be below /models, as in earlier versions.
 #[test]
 fn models_and_side_inputs_lie_side_by_side() {
     let spec = job(&format!(
@@ -157,8 +157,8 @@ fn a_fallback_without_a_gpu_is_told() {
     assert!(spec.notices.iter().any(|line| line.contains("has no effect")), "{spec:?}");
 }
 
-/// Azure's word for models of its registry is ours for files; only the section that Azure saves is
-/// Azure's.
+/// In Azure's files, `models` has our meaning. Only in the section that Azure saves does it mean models of
+/// Azure's registry.
 #[test]
 fn files_of_azure_take_models_in_our_words() {
     let ours = "models: {digits: digits.onnx}\n";

@@ -5,8 +5,8 @@ fn with_arguments(arguments: &str) -> String {
     format!("{LEAST}arguments: [{arguments}]\n")
 }
 
-/// A1, A2, A3, A4, A5, A6, A7, A8, A9: options of ParallelRunStep's driver set the
-/// job's settings, and stay in the arguments.
+/// A1, A2, A3, A4, A5, A6, A7, A8, A9: options of ParallelRunStep's driver set the job's settings, and stay
+/// in the arguments.
 #[test]
 fn driver_options_set_the_job() {
     let spec = job(&format!(
@@ -41,7 +41,7 @@ fn driver_options_set_the_job() {
     ");
 }
 
-/// A4: a name cut within its last word is taken; what only begins like one is the script's own.
+/// A4: a name may be cut within its last word. A shorter one is an option of the script.
 #[test]
 fn driver_options_may_be_cut() {
     let spec = job(&with_arguments(
@@ -54,8 +54,8 @@ fn driver_options_may_be_cut() {
     ");
 }
 
-/// A1, A2, A3, A4, A5, A6, A7, A8, A9: a setting is given once; a wrong value
-/// names the setting and the argument's line.
+/// A1, A2, A3, A4, A5, A6, A7, A8, A9: a setting may be given only once. The error of a wrong value names the
+/// setting and the argument's line.
 #[test]
 fn driver_options_that_do_not_fit() {
     insta::assert_snapshot!(errors(&format!(
@@ -79,7 +79,7 @@ fn driver_options_that_do_not_fit() {
     "#);
 }
 
-/// C24: the twelve reserved names are refused with or without "=", with the key to use.
+/// C24: the twelve reserved names are refused with or without "=", and the error names the key to use.
 #[test]
 fn reserved_names_lead_to_their_keys() {
     for name in [
@@ -105,7 +105,7 @@ fn reserved_names_lead_to_their_keys() {
     assert_eq!(job(&with_arguments("--outputs, x, output")).arguments.len(), 3);
 }
 
-/// C6, G3: one worker where there are GPUs, unless the job file has a number.
+/// C6, G3: with GPUs there is one worker, unless the job file gives a number.
 #[test]
 fn gpus_decide_the_number_of_workers() {
     let spec = job_with(LEAST, &[("gpus", "2")]);

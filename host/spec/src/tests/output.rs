@@ -6,7 +6,7 @@ use std::fs;
 
 const SETTINGS: &str = "parallel_run_step.settings.json";
 
-/// O2, O3: text has a space and no header, csv a comma and a header, unless the job file says it.
+/// O2, O3: by default, text has a space and no header, and csv a comma and a header.
 #[test]
 fn formats_have_their_own_defaults() {
     let format = |text: &str| job(&format!("{LEAST}output_format: {text}\n")).output_format;
@@ -122,7 +122,7 @@ fn layouts_and_the_names_of_parts() {
     insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: folder\n")), @r#"job.yaml:3: output_layout: found "folder"; expected file or parts"#);
 }
 
-/// A9: the header by ParallelRunStep's name, which must not contradict ours.
+/// A9: the header under ParallelRunStep's name, which must not contradict ours.
 #[test]
 fn the_header_by_its_other_name() {
     let header = |text: &str| job(&format!("{LEAST}{text}\n")).output_format.header;
@@ -191,7 +191,7 @@ fn settings_beside_the_entry_script() {
         ));
         assert_eq!(fixture.load(LEAST, &[]).expect("a job").output_format.quoting, *quoting);
     }
-    // What the job file says must be the same.
+    // The job file and the settings file must agree.
     write(r#"{"append_row": {"pandas.DataFrame.to_csv": {"sep": ",", "header": false}}}"#);
     let same = [("output_format", "{type: csv, delimiter: ',', header: false}")];
     assert!(!fixture.load(LEAST, &same).expect("a job").output_format.header);
@@ -212,7 +212,7 @@ fn settings_beside_the_entry_script() {
     assert!(fixture.load(LEAST, &[("output_action", "summary_only")]).is_ok());
 }
 
-/// A11: the file lies in the source folder where there is one; what is wrong in it has its place.
+/// A11: the file is in the source folder if there is one. Its errors have their place.
 #[test]
 fn settings_that_do_not_fit() {
     let fixture = Fixture::new();

@@ -31,7 +31,7 @@ fn tables_by_folder_or_column() {
     );
 }
 
-/// C8: a key is a folder level or a column; without a schema the planner knows the columns.
+/// C8: a key is a folder level or a column. Without a schema, only the planner knows the columns.
 #[test]
 fn tables_by_folder_and_column() {
     let by_folder = ("inputs.sales.partition_format", "'{region}/{store}'");
@@ -46,11 +46,12 @@ fn tables_by_folder_and_column() {
             "format: csv, partition_format: '{region}/{store}', schema: {brand: string}"
         )
     )), @r#"job.yaml:3: partition_keys[1]: found "colour", which the partition_format and schema of input sales does not have; it has region, store, brand"#);
-    // The path's columns are in tables by size, too.
+    // In tables that are cut by size, the columns from the path are useful, too.
     assert_eq!(job_with(TABLES, &[by_folder]).notices, Vec::<String>::new());
 }
 
-/// C8: what is no list, an element that is no text, both ways to cut, and keys that an input lacks.
+/// C8: a text instead of a list, elements that are not text, both keys and a size, and keys that an input
+/// lacks.
 #[test]
 fn keys_that_do_not_fit() {
     let error = |text: &str| errors(&format!("{FILES}{text}\n"));
@@ -74,7 +75,7 @@ fn keys_that_do_not_fit() {
     )), @r#"job.yaml:3: partition_keys[1]: found "region", which the schema of input sales does not have; it has store"#);
 }
 
-/// M4: a template that is none.
+/// M4: invalid templates.
 #[test]
 fn templates_that_do_not_fit() {
     let error = |template: &str| errors(&FILES.replace("{user}/{season}/{genre}.wav", template));

@@ -2,7 +2,7 @@ use super::version2::JOB;
 use super::{LEAST, errors, errors_with, job, job_with};
 use crate::model::InputKind;
 
-/// A pipeline with the jobs given.
+/// A pipeline with these jobs.
 fn pipeline(jobs: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "type: pipeline\ndisplay_name: Nightly\nsettings: {default_compute: azureml:c}\n\
@@ -29,7 +29,7 @@ fn score() -> String {
         .replace("$schema: https://example.org/parallelJob.schema.json\n", "")
 }
 
-/// C27: a pipeline's one parallel job runs, with the pipeline's inputs and outputs in their places.
+/// C27: a pipeline's only parallel job runs, with references to the pipeline's inputs and outputs replaced.
 #[test]
 fn the_one_parallel_job_is_picked() {
     let text = pipeline(&[("prepare", PREPARE), ("score", &score())]);
@@ -46,13 +46,13 @@ fn the_one_parallel_job_is_picked() {
     );
 }
 
-/// Other kinds of Azure's files are told apart from misspelt job files.
+/// The error for other kinds of Azure files differs from that for a misspelt job file.
 #[test]
 fn only_parallel_jobs_and_pipelines_run() {
     insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; of Azure's files parallel and pipeline run here, and deployments of batch endpoints; our own job files have no type"#);
 }
 
-/// As Azure's samples write it: the job says how its input is mounted, the pipeline where it is.
+/// As in Azure's samples: the job says how its input is mounted, and the pipeline where it is.
 #[test]
 fn a_path_may_be_the_pipelines_input() {
     for kind in ["", "type: uri_folder, "] {
@@ -62,7 +62,7 @@ fn a_path_may_be_the_pipelines_input() {
     }
 }
 
-/// C8: as an input of the pipeline, partition keys are JSON text.
+/// C8: partition keys that are an input of the pipeline are JSON text.
 #[test]
 fn a_pipelines_partition_keys_are_json_text() {
     let text = score().replace(
@@ -96,7 +96,7 @@ fn the_pipeline_is_the_parent() {
     assert!(parent.folder.ends_with("jobs/job.pipeline"));
 }
 
-/// What another job of the pipeline makes is to be named on this machine.
+/// The results of another job of the pipeline must be replaced by files on this machine.
 #[test]
 fn results_of_other_jobs_are_named() {
     let text = score().replace("${{parent.inputs.images}}", "${{parent.jobs.prepare.outputs.x}}");
@@ -105,7 +105,7 @@ fn results_of_other_jobs_are_named() {
     assert_eq!(job_with(&text, &[("inputs.job_data_path", "data")]).inputs[0].paths, ["/dir/data"]);
 }
 
-/// M3: rows of an SQL table come from a database that is a file.
+/// M3: rows of an SQL table must come from a database that is a file.
 #[test]
 fn an_sql_table_is_to_be_a_file() {
     let import = "    type: import_data\n    source:\n      type: database\n      query: select * from REGION\n      \

@@ -7,7 +7,7 @@ use crate::{JobSpec, OperatorPolicy, SpecErrors, Surroundings, load};
 use std::fs;
 use std::path::Path;
 
-/// What is registered: `images` in two versions, `away` in a datastore, `many` with two paths, the model
+/// The registry: `images` in two versions, `away` in a datastore, `many` with two paths, and the model
 /// `digits`.
 struct Known {
     dir: String,
@@ -148,14 +148,14 @@ fn names_that_lead_nowhere_are_told() {
     insta::assert_snapshot!(none.unwrap_err(), @"job.yaml:2: inputs.a.dataset: there is no registry of datasets here; write path: instead");
 }
 
-/// C1, C21: what a file of Azure's names, the registry may have, too.
+/// C1, C21: names in an Azure file may also be in the registry.
 #[test]
 fn azures_names_are_looked_up() {
     let text = "type: parallel\ninputs:\n  images: {type: uri_folder, path: azureml:images:1}\n  \
                 more: {type: uri_folder, path: azureml:images@latest}\n  model: {type: \
                 custom_model, path: azureml:digits:4}\ninput_data: ${{inputs.images}}\ntask: {type: \
                 run_function, entry_script: script.wasm, append_row_to: rows.txt}\n";
-    // A model that is a file is a side input as well.
+    // A model that is a file can also be a side input.
     let spec = good(text);
     assert!(spec.side_inputs[1].host.ends_with("digits.onnx"), "{:?}", spec.side_inputs);
     let spec = good(&text.replace("azureml:digits:4", "azureml:images:2"));

@@ -1,4 +1,4 @@
-//! Single settings: what they take and what not.
+//! Single settings: their valid and invalid values.
 
 use super::{Fixture, LEAST, errors, job, job_with, told};
 use crate::model::ErrorThreshold;
@@ -96,7 +96,7 @@ fn values_at_the_ends_of_their_ranges() {
     }
 }
 
-/// C11: what is no number and what is outside the range have a message each.
+/// C11: a text and a number outside of the range have different messages.
 #[test]
 fn percentages_have_two_messages() {
     let error = |value: &str| errors(&format!("{LEAST}allowed_failed_percent: {value}\n"));
@@ -114,7 +114,7 @@ fn thresholds_say_what_they_take() {
     "#);
 }
 
-/// C10, C25: names of version 2 with the same meaning are taken, with a notice.
+/// C10, C25: names of version 2 with the same meaning are accepted, with a line for the user.
 #[test]
 fn other_names_are_taken() {
     let spec = job(&format!("{LEAST}mini_batch_error_threshold: 3\nis_deterministic: false\n"));
@@ -127,7 +127,7 @@ fn other_names_are_taken() {
     insta::assert_snapshot!(errors(&format!("{LEAST}allow_reuse: true\nis_deterministic: false\n")), @"job.yaml:4: is_deterministic: is another name for allow_reuse, which is given too; remove one");
 }
 
-/// A2, 1.12: the progress time-out follows from the others, unless it is given.
+/// A2, 1.12: the progress time-out is computed from the others, unless it is given.
 #[test]
 fn the_progress_time_out_is_computed() {
     let seconds = |set: &[(&str, &str)]| job_with(LEAST, set).progress_update_timeout.as_secs();

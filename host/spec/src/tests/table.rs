@@ -1,4 +1,4 @@
-//! The table of keys, the schema, the docs and the loader say the same.
+//! The table of keys, the schema, the docs and the loader agree.
 
 use super::{Fixture, LEAST, errors, job};
 use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
@@ -30,7 +30,7 @@ fn the_checked_in_schema_is_true() {
     );
 }
 
-/// The tables of the docs stand between two markers, and are those of the table of keys.
+/// The tables of the docs are between two markers, and match the table of keys.
 #[test]
 fn the_tables_of_the_docs_are_true() {
     let mut parts = docs();
@@ -55,7 +55,7 @@ fn the_tables_of_the_docs_are_true() {
     assert!(parts.is_empty(), "no docs have the parts {parts:?}");
 }
 
-/// A job file that is good but for the named keys, which are added.
+/// A correct job file with the given text for one key.
 fn with(key: &str, text: &str) -> String {
     let mut job = String::new();
     for (name, line) in [
@@ -93,7 +93,7 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
         let text = format!("limits: {{{}: {}}}\n", key.name, key.example);
         files.push((key.name, with("limits", &text)));
     }
-    // What is registered is tried in `registered`.
+    // Registered names are tested in `registered`.
     for key in INPUT.iter().filter(|key| key.name != "dataset") {
         let path = if key.name.starts_with("path") { "" } else { "path: data, " };
         let format = match key.name {
@@ -139,7 +139,7 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
     }
 }
 
-/// The schema is made of the table; this holds that nothing of the table is lost on the way.
+/// The schema is made from the table. This checks that no key is lost.
 #[test]
 fn every_key_is_in_the_schema_and_in_the_docs() {
     let schema = schema().to_string();
@@ -161,7 +161,7 @@ fn the_schema_gives_the_defaults_of_the_default_job_file() {
     assert_eq!(default("mini_batch_size"), None);
 }
 
-/// Every YAML block in the docs that is a whole job file loads.
+/// Every YAML block in the docs loads, if it is a whole job file.
 #[test]
 fn the_job_files_in_the_docs_load() {
     let docs = fs::read_to_string(repository("docs/job-file.md")).expect("the docs are there");
@@ -193,7 +193,7 @@ fn the_schema_takes_what_the_loader_takes() {
     }
 }
 
-/// What each key expects, as its error says it.
+/// The expected value of each key, as its error gives it.
 #[test]
 fn every_key_says_what_it_expects() {
     let with_names =

@@ -2,7 +2,7 @@ use super::{errors, job, job_with, told};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction};
 use std::time::Duration;
 
-/// A parallel job as the pages of version 2 show it, with a component for the script.
+/// A parallel job as on the pages of version 2, with a component as the script.
 pub(super) const JOB: &str = r#"
 $schema: https://example.org/parallelJob.schema.json
 type: parallel
@@ -45,12 +45,12 @@ task:
   append_row_to: ${{outputs.job_output_file}}
 "#;
 
-/// The least of a version 2 job.
+/// The smallest version 2 job.
 pub(super) const LEAST: &str = "type: parallel\ninput_data: ${{inputs.d}}\nmax_concurrency_per_instance: 1\n\
     inputs: {d: {type: uri_folder, path: data}}\ntask: {type: run_function, entry_script: script.wasm}\n";
 
-/// A10, C1, C2, C5, C6, C7, C9, C10, C11, C15, C16, C17, C18, C21, C22, C24, C25, C29, E11, 1.12:
-/// every setting of a version 2 job is taken or told.
+/// A10, C1, C2, C5, C6, C7, C9, C10, C11, C15, C16, C17, C18, C21, C22, C24, C25, C29, E11, 1.12: every
+/// setting of a version 2 job is used or reported.
 #[test]
 fn a_parallel_job_loads() {
     let spec = job(JOB);
@@ -103,7 +103,7 @@ fn a_parallel_job_loads() {
     "#);
 }
 
-/// C9, C10, C13, 1.12: what a version 2 job leaves out.
+/// C9, C10, C13, 1.12: the defaults of a version 2 job.
 #[test]
 fn defaults_of_version_2() {
     let spec = job(LEAST);
@@ -131,8 +131,8 @@ fn defaults_of_version_2() {
     ");
 }
 
-/// C19, C21, C29: of name, compute and task only the task must be there; one input is divided; what
-/// a container or a machine of Azure's would need is ignored with the reason.
+/// C19, C21, C29: of name, compute and task, only task is required. One input is divided. Settings for a
+/// container or a machine of Azure are ignored, with the reason.
 #[test]
 fn what_version_2_files_may_lack_and_may_hold() {
     let spec = job(LEAST);
@@ -159,7 +159,7 @@ fn what_version_2_files_may_lack_and_may_hold() {
     ");
 }
 
-/// C14, C23: where results go, by what append_row_to and outputs say.
+/// C14, C23: the place of results, as append_row_to and outputs give it.
 #[test]
 fn outputs_of_version_2() {
     let load = |outputs: &str, to: &str| {
@@ -185,7 +185,7 @@ fn outputs_of_version_2() {
     insta::assert_snapshot!(errors(&text), @r#"job.yaml:5: task.append_row_to: found the output "x", which outputs does not have"#);
 }
 
-/// C1, C21, C22: data in Azure, and scripts in Python, are refused with what to do.
+/// C1, C21, C22: data in Azure and a missing Python script are refused, with advice.
 #[test]
 fn what_lies_in_azure_is_named_on_this_machine() {
     let text = JOB
@@ -250,7 +250,7 @@ fn thresholds_are_given_once() {
     insta::assert_snapshot!(errors(&JOB.replace("--error_threshold 7", "--allowed_failed_count 7")), @"job.yaml:33: task.program_arguments[6]: given twice: --allowed_failed_count here, and the key mini_batch_error_threshold in the job file; remove one");
 }
 
-/// C8: keys as a list or as JSON text; not together with a size (1.12).
+/// C8: keys as a list or as JSON text. A size beside them is ignored (1.12).
 #[test]
 fn version_2_partition_keys() {
     let table = LEAST.replace("path: data}", "path: data, format: csv}");
@@ -261,13 +261,13 @@ fn version_2_partition_keys() {
         );
     }
     insta::assert_snapshot!(errors(&format!("{table}partition_keys: '[store'\n")), @r#"job.yaml:6: partition_keys: found "[store"; expected a list of texts, or a JSON text of one, as in '["store", "brand"]'"#);
-    // 1.12: of a size and keys, Azure takes the keys.
+    // 1.12: if there are both a size and keys, Azure uses the keys.
     let spec = job(&format!("{table}partition_keys: [a]\nmini_batch_size: 1kb\n"));
     assert_eq!(spec.partition_keys, ["a"]);
     insta::assert_snapshot!(spec.notices[1], @"mini_batch_size (1kb) is ignored, as in Azure: partition_keys make the mini-batches");
 }
 
-/// C26: a job that only runs so many times needs no data.
+/// C26: a job that only runs a number of times needs no data.
 #[test]
 fn void_jobs_of_version_2() {
     let text = LEAST
@@ -276,7 +276,7 @@ fn void_jobs_of_version_2() {
     assert_eq!(job(&text).input_kind, InputKind::Void { count: 3 });
 }
 
-/// Own keys, and misspelt ones, of a version 2 file are read as in our own files.
+/// Our own keys, and misspelt ones, are treated in a version 2 file as in our own files.
 #[test]
 fn own_keys_in_a_version_2_file() {
     assert!(job(&format!("{LEAST}strict_cardinality: true\n")).worker.strict_cardinality);
