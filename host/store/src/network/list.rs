@@ -239,7 +239,7 @@ impl Round<'_> {
                 let asked = || Asked::Read(name.clone(), self.request.shown.clone());
                 match looked {
                     Ok(found) => {
-                        // What is empty may stand for a folder.
+                        // An empty object may be the marker of a folder.
                         let is_empty = found.as_ref().is_some_and(|found| found.size == 0);
                         if !(is_empty && self.list_folder(name).await?) {
                             self.want(name, found, false).await?;

@@ -109,7 +109,7 @@ pub(super) enum FetchError {
     /// There is no object at an address.
     #[error("{0} holds no object; check the address")]
     Empty(String),
-    /// All objects of an address must fit into what is left of the cache, and do not.
+    /// All objects of an address must fit into the rest of the cache, but they do not.
     #[error(
         "the objects of {0} take more than {1}, which is what is left of the cache: raise \
          cache.size in the file of datastores, or name fewer of them"
