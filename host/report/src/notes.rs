@@ -16,7 +16,8 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// `columns` are as the last run of the job found them, an input each; empty if there was none.
+    /// `columns` has a line for each input, as the last run of the job found them; empty if there was no
+    /// earlier run.
     pub(super) fn new(columns: Vec<String>) -> Self {
         Self { told: 0, columns }
     }
