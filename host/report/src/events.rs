@@ -111,7 +111,7 @@ mod tests {
             assert!(text.contains(&format!(r#""inference":{begin}"#)), "{text}");
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
         }
-        // As they were written before.
+        // Earlier versions wrote it like this.
         let zeros = serde_json::to_string(&crate::model::InferenceStats::default()).unwrap();
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let text = serde_json::to_string(&event).unwrap();

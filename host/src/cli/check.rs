@@ -141,7 +141,7 @@ pub(super) struct Check<'a> {
 
 impl<'a> Check<'a> {
     /// # Errors
-    /// What the policy does not allow.
+    /// If the policy does not allow it.
     pub(super) fn of(
         path: &'a Path,
         trial: &'a Trial,
