@@ -37,7 +37,8 @@ const PIECE: usize = 256 << 10;
 /// The arguments of `map`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A Python script, a component, a core module, or a guest crate's folder.
+    /// A script in Python or JavaScript, a component, a core module, or the folder of a guest crate or of C
+    /// sources.
     entry_script: PathBuf,
     /// Cuts record batches into mini-batches of at most N rows [default: each record batch is one].
     #[arg(long, value_name = "N")]
@@ -45,7 +46,8 @@ pub(super) struct Arguments {
     /// Continues while the entry script reports at most N failed rows; -1 for any number.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     error_threshold: i64,
-    /// The runtime of a Python script: auto is science, whose `run` gets a pandas DataFrame; light gives a sandmill.Table.
+    /// Runtime of a Python script. auto means science, whose `run` gets a pandas DataFrame; with light, it
+    /// gets a sandmill.Table.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = runtime)]
     runtime: PythonRuntime,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(super) enum DatasetCommand {
         #[arg(long, value_name = "NAME")]
         datastore: Option<String>,
     },
-    /// Lists what is registered, each in its latest version.
+    /// Lists the latest version of each dataset.
     List(List),
     /// Shows a registered dataset.
     Show(Show),
