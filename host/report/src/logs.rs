@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 /// Which logs to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFilter {
-    /// Those of all workers.
+    /// The logs of all workers.
     All,
-    /// Those of the worker with this name.
+    /// The logs of the worker with this name.
     Worker(String),
-    /// Those of one mini-batch.
+    /// The logs of one mini-batch.
     MiniBatch(MiniBatchId),
 }
 

@@ -20,7 +20,7 @@ pub(super) struct VersionArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArguments {
-    /// The shell that completes commands.
+    /// The shell to complete commands for.
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -121,7 +121,7 @@ fn pair(text: &str) -> Result<(String, String), ArgumentError> {
 
 /// What to check, and how.
 pub(super) struct Check<'a> {
-    /// A component, a core module, or a guest crate's folder.
+    /// A component, a core module, the folder of a guest crate or of C sources, or a script.
     pub(super) path: &'a Path,
     /// Whether and how to run it.
     pub(super) trial: &'a Trial,

@@ -79,7 +79,7 @@ enum Command {
     Run(run::Arguments),
     /// Resumes a job that was interrupted, failed or was cancelled.
     Resume(resume::Arguments),
-    /// Shows the mini-batches of a job, and runs nothing.
+    /// Summarizes a job, shows its mini-batches, and runs nothing.
     Plan(plan::Arguments),
     /// Shows the state of a job.
     Status(history::StatusArguments),
