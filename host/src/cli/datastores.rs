@@ -10,8 +10,8 @@ const VARIABLE: &str = "SANDMILL_DATASTORES";
 /// The stores that jobs may name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct DatastoresArgument {
-    /// The file of datastores: the stores that inputs may name, with their credentials. It must be readable only
-    /// by its owner [default: $SANDMILL_DATASTORES].
+    /// The file of datastores: the stores that inputs may name, with their credentials. It must be readable
+    /// only by its owner [default: $SANDMILL_DATASTORES].
     #[arg(long, value_name = "FILE")]
     datastores: Option<PathBuf>,
 }

@@ -25,7 +25,8 @@ pub(super) struct ToldArguments {
     #[arg(long)]
     json: bool,
     /// Calls this program when the job has ended, without a shell and without arguments. Its environment has
-    /// SANDMILL_JOB, SANDMILL_STATE (completed, failed or cancelled) and SANDMILL_DIR. This command waits for it.
+    /// SANDMILL_JOB, SANDMILL_STATE (completed, failed or cancelled) and SANDMILL_DIR. This command waits for
+    /// it.
     #[arg(long, value_name = "PROGRAM")]
     on_end: Option<PathBuf>,
 }

@@ -167,9 +167,9 @@ pub(super) fn run(
 }
 
 impl Ahead {
-    /// A request whose objects are all held already needs no room, so it need not wait for a request of the planner
-    /// that has no room yet. It does wait for earlier mini-batches: these are handed out in order, and objects that a
-    /// later mini-batch keeps could leave an earlier one without room.
+    /// A request whose objects are all held already needs no room, so it need not wait for a request of the
+    /// planner that has no room yet. It does wait for earlier mini-batches: these are handed out in order,
+    /// and objects that a later mini-batch keeps could leave an earlier one without room.
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();

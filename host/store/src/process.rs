@@ -64,8 +64,8 @@ const TELLS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
 const TELLS_GOOGLE: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
 
-/// The value of `NO_PROXY` for the process: the hosts that the user named, and all metadata servers. A proxy would see
-/// the credentials that they give out, or return the identity of its own machine.
+/// The value of `NO_PROXY` for the process: the hosts that the user named, and all metadata servers. A proxy
+/// would see the credentials that they give out, or return the identity of its own machine.
 fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
     let named = variable("NO_PROXY").or_else(|| variable("no_proxy"));
     let told = store.options.iter().filter(|(name, _)| TELLS.iter().any(|it| name.ends_with(it)));
