@@ -1,6 +1,6 @@
 //! Sandmill runs entry scripts, compiled to WebAssembly components, over large inputs in parallel.
 //!
-//! The command line is this library's first user; a program of your own does the same:
+//! The command line is the first user of this library. Other programs use it like this:
 //!
 //! ```no_run
 //! use sandmill::{Cancel, Event, EventKind, Options, Prepared};
@@ -28,10 +28,10 @@
 //! # }
 //! ```
 //!
-//! The names at the top are what programs are written against; the modules below are documented as
-//! far as these names lead into them, and may change.
+//! The names at the top level are the public API. The modules below are public only as far as these names use
+//! their types, and may change.
 //!
-//! Floors, lowest first; a file imports only lower floors or siblings in its own folder
+//! Floors, lowest first. A file imports only from lower floors or from siblings in its own folder
 //! (`tests/tests/repository/floors.rs` checks that):
 //!
 //! 0. `model`, `event`, `files`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `runtimes`, `gpu`, `turns`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (crates of their own, or parts of one)

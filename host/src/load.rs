@@ -8,22 +8,22 @@ use std::num::NonZero;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-/// Where a machine says how many GPUs it has (prs-semantics G3).
+/// The variable with the number of GPUs of a machine (prs-semantics G3).
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
-/// What defaults depend on, of this machine.
+/// The properties of this machine that defaults depend on.
 pub(crate) fn this_machine() -> Machine {
     let cores = available_parallelism().map_or(1, NonZero::get);
     Machine {
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
-        // What a build cannot use it does not find.
+        // A build without CUDA finds no GPUs.
         gpus_found: std::env::var_os(GPU_COUNT).filter(|_| node::has(Feature::Cuda)),
         count_gpus: gpu::count,
     }
 }
 
-/// Reads and checks a job file for this machine. `overrides` are pairs of a key's path and a value in YAML, as
-/// `("limits.memory", "512MB")`; later ones win.
+/// Reads and checks a job file for this machine. `overrides` are pairs of a key path and a YAML value, such
+/// as `("limits.memory", "512MB")`; later ones win.
 ///
 /// # Errors
 /// As for [`spec::load`].
@@ -31,8 +31,8 @@ pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, Spec
     load_under(path, overrides, &OperatorPolicy::default())
 }
 
-/// The same on a machine whose operator has a policy: what the job asks for beyond it is wrong as well,
-/// and a default that is above a ceiling is lowered, with a notice.
+/// The same under an operator's policy. What the job asks for beyond the policy is an error. A default above
+/// a ceiling is lowered, with a notice.
 ///
 /// # Errors
 /// As for [`spec::load`].

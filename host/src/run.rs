@@ -1,4 +1,4 @@
-//! A job on this machine: joins the leader, `engine`, to the one node that it has.
+//! A job on this machine: connects the leader, `engine`, to its only node.
 
 use crate::cancel::Cancel;
 use crate::engine::machine::Obeys;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 pub use engine::run;
 
-/// Puts the results of a completed job into the store that it names, if it does.
+/// Writes the results of a completed job to the store that it names, if it names one.
 ///
 /// # Errors
-/// If the policy does not allow the store, or the results did not arrive there.
+/// If the policy does not allow the store, or if the results could not be written.
 pub fn put_results(
     spec: &JobSpec,
     options: &Options,
@@ -29,49 +29,49 @@ pub fn put_results(
     node::put_results(spec, &options.node(), output, say)
 }
 
-/// All that a job needs to run on this machine.
+/// A job that is ready to run on this machine.
 pub type Job = engine::Job<JobHere>;
 
-/// What came of preparing a job on this machine.
+/// The outcome of preparing a job on this machine.
 pub type Prepared = engine::Prepared<JobHere>;
 
 /// Why a job cannot begin on this machine.
 pub type PrepareError = engine::PrepareError<NodeError>;
 
-/// Where and how to run a job. Begin with [`Options::new`].
+/// Where and how to run a job. Create it with [`Options::new`].
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The job directory; made if it is not there.
+    /// The job directory; it is created if it does not exist.
     pub job_dir: PathBuf,
-    /// The folder for compiled components; none means the user's cache folder.
+    /// The folder for compiled components; `None` means the user's cache folder.
     pub cache_dir: Option<PathBuf>,
     /// The `sandmill` binary, for child processes.
     pub program: PathBuf,
-    /// Whether to begin anew where the job was run before; its results are removed first.
+    /// Whether to start anew if the job was run before; its results are removed first.
     pub overwrite: bool,
-    /// Whether the result of an earlier run may be taken instead, if nothing changed since and the
-    /// job file does not forbid it (`allow_reuse`).
+    /// Whether to reuse the result of an earlier run, if nothing has changed since and the job file does not
+    /// forbid it (`allow_reuse`).
     pub reuse: bool,
-    /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
+    /// The job file, for `sandmill resume`; `None` if no job file describes the whole job.
     pub job_file: Option<JobFile>,
-    /// Where ONNX Runtime's library is, for jobs with models; none if it is not known.
+    /// The path of ONNX Runtime's library, for jobs with models; `None` if it is unknown.
     pub onnxruntime: Option<NamedLibrary>,
-    /// Ends the preparation as well as the job; to be given to [`run`], too.
+    /// Cancels the preparation and the job. Pass it to [`run`], too.
     pub cancel: Cancel,
-    /// The stores that inputs may name, with what leads into them.
+    /// The stores that inputs may name, with their credentials.
     pub datastores: Datastores,
-    /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
-    /// [under it](crate::load_under), too, so that defaults keep to it.
+    /// What the operator of this machine allows jobs to do; by default everything. The job file must be
+    /// loaded [under the same policy](crate::load_under), so that defaults comply with it.
     pub policy: OperatorPolicy,
-    /// The command line, for `job.json`; empty unless the job is run by one.
+    /// The command line, for `job.json`; empty if the job was not started by one.
     pub command: Vec<String>,
-    /// What the user should know beside what the job tells itself, one line each; told when it starts.
+    /// Additional notices for the user, one line each, shown when the job starts.
     pub notices: Vec<String>,
 }
 
 impl Options {
-    /// Options with a job directory and the `sandmill` binary; the rest as it mostly is.
+    /// Options with a job directory and the `sandmill` binary, and defaults for the rest.
     pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
         let job_dir = job_dir.into();
         let program = program.into();
@@ -96,7 +96,7 @@ impl Options {
         }
     }
 
-    /// Those that say what a job may use of this machine.
+    /// The options that concern this machine.
     pub(crate) fn node(&self) -> NodeOptions {
         NodeOptions {
             cache_dir: self.cache_dir.clone(),
@@ -108,13 +108,13 @@ impl Options {
         }
     }
 
-    /// The policy, as a job notes it.
+    /// The policy as it is recorded in a job.
     pub(crate) fn policy_used(&self) -> Option<PolicyUsed> {
         let (file, sha256) = self.policy.file().zip(self.policy.sha256())?;
         Some(PolicyUsed { file: file.to_owned(), sha256: sha256.to_owned() })
     }
 
-    /// Those that say where the leader keeps a job.
+    /// The options that concern the leader.
     fn leader(&self) -> LeaderOptions {
         LeaderOptions {
             job_dir: self.job_dir.clone(),
@@ -128,10 +128,10 @@ impl Options {
     }
 }
 
-/// Prepares a job. `say` gets lines for people about what takes time.
+/// Prepares a job. `say` receives lines for people about steps that take long.
 ///
-/// Where the job was run before and not completed, it is taken up, and refused if something changed
-/// that decides its rows; where it was completed, its result is reused if nothing changed.
+/// If the job was run before and did not complete, it is resumed, or refused if something has changed that
+/// decides its rows. If it completed, its result is reused if nothing has changed.
 ///
 /// # Errors
 /// If the job cannot begin.
@@ -164,7 +164,7 @@ impl Node for Here {
     }
 }
 
-/// What this machine holds for a job that it has prepared.
+/// What this machine holds for a prepared job.
 #[derive(Debug)]
 pub struct JobHere(NodeJob);
 
@@ -212,7 +212,7 @@ impl JobOnNode for JobHere {
     }
 }
 
-/// What runs a job on this machine.
+/// A running job on this machine.
 #[derive(Debug)]
 pub struct RunningHere(node::Running);
 

@@ -1,14 +1,14 @@
-//! What a person can do about a job that did not end well, or an attempt that failed: a sentence
-//! each, naming the setting.
+//! What a person can do about a job that did not end well, or about a failed attempt. Each advice is a
+//! sentence that names the setting to change.
 
 use super::history::Attempt;
 use super::places::Places;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
-/// What to do about a result that is not good; none for a good one. One line.
+/// What to do about a result that is not good, in one line; `None` for a good result.
 pub(super) fn of_result(result: &JobResult, places: &Places) -> Option<String> {
     let ended_by = result.ended_by?;
-    // What is done was made by the job as it was, and does not fit another one.
+    // The rows so far were made with the old script or settings, and do not fit new ones.
     let is_kept = result.succeeded_mini_batches > 0;
     let advice = match ended_by {
         EndedBy::NothingSucceeded => nothing_succeeded(result),
@@ -22,7 +22,7 @@ pub(super) fn of_result(result: &JobResult, places: &Places) -> Option<String> {
     }
 }
 
-/// Whether what there is to do may change what rows there are.
+/// Whether following the advice may change the rows.
 fn changes_rows(ended_by: EndedBy, result: &JobResult) -> bool {
     let first = result.first_failure.as_ref().map(|first| first.failure.kind);
     match ended_by {
@@ -42,7 +42,7 @@ fn changes_rows(ended_by: EndedBy, result: &JobResult) -> bool {
     }
 }
 
-/// No item succeeded: what to do depends on where they failed, which need not be `run`.
+/// If no item succeeded, the advice depends on where they failed, which may be before `run`.
 fn nothing_succeeded(result: &JobResult) -> String {
     let Some(first) = &result.first_failure else {
         return match result.items.total {
@@ -93,7 +93,8 @@ fn advice(ended_by: EndedBy, is_kept: bool, places: &Places) -> String {
             format!("to bear more and go on where it was: {go_on}")
         }
         EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
-        // With another entry script the job begins anew where nothing has succeeded, and is refused elsewhere.
+        // With another entry script, a job starts anew if no mini-batch has succeeded; otherwise it is
+        // refused.
         EndedBy::InitFailures if is_kept => {
             let go_on = go_on("");
             format!("repair what init reads, and go on: {go_on}")
@@ -127,7 +128,7 @@ fn advice(ended_by: EndedBy, is_kept: bool, places: &Places) -> String {
     }
 }
 
-/// Whether it was the leader that had to give up, not the entry script that failed.
+/// Whether the leader had to give up, rather than the entry script failing.
 pub(super) fn hit_the_leader(ended_by: Option<EndedBy>) -> bool {
     matches!(
         ended_by,
@@ -146,7 +147,7 @@ pub(super) fn hit_the_leader(ended_by: Option<EndedBy>) -> bool {
 pub(super) fn name(ended_by: EndedBy) -> String {
     match serde_json::to_value(ended_by) {
         Ok(serde_json::Value::String(name)) => name,
-        // Cannot be: it is an enum without data.
+        // Cannot happen: it is an enum without data.
         _ => format!("{ended_by:?}"),
     }
 }
@@ -154,21 +155,22 @@ pub(super) fn name(ended_by: EndedBy) -> String {
 /// What to do about records and files that cannot be decoded.
 pub(super) const BAD_INPUT: &str = "The input is broken where failed_items.csv says: mend that file, leave it out by a glob, or bear its rows with error_threshold. It was not tried again, as it would be the same";
 
-/// What to do about a model that was refused, to the entry script.
+/// What to do when the entry script's model was refused.
 const MODEL_REFUSED: [&str; 2] = [
     "The entry script was told that of a model. Try it with that model alone: sandmill check COMPONENT --run FILE --model NAME=PATH",
     "docs/inference.md says what each backend computes; sandmill doctor, which backends and GPUs this machine has. What tract cannot compute, ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH",
 ];
 
-/// Whether the entry script passed on what it was told of a model.
+/// Whether the entry script passed on an error about a model.
 fn is_of_model(failure: &Failure) -> bool {
     failure.message.contains("model \"")
 }
 
-/// A call that spent less than this share of its time computing waited for something.
+/// A call that computed for less than this share of its time was waiting for something.
 pub(super) const COMPUTING: f64 = 0.5;
 
-/// What to change when attempts fail like this. `killed`: by somebody else, with its process.
+/// What to change when attempts fail like this. `killed`: whether the worker got a SIGKILL that Sandmill did
+/// not send.
 pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Vec<String> {
     let texts: Vec<&str> = match failure.kind {
         FailureKind::ScriptError if is_of_model(failure) => MODEL_REFUSED.to_vec(),
@@ -230,12 +232,12 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
     texts.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether it was the memory itself that ended, at 4 GB say, and not what `limits.memory` allows.
+/// Whether the memory reached a fixed bound, 4 GB say, rather than `limits.memory`.
 fn has_no_more_memory(failure: &Failure) -> bool {
     failure.message.contains("whatever limits.memory allows")
 }
 
-/// Whether somebody killed the worker.
+/// Whether the worker was killed from outside.
 pub(super) fn was_killed(failure: &Failure) -> bool {
     failure.kind == FailureKind::WorkerDied && failure.message.contains("returncode -9")
 }
@@ -289,7 +291,7 @@ mod tests {
     use crate::model::MiniBatchId;
     use jiff::Timestamp;
 
-    /// One of ten seconds, of which it computed for so many.
+    /// An attempt of ten seconds, with this many CPU seconds.
     fn attempt(cpu: f64) -> Attempt {
         Attempt {
             id: MiniBatchId(1),
@@ -314,7 +316,7 @@ mod tests {
         assert!(told[0].starts_with("Have the entry script hold less"), "{told:?}");
     }
 
-    /// Not what init usually misses.
+    /// The advice differs from that for other failures of init.
     #[test]
     fn a_refused_model_has_advice_of_its_own() {
         let refused = |message: &str| Failure::new(FailureKind::ScriptError, message);
@@ -326,7 +328,7 @@ mod tests {
         assert!(of_init(&refused("no file"))[0].starts_with("init fails by itself"));
     }
 
-    /// T6: elapsed and CPU seconds of an attempt that was too slow are compared.
+    /// T6: compares elapsed and CPU seconds of an attempt that was too slow.
     #[test]
     fn work_and_waiting_are_told_apart() {
         let advice = |cpu| {

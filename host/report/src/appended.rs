@@ -1,4 +1,4 @@
-//! Files of failures, which are appended to and closed again.
+//! Files of failures, which are opened for each failure and closed again.
 
 use super::budget::ReportBudget;
 use super::continued::continued;
@@ -10,22 +10,22 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Files of failures, too seldom written to be kept open. What a full disk has no room for waits, up to a limit;
-/// what comes beyond that is counted, which its file tells once there is room.
+/// Files of failures. They are written too rarely to be kept open. If the disk is full, failures wait, up to
+/// a limit. Failures beyond the limit are counted, and their file gets a note once there is room.
 pub(super) struct Appended {
-    /// Bytes that one file holds, at most.
+    /// The most bytes of one file.
     most: u64,
     budget: ReportBudget,
-    /// In the order in which they came.
+    /// In the order of arrival.
     waiting: VecDeque<(PathBuf, String)>,
     waiting_bytes: usize,
-    /// How many failures each file lacks.
+    /// The number of failures that each file lacks.
     lost: BTreeMap<PathBuf, u64>,
     tried: Instant,
 }
 
 impl Appended {
-    /// Files that hold so many bytes at most, and all together what the budget has room for.
+    /// Files of at most this many bytes, all of them within the budget.
     pub(super) fn new(most: u64, budget: &ReportBudget) -> Self {
         let waiting = VecDeque::new();
         let lost = BTreeMap::new();
@@ -51,14 +51,14 @@ impl Appended {
         self.flush()
     }
 
-    /// Tries again now and then what there was no room for.
+    /// Retries waiting failures now and then.
     pub(super) fn tick(&mut self) -> io::Result<()> {
         let is_held = !(self.waiting.is_empty() && self.lost.is_empty());
         let is_due = is_held && self.tried.elapsed() >= FLUSH_EVERY;
         if is_due { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what waits. What there is no room for is kept.
+    /// Writes the waiting failures. If the disk is full, the rest is kept.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.tried = Instant::now();
         while let Some((path, text)) = self.waiting.front() {
@@ -87,7 +87,7 @@ impl Appended {
     }
 }
 
-/// Appends to a file unless it has `most` bytes. It is as before where that fails.
+/// Appends to a file, unless it already has `most` bytes. If that fails, the file stays as before.
 fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
     let write = || {
         let mut file = continued(path)?;
@@ -100,7 +100,7 @@ fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
             false => "",
         };
         file.write_all(format!("{text}{full}").as_bytes()).inspect_err(|_| {
-            // Half of it would be there twice later on. Best effort.
+            // A partial text would be in the file twice after a retry. Best effort.
             let _ = file.set_len(length);
         })
     };
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// What there is no room for comes later, in its order, and with a mark of what is missing.
+    /// Waiting failures are written later, in order, with a note about what is missing.
     #[test]
     #[cfg(target_os = "linux")]
     fn failures_wait_for_room() {

@@ -1,17 +1,17 @@
-//! How many bytes the reports may take that have a line for each attempt or item (`limits.reports`).
+//! The byte budget of the reports that have a line for each attempt or item (`limits.reports`).
 
 use super::words::counted;
 use crate::model::ByteSize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the reports of a job share. A clone is another handle on the same.
+/// The budget that the reports of a job share. A clone is another handle to the same budget.
 #[derive(Clone, Debug)]
 pub struct ReportBudget(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// Bytes, at most.
+    /// The most bytes.
     most: u64,
     used: AtomicU64,
     left_out: AtomicU64,
@@ -24,26 +24,26 @@ impl Default for ReportBudget {
 }
 
 impl ReportBudget {
-    /// Room for so many bytes.
+    /// A budget of this many bytes.
     pub fn new(most: ByteSize) -> Self {
         let used = AtomicU64::new(0);
         let left_out = AtomicU64::new(0);
         Self(Arc::new(Counts { most: most.0, used, left_out }))
     }
 
-    /// As much room, for something else.
+    /// A separate budget of the same size.
     pub(super) fn another(&self) -> Self {
         Self::new(ByteSize(self.0.most))
     }
 
-    /// Whether there is room for a line of so many bytes, which are used then. One without room is
-    /// counted.
+    /// Takes the bytes of a line from the budget. Returns whether there was room; otherwise, the line is
+    /// counted as left out.
     pub(super) fn take(&self, bytes: usize) -> bool {
         let Counts { most, used, .. } = &*self.0;
         let bytes = bytes as u64;
         let after = used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if after > *most {
-            // A shorter line must not come in its place: what is told ends once.
+            // From now on, there is no room for shorter lines either: the report must not have gaps.
             used.store(*most, Ordering::Relaxed);
             self.leave_out();
         }
@@ -61,7 +61,7 @@ impl ReportBudget {
         self.0.used.store(used.min(self.0.most), Ordering::Relaxed);
     }
 
-    /// What is left out, in words; none if nothing is.
+    /// A sentence about what was left out; `None` if nothing was.
     pub(super) fn told(&self) -> Option<String> {
         let left_out = self.0.left_out.load(Ordering::Relaxed);
         (left_out > 0).then(|| {

@@ -1,5 +1,5 @@
-//! `logs/sys/columns.txt`: what the columns of the inputs were taken to be. The next run of the job tells what has
-//! changed.
+//! `logs/sys/columns.txt`: the columns of the inputs and their types. The next run of the job uses it to
+//! report changes.
 
 use super::log_file;
 use super::reporters::Reporter;
@@ -7,10 +7,10 @@ use crate::event::{Event, EventKind};
 use crate::model::{JobDir, on_one_line};
 use std::io;
 
-/// Bytes of the file that are read, at most.
+/// The most bytes of the file that are read.
 const MOST: usize = 1 << 20;
 
-/// The columns as the last run of a job found them, an input each.
+/// The columns as the last run of a job found them, a line for each input.
 pub fn earlier(dir: &JobDir) -> Vec<String> {
     let text = std::fs::read_to_string(dir.columns()).unwrap_or_default();
     let text = if text.len() <= MOST { text } else { String::new() };

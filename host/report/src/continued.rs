@@ -1,4 +1,4 @@
-//! Opening a log file that may be there already.
+//! Opening a log file that may already exist.
 
 use crate::opening::make_private;
 use std::fs::{File, OpenOptions};
@@ -6,8 +6,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a file to append to it. A line that a crash has cut short is ended first, so that what
-/// follows stands on lines of its own.
+/// Opens a file to append to it. If a crash left a partial line, it is ended first, so that new text starts
+/// on its own line.
 pub(super) fn continued(path: &Path) -> io::Result<File> {
     make_parent(path)?;
     let mut file = OpenOptions::new()
@@ -28,8 +28,8 @@ pub(super) fn continued(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes the folders that a file is to lie in. Logs may tell settings, which may be secrets: they are for their owner
-/// alone.
+/// Creates the parent folders of a file. Logs may contain settings, which may be secrets, so only the owner
+/// can read them.
 pub(super) fn make_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), make_private)
 }

@@ -1,43 +1,43 @@
-//! What the progress bar, the overview and the metrics count.
+//! The counters of the progress bar, the overview and the metrics.
 
 use super::words::{count, counted, rate, seconds};
 use crate::event::EventKind;
 use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64, whole};
 use std::collections::{HashMap, VecDeque};
 
-/// How a job stands. Counts from where an earlier run left the job, if there was one.
+/// The state of a job. A resumed job counts from where the earlier run left it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
-    /// Mini-batches known.
+    /// The mini-batches planned so far.
     pub(super) planned: u64,
-    /// Their items.
+    /// The number of their items.
     pub(super) planned_items: u64,
-    /// How much of the inputs these are, in thousandths, while these are not all.
+    /// How much of the inputs is planned, in thousandths; `None` if that is unknown.
     plan_share: Option<u16>,
-    /// Whether these are all.
+    /// Whether planning is finished.
     pub(super) planning_finished: bool,
-    /// Mini-batches that ended, well or not.
+    /// The mini-batches that ended, successfully or not.
     pub(super) done: u64,
-    /// Mini-batches that failed for good.
+    /// The mini-batches that failed for good.
     pub(super) failed: u64,
-    /// Mini-batches that succeeded in this run with fewer rows than items (W4).
+    /// The mini-batches that succeeded in this run with fewer rows than items (W4).
     pub(super) short: u64,
-    /// Items of the mini-batches that ended.
+    /// The items of the mini-batches that ended.
     pub(super) items: ItemCounts,
-    /// Rows committed.
+    /// The rows committed.
     pub(super) rows: u64,
-    /// Failed attempts of this run that were or will be followed by another.
+    /// The failed attempts of this run that were or will be retried.
     pub(super) retries: u64,
-    /// Results of this run that came too late, and were discarded.
+    /// The results of this run that came too late and were discarded.
     pub(super) late: u64,
-    /// Workers that are alive.
+    /// The live workers.
     pub(super) workers: u64,
-    /// How busy the GPUs are, in percent, if that is known.
+    /// How busy the GPUs are, in percent; `None` if that is unknown.
     pub(super) gpu_percent: Option<u32>,
-    /// Mini-batches that ended in earlier runs, and their items.
+    /// The mini-batches that ended in earlier runs, and their items.
     restored: (u64, u64),
-    /// Failed mini-batches that wait for their next try, and their items. They count as failed in
-    /// what is shown until they pass (C10).
+    /// The failed mini-batches that wait for a retry, and their failed items. They are shown as failed until
+    /// they succeed (C10).
     waiting: HashMap<MiniBatchId, u64>,
     waiting_items: u64,
 }
@@ -67,7 +67,7 @@ impl Counters {
             EventKind::WorkerExited { .. } => self.workers = self.workers.saturating_sub(1),
             EventKind::JobFinished { result } => {
                 self.gpu_percent = None;
-                // The engine knows best: attempts that the end cut off are left undone.
+                // The engine knows best: attempts that were cut off by the end stay undone.
                 self.waiting = HashMap::new();
                 self.waiting_items = 0;
                 self.planned = result.mini_batches;
@@ -102,55 +102,55 @@ impl Counters {
         }
     }
 
-    /// Mini-batches that succeeded.
+    /// The mini-batches that succeeded.
     pub(super) fn succeeded(&self) -> u64 {
         self.done - self.failed.min(self.done)
     }
 
-    /// Mini-batches that wait for their next try.
+    /// The mini-batches that wait for a retry.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.len() as u64
     }
 
-    /// Mini-batches that failed, those included that will be tried again.
+    /// The mini-batches that failed, including those that will be retried.
     pub(super) fn failed_now(&self) -> u64 {
         self.failed + self.waiting()
     }
 
-    /// Items that failed, those included whose mini-batch will be tried again.
+    /// The items that failed, including those whose mini-batch will be retried.
     pub(super) fn failed_items_now(&self) -> u64 {
         self.items.failed + self.waiting_items
     }
 
-    /// Seconds until all is done, if that can be told.
+    /// The seconds until all is done; `None` if that cannot be estimated.
     pub(super) fn seconds_left(&self, speed: &Speed) -> Option<f64> {
         let left = self.planned.saturating_sub(self.done);
         let known = self.planning_finished && (left == 0 || speed.mini_batches > 0.0);
         known.then(|| if left == 0 { 0.0 } else { to_f64(left) / speed.mini_batches })
     }
 
-    /// Mini-batches that ended in earlier runs.
+    /// The mini-batches that ended in earlier runs.
     pub(super) fn restored_mini_batches(&self) -> u64 {
         self.restored.0
     }
 
-    /// How many items there are, or while planning goes on are likely to be, if that can be told.
+    /// The number of items, estimated while planning continues; `None` if that cannot be estimated.
     pub(super) fn expected_items(&self) -> Option<u64> {
         let expected = self.expected(self.planned_items)?;
         Some(expected.max(self.items.total)).filter(|&items| items > 0)
     }
 
-    /// What `planned` is likely to be when all is planned.
+    /// What `planned` will probably be when planning is finished.
     fn expected(&self, planned: u64) -> Option<u64> {
         match self.plan_share {
             _ if self.planning_finished => Some(planned),
-            // Less says too little.
+            // From a smaller share, the estimate would be too rough.
             Some(share @ 5..) => Some(whole(to_f64(planned) * 1000.0 / f64::from(share))),
             _ => None,
         }
     }
 
-    /// Which part of the job is done, from 0 to 1, if that can be told.
+    /// The fraction of the job that is done, from 0 to 1; `None` if that cannot be estimated.
     pub(super) fn fraction(&self) -> Option<f64> {
         let (done, all) = match self.expected_items() {
             Some(all) => (self.items.total, all),
@@ -159,7 +159,8 @@ impl Counters {
         Some((to_f64(done) / to_f64(all)).clamp(0.0, 1.0))
     }
 
-    /// Seconds until all is done, by the mini-batches or else by the items, if that can be told.
+    /// The seconds until all is done, estimated by mini-batches, or else by items; `None` if that cannot be
+    /// estimated.
     pub(super) fn estimated_left(&self, speed: &Speed) -> Option<f64> {
         self.seconds_left(speed).or_else(|| {
             let left = self.expected_items()?.saturating_sub(self.items.total);
@@ -194,28 +195,28 @@ impl Counters {
     }
 }
 
-/// How fast things go, over the last half minute.
+/// The speed over the last half minute.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speed {
-    /// Items a second.
+    /// Items per second.
     pub(super) items: f64,
-    /// Mini-batches a second.
+    /// Mini-batches per second.
     pub(super) mini_batches: f64,
-    /// Seconds, items and mini-batches; at most one a second.
+    /// Seconds, items and mini-batches; at most one sample per second.
     samples: VecDeque<(f64, u64, u64)>,
 }
 
 impl Speed {
     const WINDOW: f64 = 30.0;
 
-    /// Takes a look at the counters, `now` seconds after the start.
+    /// Samples the counters, `now` seconds after the start.
     pub(super) fn sample(&mut self, now: f64, counters: &Counters) {
-        // What an earlier run did says nothing about this one.
+        // The work of earlier runs says nothing about the speed of this one.
         let done = counters.done.saturating_sub(counters.restored.0);
         let items = counters.items.total.saturating_sub(counters.restored.1);
         let mut since = self.samples.front().copied().unwrap_or_default();
         if done == since.2 {
-            // Nothing in the window: the average of the whole job says more than a zero.
+            // Nothing ended in the window: the average of the whole run says more than zero.
             since = (0.0, 0, 0);
         }
         let span = now - since.0;
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// Only while the job runs.
+    /// They are shown only while the job runs.
     #[test]
     fn the_use_of_gpus_is_in_the_line() {
         let mut counters = Counters::default();
@@ -278,7 +279,7 @@ mod tests {
         ");
     }
 
-    /// C10: what will be tried again counts as failed only in between.
+    /// C10: a mini-batch that will be retried counts as failed only until then.
     #[test]
     fn a_failure_in_between_counts_until_the_mini_batch_passes() {
         let mut counters = Counters::default();
@@ -296,7 +297,7 @@ mod tests {
         assert_eq!(shown(&counters), (1, 10, 1));
     }
 
-    /// W4: succeeded, with fewer rows than items.
+    /// W4: a mini-batch that succeeded with fewer rows than items.
     #[test]
     fn short_mini_batches_are_counted() {
         let mut counters = Counters::default();
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!((counters.short, counters.succeeded()), (1, 2));
     }
 
-    /// W15: a job that is taken up counts from where it was; its speed is that of this run.
+    /// W15: a resumed job counts from where it was, but its speed is that of this run.
     #[test]
     fn a_job_taken_up_goes_on_counting() {
         let mut counters = Counters::default();

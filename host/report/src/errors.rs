@@ -1,5 +1,5 @@
-//! `logs/user/error.txt`, the digest of all failures; `logs/job_error.txt`, the most frequent of them;
-//! and `logs/user/error/<node>/<worker>.txt`, each failure in full.
+//! `logs/user/error.txt`, the digest of all failures; `logs/job_error.txt`, the most frequent failures; and
+//! `logs/user/error/<node>/<worker>.txt`, each failure in full.
 
 use super::appended::Appended;
 use super::budget::ReportBudget;
@@ -14,36 +14,36 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// The most that one worker's file holds.
+/// The most bytes of one worker's file.
 const MOST_BYTES: u64 = 8 << 20;
-/// The most kinds of failures that the digest tells apart.
+/// The most kinds of failures in the digest.
 const MOST_KINDS: usize = 100;
-/// How many of them `job_error.txt` tells.
+/// The most kinds of failures in `job_error.txt`.
 const MOST_TOLD: usize = 10;
-/// What is kept of the digest of earlier runs.
+/// The most bytes that are kept of the digest of earlier runs.
 const MOST_EARLIER: u64 = 64 << 10;
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// One line of the digest.
+/// A line of the digest.
 struct Entry {
     text: String,
     count: u64,
     first: String,
-    /// The file that has it in full.
+    /// The file with the whole failure.
     file: Option<String>,
 }
 
-/// Writes both. There are no files where nothing failed.
+/// Writes these files. Without failures, there are no files.
 pub(super) struct Errors {
     dir: JobDir,
     entries: Vec<Entry>,
-    /// From an entry's text to its place in `entries`.
+    /// From an entry's text to its index in `entries`.
     known: HashMap<String, usize>,
-    /// Failures for which the digest had no more room.
+    /// The failures that the digest had no room for.
     others: u64,
-    /// Each worker's file.
+    /// The files of the workers.
     full: Appended,
-    /// The digests of the runs before this one took the job up.
+    /// The digest and the most frequent failures of earlier runs of a resumed job.
     earlier: [String; 2],
     dirty: bool,
     written: Instant,
@@ -107,7 +107,7 @@ impl Errors {
         text + &self.earlier[0]
     }
 
-    /// The most frequent failures first.
+    /// The most frequent failures, the most frequent first.
     fn summary(&self) -> String {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
@@ -137,12 +137,12 @@ impl Errors {
         Ok(())
     }
 
-    /// Both files are written as a whole, so what earlier runs said is kept below.
+    /// Each write replaces the whole file, so the text of earlier runs is kept here.
     fn keep_earlier(&mut self) {
         for (text, path) in
             self.earlier.iter_mut().zip([self.dir.user_errors(), self.dir.job_errors()])
         {
-            // No file, no failures.
+            // Without a file, there were no failures.
             let Ok((file, _)) = regular(&path) else { continue };
             let mut bytes = Vec::new();
             if file.take(MOST_EARLIER).read_to_end(&mut bytes).is_ok() && !bytes.is_empty() {
@@ -200,7 +200,7 @@ mod tests {
     use crate::model::{FailureKind, WorkerId};
     use crate::samples;
 
-    /// F3: job_error.txt; and a job that is taken up keeps what was said.
+    /// F3: job_error.txt; a resumed job keeps the text of earlier runs.
     #[test]
     fn a_few_lines_for_the_job() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `logs/sys/events.jsonl`: every event as it is, one JSON object a line.
+//! `logs/sys/events.jsonl`: every event unchanged, one JSON object per line.
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
@@ -7,12 +7,12 @@ use crate::event::{Event, EventKind};
 use crate::model::JobDir;
 use std::io;
 
-/// Writes the raw events.
+/// Writes the events.
 pub(super) struct Events {
     file: LogFile,
     line: Vec<u8>,
     budget: ReportBudget,
-    /// Whether it is used up.
+    /// Whether the budget is used up.
     is_cut: bool,
 }
 
@@ -35,7 +35,7 @@ impl Events {
 impl Reporter for Events {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let is_end = matches!(event.kind, EventKind::JobFinished { .. });
-        // Few, and what those who look at the job later cannot do without.
+        // These are few, and readers of the job need them.
         let is_kept = is_end
             || matches!(event.kind, EventKind::JobStarted { .. } | EventKind::WindingDown { .. });
         if self.is_cut && !is_kept {
@@ -47,7 +47,7 @@ impl Reporter for Events {
             self.file.write(&self.line)?;
         } else if !self.file.write_within(&self.line)? {
             self.is_cut = true;
-            // In the place of the first event that is left out.
+            // It replaces the first event that is left out.
             let message =
                 "limits.reports was reached: the events from here to the job's end are left \
                            out; output and journal have all"
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(read, samples::job());
     }
 
-    /// M4: the end is told whatever there was before it, and that something is missing.
+    /// M4: the last event is always written, and so is a notice that events are missing.
     #[test]
     fn events_beyond_the_budget_are_left_out_but_for_the_end() {
         let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(read.iter().filter(|event| is_told(event)).count(), 1, "{text}");
     }
 
-    /// Most jobs compute with no models: their events are the shorter for it.
+    /// Most jobs compute with no models, and so their events are shorter.
     #[test]
     fn inference_is_told_where_there_is_some() {
         let none = samples::succeeded(1, 1, Vec::new());
@@ -111,7 +111,7 @@ mod tests {
             assert!(text.contains(&format!(r#""inference":{begin}"#)), "{text}");
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
         }
-        // As they were written before.
+        // Earlier versions wrote it like this.
         let zeros = serde_json::to_string(&crate::model::InferenceStats::default()).unwrap();
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let text = serde_json::to_string(&event).unwrap();

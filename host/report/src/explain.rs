@@ -8,12 +8,12 @@ use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Lines of a stack that are shown.
+/// The most lines of a stack that are shown.
 const STACK: usize = 12;
 
-/// The explanation, in sections: how it ended, first cause, failures by kind, failed items, the
-/// slowest mini-batches, notices, what to read, what to change. Sections without content are left
-/// out. `running`: whether the job runs.
+/// The explanation, in sections: how the job ended, the first cause, failures by kind, failed items, the
+/// slowest mini-batches, notices, what to read, what to change. Empty sections are left out. `running`:
+/// whether the job is running.
 pub fn explain_text(history: &History, places: &Places, running: bool) -> String {
     let mut text = Text(String::new());
     text.line(&title(history, places, running));
@@ -121,7 +121,7 @@ fn failures(text: &mut Text, history: &History) {
         ));
     }
     for (worker, how) in &history.exits {
-        // The words that users of ParallelRunStep look for.
+        // The words that users of ParallelRunStep search for.
         text.line(&format!("  {worker} {}", how.replacen("exited with", "exits with", 1)));
     }
     let more = history.exit_count.saturating_sub(history.exits.len() as u64);
@@ -158,7 +158,7 @@ fn failed_items(text: &mut Text, history: &History) {
     }
 }
 
-/// What workers were inside of when the job was cut off, or ended for lack of progress.
+/// The mini-batches that workers were running when the job was cut off, or ended for lack of progress.
 fn unfinished(text: &mut Text, history: &History) {
     let cut_off = history.workers.iter().filter_map(|(worker, state)| match state.doing {
         Doing::Running(id, attempt) => {
@@ -203,7 +203,7 @@ fn slowest(text: &mut Text, history: &History) {
     text.line(&format!(
         "  Half of all {} spent less than {:.3} s in run.",
         counted(history.attempts, "attempt"),
-        median.max(0.001) // What is shorter would stand there as nothing.
+        median.max(0.001) // A shorter time would be shown as 0.000.
     ));
 }
 
@@ -276,7 +276,7 @@ pub(super) fn to_change(history: &History, places: &Places) -> Vec<String> {
                  that could not be read at all need only be mended: resume reads them again"
                 .to_owned());
         }
-        // Where each attempt failed, it is said above.
+        // If failed attempts are listed above, the advice is with them.
         let is_said = end == EndedBy::NothingSucceeded && !history.groups.is_empty();
         if let Some(advice) = of_result(result, places).filter(|_| !is_said) {
             add(capital(&advice));
@@ -299,7 +299,7 @@ pub(super) fn to_change(history: &History, places: &Places) -> Vec<String> {
             slow.run / median.max(0.001)
         ));
     }
-    // What is said of those is said above.
+    // For killed workers, the advice is above.
     let killed = history
         .groups
         .iter()
@@ -310,14 +310,14 @@ pub(super) fn to_change(history: &History, places: &Places) -> Vec<String> {
     lines
 }
 
-/// The text as a sentence of its own.
+/// Capitalizes the first letter.
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
     first.chain(letters).collect()
 }
 
-/// Text that grows by lines and sections.
+/// Text that is built of lines and sections.
 struct Text(String);
 
 impl Text {

@@ -1,4 +1,4 @@
-//! What `sandmill explain` says, for programs.
+//! The output of `sandmill explain` for programs.
 
 use super::explain::{to_change, to_read};
 use super::history::{Attempt, Group, History};

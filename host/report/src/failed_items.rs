@@ -1,5 +1,5 @@
-//! `logs/failed_items.csv`: every item that failed for good, as far as it is known which, so that
-//! nothing is dropped in silence.
+//! `logs/failed_items.csv`: every item that failed for good, as far as its name is known, so that no item is
+//! lost silently.
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
@@ -11,14 +11,14 @@ use std::io;
 
 const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason,kind";
 
-/// Bytes of a reason where it stands for the second time and later.
+/// The most bytes of a reason, from its second row on.
 const REPEATED: usize = 300;
 
-/// Writes the list. The file is there only if something failed.
+/// Writes the list. Without failed items, there is no file.
 pub(super) struct FailedItems {
     file: LogFile,
     line: String,
-    /// Rows that the budget had no room for.
+    /// The rows that the budget had no room for.
     left_out: u64,
 }
 
@@ -28,7 +28,7 @@ impl FailedItems {
         Self { file, line: String::new(), left_out: 0 }
     }
 
-    /// One line. `item` is what failed; the place is its file, and its line or row in there.
+    /// Adds a row. `item` is what failed; the place is its file, and its line or row in that file.
     fn row(
         &mut self,
         report: &AttemptReport,
@@ -63,7 +63,7 @@ impl FailedItems {
         Ok(())
     }
 
-    /// The last row says how many are missing.
+    /// Adds a last row with the number of missing rows.
     fn finish(&mut self) -> io::Result<()> {
         if self.left_out > 0 {
             let rows = counted(self.left_out, "more row");
@@ -86,9 +86,9 @@ impl FailedItems {
         for (index, FailedItem { item, line, row, reason, kind }) in
             report.failed_items.iter().enumerate()
         {
-            // Told in full once, as a message may be long and the files many.
+            // Given in full only once: a message may be long, and the files may be many.
             let reason = match &whole {
-                // Each for a reason of its own.
+                // The item has its own reason.
                 Some(_) if !reason.is_empty() => reason,
                 Some(whole) if index > 0 => &whole[..whole.floor_char_boundary(REPEATED)],
                 Some(whole) => whole,
@@ -102,7 +102,7 @@ impl FailedItems {
             };
             self.row(report, worker, name, (item, *line, *row), (reason, *kind))?;
         }
-        // Slices are of as many items as they have rows.
+        // Each slice counts as many items as it has rows.
         let is_named = slices && report.failed_items.len() < AttemptReport::MAX_FAILED_ITEMS;
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
         let unnamed = if is_named { 0 } else { unnamed };
@@ -114,7 +114,7 @@ impl FailedItems {
     }
 }
 
-/// What is said of the items that are not named, so many of them; none if all are.
+/// The row for the `unnamed` items; `None` if all items are named.
 fn rest(
     report: &AttemptReport,
     unnamed: u64,
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Rows that the reader rejected have a line; rows of a table that `run` failed have a row.
+    /// Rows that the reader rejected have a line number; rows of a table that `run` failed have a row number.
     #[test]
     fn places_in_tables_are_told() {
         let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,7 @@ mod tests {
         let items = vec![
             item(Some(7), None, "5 fields, 4 expected"),
             item(None, Some(3), "no such species"),
-            // L9: no formula for those who open the list.
+            // L9: spreadsheet programs must not read it as a formula.
             item(None, Some(4), "=HYPERLINK(\"http://x\")"),
             item(None, Some(5), "-5"),
         ];
@@ -237,8 +237,7 @@ mod tests {
         "#);
     }
 
-    /// Each file of a mini-batch that failed as a whole has a line, and those that are not named have one
-    /// together.
+    /// If a mini-batch failed as a whole, each of its files has a line, and the unnamed ones share a line.
     #[test]
     fn files_of_a_whole_mini_batch_are_named() {
         let folder = tempfile::tempdir().unwrap();
@@ -271,7 +270,8 @@ mod tests {
         "#);
     }
 
-    /// Rows that failed as a whole have the place where they begin, and those of several files each one's.
+    /// If rows failed as a whole, the line has the place where they begin; rows of several files have a line
+    /// for each file.
     #[test]
     fn rows_of_a_whole_mini_batch_have_their_place() {
         let folder = tempfile::tempdir().unwrap();
@@ -308,7 +308,7 @@ mod tests {
         "#);
     }
 
-    /// More records than a report names: that they are not named is no fault of `run`.
+    /// If there are more records than a report can name, the reason does not blame `run`.
     #[test]
     fn items_beyond_those_that_are_named_are_counted() {
         let item =

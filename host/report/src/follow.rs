@@ -1,4 +1,4 @@
-//! What entry scripts say while a job runs: the text of `sandmill logs --follow`.
+//! The output of entry scripts while a job runs: the text of `sandmill logs --follow`.
 
 use super::logs::{KINDS, files, opened};
 use crate::model::{JobDir, NODE_ID, printable};
@@ -7,31 +7,31 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The most that is read of a file at once, in bytes; the rest comes with the next look.
+/// The most bytes that are read of a file at once; the rest follows in the next read.
 const PIECE: u64 = 1 << 20;
 
-/// Shows what is new since the last look.
+/// Shows what is new since the last call.
 #[derive(Debug)]
 pub struct Follower {
     dir: JobDir,
     worker: Option<String>,
-    /// How far each file was shown, by device and inode: a full one gets another name.
+    /// How far each file was shown, by device and inode, since rotation renames files.
     shown: HashMap<(u64, u64), u64>,
-    /// Of which file a line was shown last.
+    /// The file whose lines were shown last.
     last: Option<PathBuf>,
 }
 
 impl Follower {
-    /// Follows what all workers say, or the one with this name.
+    /// Follows the output of all workers, or of the worker with this name.
     pub fn new(dir: &JobDir, worker: Option<&str>) -> Self {
         let worker = worker.map(str::to_owned);
         Self { dir: dir.clone(), worker, shown: HashMap::new(), last: None }
     }
 
-    /// Writes what is new, in whole lines unless this `is_last`. False if there is nothing.
+    /// Writes what is new, in whole lines unless this `is_last`. Returns false if there is nothing new.
     ///
     /// # Errors
-    /// If something cannot be read, or `out` not be written.
+    /// If something cannot be read, or if `out` cannot be written.
     pub fn print_new(&mut self, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
         let mut any = false;
         for (folder, end) in KINDS {
@@ -48,7 +48,7 @@ impl Follower {
     fn print_piece(&mut self, path: &Path, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
         let mut file = match opened(path) {
             Ok(file) => file,
-            // It has another name by now, under which it comes next time.
+            // It was renamed meanwhile; the next call finds it under its new name.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -63,7 +63,7 @@ impl Follower {
         let is_full = bytes.len() as u64 == PIECE;
         let length = match bytes.iter().rposition(|byte| *byte == b'\n') {
             Some(at) if is_full || !is_last => at + 1,
-            // Half a line waits for its end, unless it fills a piece or nothing more comes.
+            // A partial line waits for its end, unless it fills a whole piece or this is the last call.
             None if !is_full && !is_last => 0,
             _ => bytes.len(),
         };

@@ -1,6 +1,6 @@
-//! What entry scripts printed and logged is written by their workers, each within its own limits. A
-//! worker that is killed is followed by one with files of its own, so all of them together have a limit,
-//! too: of workers beyond it little is kept.
+//! The output and logs of entry scripts are written by their workers, each within its own limits. A new
+//! worker that replaces a killed one has its own files, so there must be a limit for all of them together:
+//! beyond it, only a little of each file is kept.
 
 use super::budget::ReportBudget;
 use super::reporters::Reporter;
@@ -12,16 +12,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are kept of each file where there is no room for all.
+/// The bytes that are kept of each file once the limit is reached.
 const KEPT: u64 = 4 << 10;
 const MARK: &[u8] = b"\n[sandmill: cut here, as limits.reports was reached]\n";
 
-/// Looks at the files of each worker that is gone.
+/// Checks the files of each worker that has ended.
 pub(super) struct GuestLogs {
     dir: JobDir,
-    /// As many bytes as all reports may take, for these files alone.
+    /// A separate budget for these files, of the same size as that of the reports.
     room: ReportBudget,
-    /// Where it is counted what is left out.
+    /// The budget of the reports, which counts what is left out.
     told: ReportBudget,
 }
 
@@ -57,7 +57,7 @@ impl GuestLogs {
     }
 }
 
-/// None of what is no file.
+/// The length of a file; 0 for anything else.
 fn length(path: &Path) -> u64 {
     let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
     metadata.map_or(0, |metadata| metadata.len())

@@ -1,12 +1,12 @@
-//! Tables whose columns changed from one version of Sandmill to the next.
+//! Tables whose columns changed between versions of Sandmill.
 
 use super::continued::continued;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// As [`continued`]. A table with other columns, as an earlier version of Sandmill wrote it, is put aside first: `a.csv`
-/// becomes `a.1.csv`, or the first of these that is free.
+/// Like [`continued`]. If the table has other columns, because an earlier version of Sandmill wrote it, it is
+/// renamed first: `a.csv` becomes `a.1.csv`, or the next number that is free.
 pub(super) fn with_header(path: &Path, header: &str) -> io::Result<File> {
     let mut file = continued(path)?;
     let mut first = vec![0; header.len() + 1];
@@ -32,7 +32,7 @@ mod tests {
     use super::super::log_file::{LogFile, TableFile};
     use std::fs;
 
-    /// A job that an earlier version began goes on in a table of its own.
+    /// A job that an earlier version began continues in a new table.
     #[test]
     fn a_table_with_other_columns_is_put_aside() {
         let folder = tempfile::tempdir().unwrap();

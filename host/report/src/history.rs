@@ -1,5 +1,5 @@
-//! What became of a job, told from its raw events: the base of `sandmill status`, `logs` and
-//! `explain`. Holds a bounded part of them, however long the job.
+//! The history of a job, read from its events: the base of `sandmill status`, `logs` and `explain`. It keeps
+//! a bounded part of them, and four bytes for each attempt.
 
 use crate::event::{Event, EventKind};
 use crate::model::{
@@ -11,99 +11,99 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufRead, BufReader};
 
-/// Kinds of failures that are told apart.
+/// The most kinds of failures that are kept.
 const MOST_GROUPS: usize = 50;
-/// Mini-batches that are named for each kind.
+/// The most mini-batches that are kept for each kind.
 const MOST_NAMED: usize = 8;
-/// Items that are named.
+/// The most items that are kept.
 const MOST_ITEMS: usize = 10;
-/// Slow attempts that are named.
+/// The most slow attempts that are kept.
 const MOST_SLOW: usize = 10;
 
-/// A job's past, and where it stands if it runs.
+/// A job's history, and its current state if it is running.
 #[derive(Debug, Default)]
 pub struct History {
     /// The job's name; empty if nothing was read.
     pub job: String,
-    /// On whose behalf it ran last.
+    /// The tenant of the last run.
     pub tenant: String,
-    /// When the last run of it began.
+    /// When the last run began.
     pub began: Option<Timestamp>,
-    /// The last event.
+    /// The time of the last event.
     pub last: Option<Timestamp>,
-    /// How often it was taken up.
+    /// How often the job was resumed.
     pub taken_up: u64,
-    /// Workers wanted.
+    /// The number of workers that the job wants.
     pub wanted: u32,
-    /// Mini-batches known.
+    /// The mini-batches planned so far.
     pub planned: u64,
-    /// Whether these are all.
+    /// Whether planning is finished.
     pub plan_finished: bool,
-    /// Mini-batches that succeeded, those of earlier runs too.
+    /// The mini-batches that succeeded, in earlier runs too.
     pub succeeded: u64,
-    /// Mini-batches that failed for good.
+    /// The mini-batches that failed for good.
     pub failed: u64,
-    /// Mini-batches that succeeded with fewer rows than items.
+    /// The mini-batches that succeeded with fewer rows than items.
     pub short: u64,
-    /// Items of those that ended.
+    /// The items of the mini-batches that ended.
     pub items: ItemCounts,
-    /// Rows that are committed.
+    /// The rows that are committed.
     pub rows: u64,
-    /// CPU seconds of workers in all attempts of the last run.
+    /// The CPU seconds of the workers in all attempts of the last run.
     pub processor_seconds: f64,
-    /// Bytes that workers read in them; `None` where the kernel does not count them.
+    /// The bytes that workers read in these attempts; `None` if the kernel does not count them.
     pub bytes_read: Option<u64>,
-    /// Since when it waits for other jobs to leave room; `None` where it has workers.
+    /// Since when the job waits for other jobs to free resources; `None` if it does not wait.
     pub waits_since: Option<Timestamp>,
-    /// Attempts that ended.
+    /// The number of attempts that ended.
     pub attempts: u64,
-    /// Results that came too late, and were discarded.
+    /// The number of results that came too late and were discarded.
     pub late: u64,
-    /// Mini-batches whose last attempt failed, and that wait for the next.
+    /// The mini-batches whose last attempt failed and that wait for the next one.
     pub waiting: HashSet<MiniBatchId>,
-    /// Live workers by name.
+    /// The live workers, by name.
     pub workers: BTreeMap<String, Worker>,
-    /// Workers that the leader ended inside `run` with the job: name, mini-batch, attempt and for how
-    /// many seconds.
+    /// The workers that the leader ended inside `run`, with the job: name, mini-batch, attempt, and how many
+    /// seconds it had lasted.
     pub unfinished: Vec<(String, MiniBatchId, u32, f64)>,
-    /// Workers that ended unbidden: name and how, the first ones.
+    /// The first workers that ended unexpectedly: name and how.
     pub exits: Vec<(String, String)>,
-    /// How many workers ended unbidden.
+    /// How many workers ended unexpectedly.
     pub exit_count: u64,
-    /// Failed starts of workers, and the first of them.
+    /// How often a worker failed to start.
     pub init_failures: u64,
     /// The first failed start: worker and failure.
     pub first_init_failure: Option<(String, Failure)>,
-    /// Failed attempts by kind and message, in the order of their first.
+    /// The failed attempts by kind and message, in the order of their first.
     pub groups: Vec<Group>,
     known: HashMap<(FailureKind, String), usize>,
-    /// Items that failed in attempts that succeeded, the first ones with their mini-batch.
+    /// The first items that failed in attempts that succeeded, with their mini-batches.
     pub failed_items: Vec<(MiniBatchId, FailedItem)>,
-    /// The slowest attempts, slowest first.
+    /// The slowest attempts, the slowest first.
     pub slowest: Vec<Attempt>,
     run_seconds: Vec<f32>,
-    /// Why it winds down, or did.
+    /// Why the job is winding down, or did.
     pub winding_down: Option<String>,
-    /// Notices since work began, the last ones.
+    /// The last notices since work began.
     pub notices: Vec<String>,
-    /// How the last run ended; none if it runs or was cut off.
+    /// How the last run ended; `None` if it is running or was cut off.
     pub result: Option<JobResult>,
 }
 
 /// A live worker.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// Its process.
+    /// The process ID.
     pub pid: u32,
-    /// The GPU leased to it.
+    /// The GPU that it leases.
     pub gpu_index: Option<u32>,
-    /// What it does.
+    /// Its current activity.
     pub doing: Doing,
-    /// Since when.
+    /// When that began.
     pub since: Timestamp,
 }
 
-/// What a worker does.
+/// The activity of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// It loads the entry script or is inside `init`.
@@ -114,14 +114,14 @@ pub enum Doing {
     Running(MiniBatchId, u32),
 }
 
-/// Failed attempts of one kind with one message.
+/// Failed attempts of one kind with the same message.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// How many.
+    /// How many there are.
     pub count: u64,
-    /// Their mini-batches, the first ones.
+    /// The first mini-batches of them.
     pub mini_batches: Vec<MiniBatchId>,
-    /// Whether there are more of them than these.
+    /// Whether there are more mini-batches.
     pub unnamed: bool,
     /// The first of them.
     pub first: Attempt,
@@ -129,31 +129,31 @@ pub struct Group {
     pub failure: Failure,
 }
 
-/// One attempt that ended.
+/// An attempt that ended.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// The mini-batch.
     pub id: MiniBatchId,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// The worker's name.
     pub worker: String,
-    /// Where the data lies.
+    /// Where the data is.
     pub location: String,
     /// When it began.
     pub started: Timestamp,
-    /// Its items.
+    /// The number of its items.
     pub items: u64,
-    /// Wall seconds of all of it.
+    /// The wall-clock seconds of the whole attempt.
     pub elapsed: f64,
-    /// CPU seconds of the whole process.
+    /// The CPU seconds of the whole process.
     pub cpu: f64,
-    /// Wall seconds of `run`.
+    /// The wall-clock seconds of `run`.
     pub run: f64,
 }
 
 impl Attempt {
-    /// An attempt as its end was reported.
+    /// Makes one from the report of its end.
     pub fn of(worker: &str, report: &AttemptReport, location: &str, started: Timestamp) -> Self {
         Self {
             id: report.id,
@@ -169,11 +169,11 @@ impl Attempt {
     }
 }
 
-/// Hands each event of a job's raw events to `visit`. A line that is no event, as the last one of a
-/// job that was cut off may be, is passed over.
+/// Passes each event of a job to `visit`. Skips lines that are not valid events, as the last line of a job
+/// that was cut off may be.
 ///
 /// # Errors
-/// If there are none, or they cannot be read.
+/// If there are no events, or they cannot be read.
 pub(super) fn read_events(dir: &JobDir, visit: &mut dyn FnMut(Event)) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(1 << 20, regular(&dir.events())?.0);
     let mut line = Vec::new();
@@ -187,7 +187,7 @@ pub(super) fn read_events(dir: &JobDir, visit: &mut dyn FnMut(Event)) -> io::Res
 }
 
 impl History {
-    /// Reads a job's past from its log tree.
+    /// Reads a job's history from its log tree.
     ///
     /// # Errors
     /// If there are no events, or they cannot be read.
@@ -197,7 +197,7 @@ impl History {
         Ok(history)
     }
 
-    /// The middle of all times that `run` took.
+    /// The median of the seconds in `run`.
     pub fn median_run(&self) -> Option<f64> {
         let mut all = self.run_seconds.clone();
         let middle = all.len() / 2;
@@ -214,8 +214,8 @@ impl History {
         match event.kind {
             EventKind::JobStarted { job, tenant, workers, resumed } => {
                 let taken_up = if resumed.is_some() { self.taken_up + 1 } else { 0 };
-                // What failed in earlier runs is tried again, but for the items of mini-batches that
-                // succeeded.
+                // A resumed job retries what failed in earlier runs, except the failed items of mini-batches
+                // that succeeded.
                 let kept = resumed.is_some().then(|| std::mem::take(&mut self.failed_items));
                 let failed_items = kept.unwrap_or_default();
                 *self = Self {
@@ -232,7 +232,7 @@ impl History {
                     (self.items, self.rows) = (resumed.items, resumed.rows);
                 }
             }
-            // What comes before was told of the job file.
+            // Earlier notices are about the job file.
             EventKind::Notice { message } if self.attempts > 0 || !self.workers.is_empty() => {
                 self.notices.push(message);
                 if self.notices.len() > MOST_ITEMS {
@@ -282,7 +282,8 @@ impl History {
                 self.set(&worker, Doing::Running(id, attempt), at);
             }
             EventKind::AttemptFinished { worker, report, location, started, will_retry } => {
-                // The end of a success is told when it is committed: the worker may be at the next.
+                // A success is reported when it is committed: by then, the worker may be at its next
+                // mini-batch.
                 let running = Doing::Running(report.id, report.attempt);
                 if self.workers.get(&worker).is_some_and(|found| found.doing == running) {
                     self.set(&worker, Doing::Waiting, at);

@@ -1,13 +1,13 @@
-//! What people and programs read: progress, log tree, result. Every reporter is fed the same
+//! What people and programs read: the progress, the log tree, the result. Every reporter receives the same
 //! events and nothing else.
 //!
-//! It uses `model` and `files`, never `leader` or `node`; `sandmill` alone uses it.
+//! This crate uses `model` and `files`, never `leader` or `node`. Only `sandmill` uses it.
 //!
-//! A reporter is a [`Reporter`]; [`Reporters`] hands each event to all of them and keeps one that
-//! fails (a full disk, say) from starving the rest. [`log_tree`] and [`terminal`] are the usual
-//! ones. Reporters run on the leader's thread, so an event must cost them about a microsecond:
-//! they count and buffer, and draw or flush when the clock ticks. The first event, at which they make their files, is
-//! the clock's as well.
+//! A reporter is a [`Reporter`]. [`Reporters`] hands each event to all of them; if one fails (because of a
+//! full disk, say), the others still receive events. [`log_tree`] and [`terminal`] make the usual ones.
+//! Reporters run on the leader's thread, so an event must cost them about a microsecond: they count and
+//! buffer, and draw or flush when the clock ticks. The first event, at which they create their files, is
+//! handled on the clock's thread, too.
 
 mod advice;
 mod appended;
@@ -71,13 +71,13 @@ pub use standing::standing_text;
 use crate::model::JobDir;
 use std::io::Write;
 
-/// The reporters that write the log tree of a job directory, and the parent's copy of it.
+/// The reporters that write the log tree of a job directory, and its copy in the parent's folder.
 pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
     let dir: &JobDir = &places.job_dir;
     let budget = &places.reports;
     let pid = std::process::id();
     let mut all: Vec<Box<dyn Reporter>> = vec![
-        // Where there is hardly room at the end, those that are read first come first.
+        // Those that are read first come first: at the end, the disk may have room for a few only.
         Box::new(room::Room::new(dir)),
         Box::new(errors::Errors::new(dir, budget)),
         Box::new(system_errors::SystemErrors::new(dir, budget)),
@@ -108,11 +108,11 @@ pub enum Shown {
     Bar,
     /// Lines now and then, and the result.
     Lines,
-    /// The result of a job that is not completed, and no more.
+    /// Only the result, and only if the job is not completed.
     Failures,
 }
 
-/// The reporters for standard error; `out` makes ways to it, which must escape what a terminal would obey.
+/// The reporters for standard error. `out` returns writers to it, which must escape control sequences.
 pub fn terminal(
     places: &Places,
     shown: Shown,

@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use std::io;
 use std::path::PathBuf;
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     Info,
@@ -37,13 +37,13 @@ pub(super) struct LineLog {
 }
 
 impl LineLog {
-    /// Lines of the process `pid`; `thread` says which part of it speaks.
+    /// Lines of the process `pid`; `thread` names the part of it that logs.
     pub(super) fn new(path: PathBuf, pid: u32, thread: impl Into<String>) -> Self {
         let thread = thread.into();
         Self { file: LogFile::rotated(path), pid, thread, times: Times::log(), line: String::new() }
     }
 
-    /// Adds a line. The text may hold anything: it stays one line.
+    /// Adds a line. Any text stays on one line.
     pub(super) fn log(
         &mut self,
         at: Timestamp,

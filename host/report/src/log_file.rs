@@ -1,6 +1,6 @@
-//! A log file: made when the first byte goes into it, buffered, flushed about once a second. A file
-//! that is there is continued: what stands in it stays. What a full disk has no room for waits: a job that ends
-//! for that has some room for its last lines.
+//! A log file. It is created with its first byte, buffered, and flushed about once a second. An existing file
+//! is appended to. If the disk is full, the text waits: a job that ends because of that has some room for its
+//! last lines.
 
 use super::budget::ReportBudget;
 use super::continued::make_parent;
@@ -14,33 +14,33 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// The most that a rotated file holds.
+/// The most bytes of a rotated file.
 const ROTATED_BYTES: u64 = 16 << 20;
-/// How many full files are kept beside the one that is written.
+/// How many full files are kept besides the current one.
 const KEPT: u32 = 2;
-/// Bytes that wait while there is no room for them, at most. What comes then is lost.
+/// The most bytes that wait while the disk is full. Further text is lost.
 pub(super) const HELD: usize = 1 << 20;
 
 /// A file of the log tree. Errors name the file.
 pub(super) struct LogFile {
     path: PathBuf,
-    /// The first line of a new file; empty for none.
+    /// The first line of a new file; empty for no header.
     header: &'static str,
-    /// Bytes at which the file is put aside and a new one begun.
+    /// At this length, the file is rotated.
     most: u64,
     length: u64,
     file: Option<File>,
-    /// What the file shares with others.
+    /// The budget that the file shares with others.
     budget: ReportBudget,
-    /// Takes away what a terminal would obey.
+    /// Escapes control characters.
     escape: fn(&str) -> Cow<'_, str>,
-    /// What is not written yet.
+    /// The text that is not written yet.
     pending: Vec<u8>,
     flushed: Instant,
 }
 
 impl LogFile {
-    /// A file that grows without end.
+    /// A file without a limit.
     pub(super) fn new(path: PathBuf, header: &'static str) -> Self {
         let flushed = Instant::now();
         Self {
@@ -63,29 +63,29 @@ impl LogFile {
         file
     }
 
-    /// The same file within a budget: what there is no room for is left out.
+    /// The same file within a budget: lines without room are left out.
     #[must_use]
     pub(super) fn within(mut self, budget: &ReportBudget) -> Self {
         self.budget = budget.clone();
         self
     }
 
-    /// A file that is put aside when it is full: `a.txt` becomes `a.1.txt`, that becomes `a.2.txt`,
-    /// and what was there is removed. The cut is marked in both files.
+    /// A file that is rotated when it is full: `a.txt` becomes `a.1.txt`, `a.1.txt` becomes `a.2.txt`, and
+    /// the old `a.2.txt` is removed. A mark in both files says so.
     pub(super) fn rotated(path: PathBuf) -> Self {
         let mut file = Self::new(path, "");
         file.most = ROTATED_BYTES;
         file
     }
 
-    /// As [`write`](Self::write), if the budget has room: whether it had.
+    /// Like [`write`](Self::write), if the budget has room. Returns whether it had.
     pub(super) fn write_within(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        // What stands in the file already counts.
+        // An existing file counts, too.
         match self.open() {
             Err(error) if !is_full(&error) => return Err(error),
             _ => {}
         }
-        // As long as it is with all escapes.
+        // The escaped text is what counts.
         let bytes = self.escaped(bytes);
         if !self.budget.take(bytes.len()) {
             return Ok(false);
@@ -93,8 +93,8 @@ impl LogFile {
         self.append(&bytes).map(|()| true)
     }
 
-    /// Appends whole lines of UTF-8, without what a terminal would obey. They are kept where it fails
-    /// for lack of room on the disk.
+    /// Appends whole lines of UTF-8, with control characters escaped. If the disk is full, this fails and
+    /// keeps the lines.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let bytes = self.escaped(bytes);
         self.append(&bytes)
@@ -120,17 +120,17 @@ impl LogFile {
         if self.pending.len() >= capacity { self.flush() } else { Ok(()) }
     }
 
-    /// Flushes if it has been a while.
+    /// Flushes if the last flush was a while ago.
     pub(super) fn tick(&mut self) -> io::Result<()> {
         let is_due = !self.pending.is_empty() && self.flushed.elapsed() >= FLUSH_EVERY;
         if is_due { self.flush() } else { Ok(()) }
     }
 
-    /// Hands everything to the operating system; what it has no room for is kept, up to a limit.
+    /// Hands all text to the operating system. If the disk is full, the text is kept, up to a limit.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let written = self.push();
         if written.is_err() {
-            // Lines stay whole.
+            // Cut at the end of a line.
             let most = self.pending.iter().take(HELD).rposition(|byte| *byte == b'\n');
             self.pending.truncate(most.map_or(0, |at| at + 1).min(HELD));
         }
@@ -155,7 +155,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Makes the file, its folders and its header at the first use.
+    /// Creates the file, its folders and its header at the first use.
     pub(super) fn open(&mut self) -> io::Result<()> {
         if self.file.is_some() {
             return Ok(());
@@ -174,14 +174,14 @@ impl LogFile {
         Ok(())
     }
 
-    /// Puts the file aside that so many bytes more would be too many for.
+    /// Rotates the file if so many bytes more would exceed its limit.
     fn make_room(&mut self, bytes: usize) -> io::Result<()> {
         let is_too_long = self.length + bytes as u64 > self.most;
         if is_too_long { self.rotate() } else { Ok(()) }
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        // Else the mark would stand there each time that there is no room for it.
+        // First, since otherwise each failed attempt would add the mark once more.
         self.flush()?;
         let full = aside(&self.path, 1);
         let mark = format!("This file is full; it goes on in {}.\n", name(&self.path));
@@ -206,7 +206,7 @@ impl LogFile {
     }
 }
 
-/// What waits is written; whoever wants to know whether it was, flushes before.
+/// Writes the waiting text. A caller that needs to know whether it was written flushes before.
 impl Drop for LogFile {
     fn drop(&mut self) {
         let _ = self.flush();
@@ -222,7 +222,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Replaces a small file as a whole; whoever reads it sees the old text or the new one.
+/// Replaces a small file atomically: a reader sees the old text or the new one.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("txt.new");
     make_parent(path)
@@ -235,12 +235,12 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
         .map_err(|error| at(path, &error))
 }
 
-/// A file whose last rows are renewed in place: rows that are settled stay, those behind them are
-/// written anew each time.
+/// A file whose last rows are updated in place: settled rows stay, and the rows after them are rewritten each
+/// time.
 pub(super) struct TableFile {
     path: PathBuf,
     header: &'static str,
-    /// None before the first write: then all that stands in the file is settled.
+    /// `None` before the first write. Then all rows in the file are settled.
     file: Option<File>,
     settled: u64,
 }
@@ -250,7 +250,7 @@ impl TableFile {
         Self { path, header, file: None, settled: 0 }
     }
 
-    /// Puts `settled` behind the rows that stay, and `open` behind them.
+    /// Appends `settled` to the rows that stay, and `open` after them.
     pub(super) fn write(&mut self, settled: &str, open: &str) -> io::Result<()> {
         self.put(settled, open).map_err(|error| at(&self.path, &error))
     }
@@ -261,7 +261,7 @@ impl TableFile {
             None => self.begin()?,
         };
         let file = self.file.insert(file);
-        // One write, so that a reader sees either table, but for the moment before it.
+        // A single write, so that a reader sees either table, or for a moment only the settled rows.
         file.set_len(self.settled)?;
         let settled = printable(settled);
         file.write_all(format!("{settled}{}", printable(open)).as_bytes())?;
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "x,y\n1,2\n3,4\n");
     }
 
-    /// Taking a job up: a half line, left by a crash, does not swallow what follows.
+    /// When a job is resumed, a partial line that a crash left does not swallow the next line.
     #[test]
     fn a_half_line_is_ended() {
         let folder = tempfile::tempdir().unwrap();
@@ -349,7 +349,7 @@ mod tests {
         ");
     }
 
-    /// What there is no room for waits, up to a limit, and lines stay whole.
+    /// Text waits for room, up to a limit, and lines stay whole.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_full_disk_is_waited_for() {
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!((log.pending.len() / 1000, log.pending.len() % 1000), (HELD / 1000, 0));
     }
 
-    /// What is settled is never written again, also not by the next run.
+    /// Settled rows are never rewritten, not even by the next run.
     #[test]
     fn a_table_keeps_its_settled_rows() {
         let folder = tempfile::tempdir().unwrap();
@@ -400,7 +400,7 @@ mod tests {
         assert!(error.contains("a/b.csv: "), "{error}");
     }
 
-    /// Escapes are longer than what they stand for: they count.
+    /// Escapes are longer than the characters that they replace: they count.
     #[test]
     fn a_budget_counts_what_is_written() {
         let folder = tempfile::tempdir().unwrap();
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!((written, fs::metadata(&path).unwrap().len()), ([true, false, false], 55));
     }
 
-    /// Nothing of what a name may hold reaches a terminal, and JSON stays JSON.
+    /// Control characters in names never reach a terminal, and JSON stays valid.
     #[test]
     fn what_a_terminal_would_obey_is_escaped() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Shows the entry script's own words, and a single mini-batch's story: the text of `sandmill logs`.
+//! Shows the output of the entry script, and the attempts at a mini-batch: the text of `sandmill logs`.
 
 use super::history::read_events;
 use crate::event::{Event, EventKind};
@@ -10,24 +10,24 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Which logs.
+/// Which logs to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFilter {
-    /// Those of all workers.
+    /// The logs of all workers.
     All,
-    /// Those of the worker with this name.
+    /// The logs of the worker with this name.
     Worker(String),
-    /// Those of one mini-batch.
+    /// The logs of one mini-batch.
     MiniBatch(MiniBatchId),
 }
 
-/// The longest line that is shown as one, in bytes.
+/// The longest line that is not split, in bytes.
 const LINE: u64 = 1 << 20;
 
-/// Writes the logs. False if there is nothing to show.
+/// Writes the logs. Returns false if there is nothing to show.
 ///
 /// # Errors
-/// If something cannot be read, or `out` not be written.
+/// If something cannot be read, or if `out` cannot be written.
 pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::Result<bool> {
     match filter {
         LogFilter::All => print_workers(dir, None, out),
@@ -36,11 +36,11 @@ pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::
     }
 }
 
-/// Hands each line of the logs to `visit`, for programs: of workers what was said, of a mini-batch the events of its
-/// attempts. False if there is nothing.
+/// Passes each line of the logs to `visit`, for programs: the output of workers, or the events of a
+/// mini-batch's attempts. Returns false if there are none.
 ///
 /// # Errors
-/// If something cannot be read, or `visit` fails.
+/// If something cannot be read, or if `visit` fails.
 pub fn logs_json(
     dir: &JobDir,
     filter: &LogFilter,
@@ -73,7 +73,7 @@ pub fn logs_json(
     Ok(found)
 }
 
-/// The ends of all attempts at a mini-batch.
+/// The `AttemptFinished` events of a mini-batch.
 fn attempts(dir: &JobDir, id: MiniBatchId) -> io::Result<Vec<Event>> {
     let mut attempts = Vec::new();
     read_events(dir, &mut |event: Event| {
@@ -84,8 +84,8 @@ fn attempts(dir: &JobDir, id: MiniBatchId) -> io::Result<Vec<Event>> {
     Ok(attempts)
 }
 
-/// The folders of what an entry script says, with the ends of its files' names, in the order in
-/// which they are shown.
+/// The folders with the output of entry scripts, and the suffixes of their files, in the order in which they
+/// are shown.
 pub(super) const KINDS: [(&str, &str); 4] = [
     ("user/entry_script_log", ".log.txt"),
     ("user/stdout", ".stdout.txt"),
@@ -106,7 +106,7 @@ fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io:
     Ok(found)
 }
 
-/// Files with content of one worker or of all, also older ones that were put aside, by name.
+/// The non-empty files of one worker or of all, including rotated ones, sorted by name.
 pub(super) fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -129,12 +129,12 @@ pub(super) fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Resul
     Ok(found)
 }
 
-/// Line by line: a file may be as long as its limit, and hold anything.
+/// Line by line, since a file may be as long as its limit and hold anything.
 fn print_file(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     each_line(path, |line| writeln!(out, "{line}"))
 }
 
-/// While the job runs, something else may have taken the file's place.
+/// Does not follow a link or block on a fifo: the entry script may have replaced the file while the job runs.
 pub(super) fn opened(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
@@ -143,7 +143,7 @@ pub(super) fn opened(path: &Path) -> io::Result<File> {
 fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
     let mut reader = BufReader::new(opened(path)?);
     let mut line = Vec::new();
-    // A line without end comes in pieces.
+    // An endless line is split.
     while reader.by_ref().take(LINE).read_until(b'\n', &mut line)? > 0 {
         visit(&printable(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r'])))?;
         line.clear();
@@ -176,7 +176,7 @@ fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::R
                 writeln!(out, "  {line}")?;
             }
         }
-        // Those of a mini-batch that failed as a whole have no reasons of their own.
+        // If the whole mini-batch failed, its items have no reasons.
         for item in report.failed_items.iter().filter(|_| report.outcome.is_ok()) {
             writeln!(out, "  {}: {}", printable(&item.item), printable(&item.reason))?;
         }
@@ -187,7 +187,7 @@ fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::R
     Ok(!attempts.is_empty())
 }
 
-/// What a worker's entry script logged in a span of time; its lines begin with the time.
+/// What a worker's entry script logged in a span of time. Each line begins with its time.
 fn print_logged(
     dir: &JobDir,
     worker: &str,
@@ -200,7 +200,7 @@ fn print_logged(
     let to = to.checked_add(slack).unwrap_or(to);
     let (folder, end) = KINDS[0];
     for path in files(&dir.logs().join(folder).join(NODE_ID), Some(worker), end)? {
-        // A line without a time belongs to the one before it.
+        // A line without a time belongs to the line before it.
         let mut inside = false;
         each_line(&path, |line| {
             let time = line.split([' ', '|']).next().and_then(|word| word.parse().ok());

@@ -1,5 +1,4 @@
-//! `logs/sys/master_role.<stamp>.txt`: what the leader did, in the order in which it did it. Each run
-//! of a job has its own.
+//! `logs/sys/master_role.<stamp>.txt`: what the leader did, in order. Each run of a job has its own file.
 
 use super::counters::{Counters, Speed};
 use super::lines::{Level, LineLog};
@@ -17,16 +16,16 @@ const MONITOR_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct MasterRole {
     dir: JobDir,
     pid: u32,
-    /// None before the job has started.
+    /// `None` before the job has started.
     log: Option<LineLog>,
     began: Timestamp,
     started: Instant,
     monitored: Instant,
     counters: Counters,
     speed: Speed,
-    /// Whether there was a mini-batch already.
+    /// Whether a mini-batch has been scheduled already.
     scheduled: bool,
-    /// Whether there is nothing left to watch.
+    /// Whether the job has ended.
     finished: bool,
 }
 
@@ -135,7 +134,7 @@ impl MasterRole {
         self.log.as_mut().map_or(Ok(()), LineLog::flush)
     }
 
-    /// What the leader sees.
+    /// Logs the current state.
     fn monitor(&mut self, at: Timestamp) -> io::Result<()> {
         self.monitored = Instant::now();
         self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
@@ -251,7 +250,7 @@ mod tests {
         assert!(line.ends_with("; 2 workers alive, 1 mini-batch to be tried again"), "{line}");
     }
 
-    /// W15, M9: a run that takes the job up has a file of its own.
+    /// W15, M9: a run that resumes the job has its own file.
     #[test]
     fn each_run_has_its_own() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `logs/sys/metrics/metrics.jsonl`: the job's metrics, one JSON object a line. And the last values, for the parent.
+//! `logs/sys/metrics/metrics.jsonl`: the job's metrics, one JSON object per line. Also writes the last values
+//! for the parent.
 
 use super::counters::Counters;
 use super::log_file::{self, LogFile};
@@ -18,7 +19,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(60);
 /// The file for the parent, in the job's own folder there.
 const PUSHED: &str = "metrics.jsonl";
 
-/// One line.
+/// A line.
 #[derive(Serialize)]
 struct Metric<'a> {
     name: String,
@@ -28,7 +29,7 @@ struct Metric<'a> {
     job: Option<&'a str>,
 }
 
-/// Writes the file, each minute and at the end; and, if asked to, the last values into the parent's.
+/// Writes the file, every minute and at the end, and the last values into the parent's file if asked to.
 pub(super) struct Metrics {
     places: Places,
     file: LogFile,
@@ -50,7 +51,7 @@ impl Metrics {
         }
     }
 
-    /// Mini-batches are counted once each, however many attempts they took (1.10).
+    /// Each mini-batch is counted once, however many attempts it took (1.10).
     fn values(&self, at: Timestamp, result: Option<&JobResult>) -> [(&'static str, f64); 9] {
         let counters = &self.counters;
         let elapsed = at.duration_since(self.began).as_secs_f64().max(0.0);
@@ -91,7 +92,7 @@ impl Metrics {
         self.file.flush()
     }
 
-    /// A8.
+    /// A8: appends the last values to the parent's file.
     fn push(&self, at: Timestamp, result: &JobResult) -> io::Result<()> {
         let Some(ParentFolder { folder, push_metrics: true, .. }) = &self.places.parent else {
             return Ok(());
@@ -163,7 +164,7 @@ mod tests {
         "#);
     }
 
-    /// A8: the parent gets them too, those of each run of the job after those of the run before.
+    /// A8: the parent gets the metrics too; each run of the job appends its own.
     #[test]
     fn the_parent_gets_them_too() {
         let folder = tempfile::tempdir().unwrap();

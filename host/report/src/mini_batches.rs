@@ -1,5 +1,5 @@
-//! `processed_mini-batches.csv`: one row for each attempt, with the columns that users of
-//! ParallelRunStep know (prs-semantics 1.10), and the node beside the process.
+//! `processed_mini-batches.csv`: one row for each attempt, with the columns that users of ParallelRunStep
+//! know (prs-semantics 1.10), and the node next to the process.
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
@@ -23,19 +23,19 @@ const HEADER: &str = "Mini-batch Id,Picked Count,Process,Node Id,Process Start T
 struct Detail<'a> {
     id: MiniBatchId,
     dequeue_count: u32,
-    /// What it is made of, in words.
+    /// What it consists of, in words.
     minibatch: &'a str,
     /// Where it begins.
     location: &'a str,
-    /// Its items.
+    /// The number of its items.
     partition_size: u64,
     task_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     rows: Option<u64>,
-    /// Fuel that `run` used, if the job measures it.
+    /// The fuel that `run` used, if the job measures it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fuel: Option<u64>,
-    /// Whether this attempt was the last; told of failed ones.
+    /// Whether there will be another attempt; set for failed attempts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     will_retry: Option<bool>,
 }
@@ -88,7 +88,7 @@ impl MiniBatches {
         let rows = match &report.outcome {
             Ok(segment) => {
                 line.push_str(",RUN_DONE,");
-                // What failed of a mini-batch that went on.
+                // For a mini-batch that succeeded, the first of its failed items.
                 if let Some(first) = report.failed_items.first() {
                     let _ = write!(line, "{}", first.kind);
                     line.push(',');
@@ -169,7 +169,7 @@ mod tests {
         "#);
     }
 
-    /// What was computed, and where; the old columns keep their places.
+    /// Inference has its own columns at the end, so the older columns keep their positions.
     #[test]
     fn inference_comes_last() {
         let folder = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ mod tests {
         assert!(succeeded("1 ") && !succeeded("2 "));
     }
 
-    /// W15: a run that takes the job up adds rows; there is one header.
+    /// W15: a run that resumes the job adds rows, but no second header.
     #[test]
     fn the_next_run_adds_to_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ mod tests {
         for _ in 0..10_000 {
             report.on_event(&event).unwrap();
         }
-        // Generous, for unoptimised builds and busy machines: a flush for each row would be over.
+        // Generous, for unoptimized builds and busy machines, but a flush for each row would exceed it.
         let each = began.elapsed() / 10_000;
         assert!(each < std::time::Duration::from_micros(100), "{each:?} a row");
     }

@@ -1,5 +1,5 @@
-//! `logs/sys/node/<node>/`: `_main.txt`, worker processes as they come and go; and for each of them
-//! `processNNN.txt`, the mini-batches that it picked and finished.
+//! `logs/sys/node/<node>/`: `_main.txt` has the starts and ends of worker processes, and `processNNN.txt` has
+//! the mini-batches that a worker picked and finished.
 
 use super::lines::{Level, LineLog};
 use super::per_worker::PerWorker;
@@ -18,12 +18,12 @@ const NODE_ADDRESS: &str = "127.0.0.1";
 /// Writes `_main.txt`.
 pub(super) struct NodeMain {
     log: LineLog,
-    /// Workers that ended before their time and were not replaced yet.
+    /// Workers that ended too early and have not been replaced yet.
     lost: VecDeque<String>,
 }
 
 impl NodeMain {
-    /// `pid` is the process id of whoever starts the workers.
+    /// `pid` is the process ID of the leader, which starts the workers.
     pub(super) fn new(dir: &JobDir, pid: u32) -> Self {
         Self { log: LineLog::new(dir.node_main(), pid, "agent_manager"), lost: VecDeque::new() }
     }
@@ -92,7 +92,8 @@ impl Reporter for NodeMain {
     }
 }
 
-/// W6: users look for `returncode -9`, which means that somebody else killed the worker.
+/// W6: a worker that the leader killed is described in words. Users search for `returncode -9`, which then
+/// means that it was killed from outside.
 fn by_leader(how: &str, expected: bool) -> bool {
     expected && how.contains("returncode -")
 }
@@ -105,7 +106,7 @@ fn told_exit(how: &str, expected: bool) -> String {
 /// Writes the files of workers.
 pub(super) struct WorkerLogs {
     dir: JobDir,
-    /// None for a name that is none.
+    /// `None` for a name that is not a worker's.
     logs: PerWorker<Option<Log>>,
 }
 
@@ -246,7 +247,7 @@ mod tests {
         assert!(text.contains("process000 exits with returncode -9"));
     }
 
-    /// F9: per mini-batch picked and finished, with IP, PID, items, start, duration and times.
+    /// F9: for each mini-batch picked and finished: IP, PID, items, start, duration and times.
     #[test]
     fn a_worker_tells_what_it_did() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! Which events are worth a line at the terminal while the job runs, and what it says.
+//! Decides which events get a line at the terminal while the job runs, and what it says.
 
 use super::words::{count, counted, first_line};
 use crate::event::{EventKind, Resumed};
 use crate::model::on_one_line;
 
-/// Lines about single failures, at most; the log tree has them all.
+/// The most lines about single failures; the log tree has all of them.
 const MOST: u32 = 5;
 
-/// Turns events into lines, and falls silent before it becomes a flood.
+/// Turns events into lines, and stops before there are too many.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     told: u32,
@@ -16,12 +16,13 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// `columns` are as the last run of the job found them, an input each; empty if there was none.
+    /// `columns` has a line for each input, as the last run of the job found them; empty if there was no
+    /// earlier run.
     pub(super) fn new(columns: Vec<String>) -> Self {
         Self { told: 0, columns }
     }
 
-    /// The line for this event, if it deserves one.
+    /// The line for this event, if it gets one.
     pub(super) fn line(&mut self, kind: &EventKind) -> Option<String> {
         match kind {
             EventKind::JobStarted { job, workers, resumed, .. } => {
@@ -88,7 +89,7 @@ mod tests {
         );
     }
 
-    /// Each run would tell the same; `plan` tells them.
+    /// Unchanged columns would be the same line in each run; `plan` shows them.
     #[test]
     fn columns_are_told_where_they_have_changed() {
         let line = |before: &[&str], now: &str| {

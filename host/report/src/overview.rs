@@ -1,5 +1,5 @@
-//! `logs/job_progress_overview.txt`, how the job stands, for whoever has no terminal; the same with a
-//! stamp, how it stood minute by minute; and `logs/readme.txt`, which explains the log tree.
+//! `logs/job_progress_overview.txt`, the state of the job for readers without a terminal; the same file with
+//! a stamp, its history minute by minute; and `logs/readme.txt`, which explains the log tree.
 
 use super::counters::{Counters, Speed};
 use super::log_file::{self, LogFile};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 const KEEP_EVERY: Duration = Duration::from_secs(60);
-/// A file of the history is continued in a new one after this.
+/// After this time, the history continues in a new file.
 const NEW_FILE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 const README: &str = include_str!("readme.txt");
@@ -27,7 +27,7 @@ pub(super) struct Overview {
     started: Instant,
     written: Instant,
     kept: Instant,
-    /// None before the start and after the end. With the time when it was begun.
+    /// The history file and when it was begun; `None` before the start and after the end.
     history: Option<(Instant, LogFile)>,
 }
 
@@ -50,7 +50,7 @@ impl Overview {
         self.history = Some((Instant::now(), LogFile::new(path, "")));
     }
 
-    /// Renews the file; `keep` also adds the text to the history.
+    /// Rewrites the file. `keep` also adds the text to the history.
     fn write(&mut self, at: Timestamp, end: &str, keep: bool) -> io::Result<()> {
         self.written = Instant::now();
         self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
@@ -234,7 +234,7 @@ mod tests {
         assert!(!dir.overview().exists(), "nothing is written after the end");
     }
 
-    /// Nobody looks for rows where there are none yet.
+    /// The text does not send the reader to an output that does not exist yet.
     #[test]
     fn rows_of_an_output_that_is_made_at_the_end_are_kept() {
         let places = Places { made_at_end: true, ..samples::places("/job".as_ref()) };
@@ -242,7 +242,7 @@ mod tests {
         assert!(text.contains("  rows          0 kept; the output is made at the end\n"), "{text}");
     }
 
-    /// F1: a new file each day and after the job was taken up; nothing is overwritten.
+    /// F1: a new file each day and after the job was resumed; nothing is overwritten.
     #[test]
     fn the_history_goes_on_in_new_files() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! A6: copies of the overview, the progress and, at the end, all logs into the folder of the job that
-//! this one is a part of: `<parent>/logs/<job>/`, which is this job's alone.
+//! A6: copies the overview, the progress and, at the end, all logs into the folder of the parent job:
+//! `<parent>/logs/<job>/`, to which no other job writes.
 //!
-//! The job's own reports come first. What its entry script left among the logs may be anything: what of that cannot be
-//! copied is left out and counted.
+//! The job's own reports are copied first. The entry script may leave anything among the logs: what of it
+//! cannot be copied is skipped and counted.
 
 use super::log_file::at;
 use super::reporters::Reporter;
@@ -18,15 +18,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const COPY_EVERY: Duration = Duration::from_secs(10);
-/// Folders in each other, at most, as in what is published. A guest may nest them until no path is long enough.
+/// The deepest nesting of folders that is copied, as for published files. A guest may nest folders until
+/// paths are too long.
 const MAX_DEPTH: usize = 64;
 
-/// Makes the copies. The last of the reporters, so that the others have written by then.
+/// Makes the copies. It is the last reporter, so the others have written their files by then.
 pub(super) struct ParentCopy {
     dir: JobDir,
     to: PathBuf,
     copied: Instant,
-    /// Files that are copied while the job runs; empty when it does not.
+    /// The files that are copied while the job runs; empty when it does not.
     watched: Vec<PathBuf>,
 }
 
@@ -47,7 +48,7 @@ impl LeftOut {
 }
 
 impl ParentCopy {
-    /// `to`: the folder of this job among the parent's logs, without links.
+    /// `to`: the folder of this job among the parent's logs; no part of it is a link.
     pub(super) fn new(dir: &JobDir, to: &Path) -> Self {
         let to = to.to_owned();
         Self { dir: dir.clone(), to, copied: Instant::now(), watched: Vec::new() }
@@ -58,21 +59,21 @@ impl ParentCopy {
         let to = self.to.join(inside);
         let copy = || {
             let mut source = match open(from) {
-                // Not written yet, or a link in the place of a file.
+                // Not written yet, or a link instead of a file.
                 Err(_) => return Ok(()),
                 Ok(source) => source,
             };
             to.parent()
                 .map_or(Ok(()), |folder| folder_at_its_path(folder, Mode::RWXU).map(drop))?;
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-            // Logs may tell settings, which may be secrets.
+            // Logs may contain settings, which may be secrets.
             let target = at_its_path(&to, flags, Mode::RUSR | Mode::WUSR)?;
             io::copy(&mut source, &mut File::from(target)).map(|_| ())
         };
         copy().map_err(|error| at(&to, &error))
     }
 
-    /// Copies a folder but for `except`, as far as it can be.
+    /// Copies a folder, except `except`, as far as possible.
     fn copy_folder(&self, folder: &Path, except: &Path, depth: usize, left: &mut LeftOut) {
         if depth > MAX_DEPTH {
             let text = format!("it lies more than {MAX_DEPTH} folders deep");
@@ -88,7 +89,7 @@ impl ParentCopy {
                 continue;
             };
             let path = entry.path();
-            // Of the entry itself: what a guest linked to is not copied.
+            // The type of the entry itself: links that a guest made are not copied.
             match entry.file_type() {
                 Ok(_) if path == except => {}
                 Ok(kind) if kind.is_dir() => self.copy_folder(&path, except, depth + 1, left),
@@ -118,7 +119,7 @@ impl ParentCopy {
     }
 }
 
-/// Opens a regular file, and no link to one.
+/// Opens a regular file. Fails for links.
 fn open(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -156,7 +157,8 @@ mod tests {
     use crate::places::{ParentFolder, Places};
     use crate::{log_tree, samples};
 
-    /// A6: overview and progress while the job runs, everything at the end; never through a link.
+    /// A6: overview and progress are copied while the job runs, everything at the end. Links are never
+    /// followed.
     #[test]
     fn the_parent_has_a_copy() {
         let folder = tempfile::tempdir().unwrap();
@@ -191,7 +193,7 @@ mod tests {
         assert!(!copied("user/entry_script_log/0/files/link.log").exists());
     }
 
-    /// A guest that nests folders until no path is long enough keeps nothing from the parent but these.
+    /// A guest that nests folders too deep loses only these: the parent gets everything else.
     #[test]
     fn what_cannot_be_copied_keeps_no_report_back() {
         let folder = tempfile::tempdir().unwrap();

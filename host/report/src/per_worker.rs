@@ -1,13 +1,13 @@
-//! What a reporter remembers of each worker, for as long as it may be needed.
+//! What a reporter remembers about each worker, for as long as it may be needed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// An attempt that succeeded is told when it is committed; by then its worker may have ended.
+/// A success is reported when it is committed; by then, its worker may have ended.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Something for each worker, by name. What belongs to workers that are gone is given back by
-/// [`PerWorker::sweep`], so that a job that loses worker after worker needs no more memory.
+/// A value for each worker, by name. [`PerWorker::sweep`] returns the values of workers that have ended, so
+/// that memory stays bounded even if a job loses many workers.
 pub(super) struct PerWorker<T>(BTreeMap<String, Slot<T>>);
 
 struct Slot<T> {
@@ -20,24 +20,25 @@ impl<T> PerWorker<T> {
         Self(BTreeMap::new())
     }
 
-    /// What there is for this worker, made if there is nothing.
+    /// The value of this worker, created if there is none.
     pub(super) fn of(&mut self, worker: &str, make: impl FnOnce() -> T) -> &mut T {
         if !self.0.contains_key(worker) {
             self.0.insert(worker.to_owned(), Slot { value: make(), gone: None });
         }
-        // Just looked up or put in; a plain `entry` would copy the name at each call.
+        // It was just looked up or inserted. `entry` would copy the name at each call.
         let slot = self.0.get_mut(worker).expect("the worker is in the map");
         &mut slot.value
     }
 
-    /// The worker ended.
+    /// Notes that the worker has ended.
     pub(super) fn gone(&mut self, worker: &str) {
         if let Some(slot) = self.0.get_mut(worker) {
             slot.gone = Some(Instant::now());
         }
     }
 
-    /// Takes out what belongs to workers that ended a while ago, or to all, sorted by name.
+    /// Removes and returns the values of the workers that ended a while ago, or of all workers, sorted by
+    /// name.
     pub(super) fn sweep(&mut self, all: bool) -> Vec<(String, T)> {
         let old = |slot: &mut Slot<T>| all || slot.gone.is_some_and(|at| at.elapsed() >= LINGER);
         let taken = self.0.extract_if(.., |_, slot| old(slot));
@@ -46,7 +47,7 @@ impl<T> PerWorker<T> {
         taken
     }
 
-    /// All that is there, sorted by name.
+    /// All values, sorted by name.
     pub(super) fn sorted(&self) -> Vec<(&str, &T)> {
         let mut all: Vec<_> =
             self.0.iter().map(|(name, slot)| (name.as_str(), &slot.value)).collect();
@@ -59,7 +60,7 @@ impl<T> PerWorker<T> {
     }
 }
 
-/// `process999` before `process1000`.
+/// Sorts `process999` before `process1000`.
 fn by_number(a: &str, b: &str) -> std::cmp::Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }

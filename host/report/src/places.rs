@@ -1,4 +1,4 @@
-//! Where the files of a job lie, and what else its reports must know of it.
+//! The paths of a job's files, and what else its reports need to know.
 
 use super::budget::ReportBudget;
 use super::progress_line::Unit;
@@ -6,50 +6,51 @@ use super::resume::Resume;
 use crate::model::{JobDir, shell_word, unfinished};
 use std::path::{Path, PathBuf};
 
-/// Where the files lie that a result points to, and what else the reports must know of a job.
+/// The paths that a result points to, and what else the reports need to know about a job.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The job's name.
     pub job: String,
-    /// What the job file says of the job, for people; empty if nothing.
+    /// The description from the job file, for people; may be empty.
     pub description: String,
     /// The job directory.
     pub job_dir: JobDir,
-    /// The output file, or the output folder of a job that writes no output file.
+    /// The output file; the output folder if the job writes no output file.
     pub output: PathBuf,
-    /// The columns of its inputs as its last run found them ([`earlier_columns`](crate::earlier_columns)).
+    /// The columns of its inputs, as its last run found them ([`earlier_columns`](crate::earlier_columns)).
     pub earlier_columns: Vec<String>,
     /// What its items are.
     pub unit: Unit,
     /// Whether rows are only counted (`summary_only`).
     pub drops_rows: bool,
-    /// Whether rows come into the output only when the job ends: in parts, or in a format with types.
+    /// Whether rows are written to the output only when the job ends, as for parts and for formats with
+    /// types.
     pub made_at_end: bool,
-    /// Files below this folder are shown relative to it: where the user stands.
+    /// The user's working directory: files below this folder are shown relative to it.
     pub shown_from: PathBuf,
-    /// The job that this one is a part of, if its folder is to get copies.
+    /// The parent job, if its folder is to get copies.
     pub parent: Option<ParentFolder>,
-    /// Put before the names of the job's metrics (prs-semantics A7).
+    /// Prefix of the names of the job's metrics (prs-semantics A7).
     pub metrics_name_prefix: String,
-    /// How it goes on where it does not come to its end.
+    /// How to resume the job.
     pub resume: Resume,
-    /// What the reports may take.
+    /// The byte budget of the reports.
     pub reports: ReportBudget,
 }
 
-/// This job's own folder among those of the job that it is a part of.
+/// The folder for this job's reports within its parent job's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentFolder {
-    /// The folder, `<parent>/logs/<job>`. Absolute, without links; no other job writes to it.
+    /// The folder, `<parent>/logs/<job>`. The path is absolute and has no links; no other job writes there.
     pub folder: PathBuf,
-    /// Whether overview, progress and logs are copied into it (A6).
+    /// Whether overview, progress and logs are copied there (A6).
     pub copy_logs: bool,
-    /// Whether metrics are appended to `metrics.jsonl` in it (A8).
+    /// Whether metrics are appended to `metrics.jsonl` there (A8).
     pub push_metrics: bool,
 }
 
 impl Places {
-    /// Of a job whose reports tell no more than where things are.
+    /// For a job whose reports only need paths.
     pub fn new(job: String, job_dir: JobDir, output: PathBuf, shown_from: PathBuf) -> Self {
         Self {
             job,
@@ -68,13 +69,14 @@ impl Places {
         }
     }
 
-    /// What has the job go on, for the end of a sentence; `set` is a setting that is to be another, or empty.
+    /// The command that resumes the job, for the end of a sentence. `set` is a setting to be changed, or
+    /// empty.
     pub fn go_on(&self, set: &str) -> String {
         self.resume.go_on(&shell_word(&self.show(self.job_dir.root())), set)
     }
 
-    /// Where the rows of a job are that has not come to its end: an output that is made at the end has its
-    /// name only then.
+    /// Where the rows are of a job that did not complete: an output that is made at the end gets its name
+    /// only then.
     pub(super) fn kept(&self) -> PathBuf {
         let name = self.output.file_name().unwrap_or_default().to_string_lossy();
         let appended = self.output.with_file_name(unfinished(&name));

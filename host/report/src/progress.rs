@@ -12,14 +12,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Between two plain lines.
+/// The time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Of a terminal that does not say how wide it is.
+/// The assumed width of a terminal that does not report it.
 const COLUMNS: usize = 80;
-/// A job that ends sooner than this after it began to wind down need not announce it.
+/// A job that ends sooner than this after it began to wind down does not announce it.
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(300);
 
-/// What both kinds of progress know.
+/// The state that both kinds of progress share.
 struct State {
     counters: Counters,
     speed: Speed,
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// Takes note of an event; returns the line that it deserves.
+    /// Handles an event. Returns the line that it gets.
     fn update(&mut self, kind: &EventKind) -> Option<String> {
         self.counters.update(kind);
         match kind {
@@ -57,24 +57,24 @@ impl State {
         self.notes.line(kind)
     }
 
-    /// The progress as of now.
+    /// The progress line as of now.
     fn line(&mut self) -> ProgressLine<'_> {
         let elapsed = self.started.elapsed().as_secs_f64();
         self.speed.sample(elapsed, &self.counters);
         ProgressLine { counters: &self.counters, speed: &self.speed, unit: self.unit, elapsed }
     }
 
-    /// That the job winds down, once, if that takes time.
+    /// The line that the job is winding down. Shown once, and only if winding down takes time.
     fn announcement(&mut self) -> Option<String> {
         self.winding_down.take_if(|(since, _)| since.elapsed() >= ANNOUNCE_AFTER).map(|(_, it)| it)
     }
 }
 
-/// A bar at the bottom of a terminal. Events only count; the tick draws.
+/// A bar at the bottom of a terminal. Events only update counters; the tick draws.
 pub(super) struct Bar {
     state: State,
     bar: ProgressBar,
-    /// For lines above the bar.
+    /// The writer of the lines above the bar.
     out: Box<dyn Write + Send>,
 }
 
@@ -126,7 +126,7 @@ impl Reporter for Bar {
     }
 }
 
-/// A line every few seconds.
+/// Writes a line every few seconds.
 pub(super) struct Lines {
     state: State,
     out: Box<dyn Write + Send>,

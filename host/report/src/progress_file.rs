@@ -1,4 +1,4 @@
-//! `logs/sys/metrics/<stamp>/progress.csv`: how the job went on, in numbers, for whoever draws a curve.
+//! `logs/sys/metrics/<stamp>/progress.csv`: the progress of the job in numbers, for plots.
 
 use super::counters::{Counters, Speed};
 use super::log_file::LogFile;
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 const HEADER: &str = "Datetime,Total Tasks,Scheduled Tasks,Completed Tasks,Failed Tasks,\
     Elapsed Time,Estimated Remaining Time";
 
-/// What is not known.
+/// An unknown value.
 const UNKNOWN: &str = "N/A";
 
-/// Writes the file; each run of a job has its own. Times are in seconds.
+/// Writes the file. Each run of a job has its own. Times are in seconds.
 pub(super) struct ProgressFile {
     dir: JobDir,
-    /// None before the start and after the end.
+    /// `None` before the start and after the end.
     file: Option<LogFile>,
     counters: Counters,
     speed: Speed,
@@ -64,7 +64,7 @@ impl ProgressFile {
         file.write(line.as_bytes())
     }
 
-    /// Often while the job is young, so that a short one has a curve too, and then seldom.
+    /// Frequent at first, so that a short job has a curve too, then rare.
     fn pause(&self) -> Duration {
         Duration::from_secs(if self.started.elapsed().as_secs() < 60 { 1 } else { 10 })
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// F8: the columns, and N/A for what is not known; C10: failed while it waits.
+    /// F8: the columns, and N/A for unknown values; C10: counts as failed while it waits for a retry.
     #[test]
     fn a_line_now_and_then() {
         let folder = tempfile::tempdir().unwrap();

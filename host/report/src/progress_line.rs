@@ -1,4 +1,4 @@
-//! The line that shows how a job goes on: it fits the width of a terminal by leaving fields out.
+//! The progress line of a job. It leaves out fields to fit the width of a terminal.
 
 use super::counters::{Counters, Speed};
 use super::words::{clock, count, short_count, short_rate};
@@ -8,11 +8,11 @@ use console::Style;
 /// What the items of a job are, in the plural.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Of tables.
+    /// Rows of tables.
     Rows,
     /// Whole files.
     Files,
-    /// Of a job without inputs.
+    /// Items of a job without inputs.
     #[default]
     Items,
 }
@@ -27,13 +27,13 @@ impl Unit {
     }
 }
 
-/// Cells of the bar, without its brackets.
+/// The least and the most columns of the bar, without its brackets.
 const BAR_MIN: usize = 10;
 const BAR_MAX: usize = 30;
-/// Between two fields of a line with a bar.
+/// The columns between two fields of a line with a bar.
 const GAP: usize = 2;
 
-/// How a job stands, `elapsed` seconds after its start.
+/// The state of a job, `elapsed` seconds after its start.
 pub(super) struct ProgressLine<'a> {
     pub(super) counters: &'a Counters,
     pub(super) speed: &'a Speed,
@@ -44,23 +44,24 @@ pub(super) struct ProgressLine<'a> {
 /// A part of the line that is shown whole or not at all.
 struct Field {
     text: String,
-    /// Fields with a small number are left out last.
+    /// Fields with a large number are left out first.
     rank: u8,
     is_failure: bool,
 }
 
 impl ProgressLine<'_> {
-    /// All of it, without a bar and without colours: for files and pipes.
+    /// All fields, without a bar and without colours: for files and pipes.
     pub(super) fn plain(&self) -> String {
         let fields: Vec<_> = self.fields().into_iter().map(|field| field.text).collect();
         fields.join(", ")
     }
 
-    /// As much as fits into so many columns, with a bar if that fits, too. Coloured, where standard error is.
+    /// As much as fits into this many columns, with a bar if there is room. It has colours if standard error
+    /// has.
     pub(super) fn fitted(&self, width: usize) -> String {
         let mut fields = self.fields();
         let fraction = self.counters.fraction();
-        // The bar is worth less than what is said in numbers, but more than the last fields.
+        // The bar matters less than the main figures, but more than the last fields.
         let bar_rank = 6;
         let mut shown: Vec<bool> = vec![false; fields.len()];
         let mut used = 0_usize;
@@ -101,7 +102,7 @@ impl ProgressLine<'_> {
         parts.join(&" ".repeat(GAP))
     }
 
-    /// In the order in which they are shown.
+    /// The fields, in the order in which they are shown.
     fn fields(&self) -> Vec<Field> {
         let Self { counters, speed, unit, elapsed } = self;
         let unit = unit.name();
@@ -160,7 +161,7 @@ impl ProgressLine<'_> {
     }
 }
 
-/// `[====>     ]`, with so many cells.
+/// `[====>     ]`, this many columns between the brackets.
 fn bar_of(fraction: f64, cells: usize) -> String {
     let full = whole((fraction * crate::model::to_f64(cells as u64)).floor());
     let full = usize::try_from(full).unwrap_or(cells).min(cells);

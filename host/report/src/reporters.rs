@@ -1,4 +1,4 @@
-//! The fan-out: one event to every reporter, and a clock for those that draw or flush.
+//! The fan-out: hands each event to every reporter, and has a clock for those that draw or flush.
 
 use crate::event::{Event, EventKind};
 use crate::model::is_full;
@@ -10,39 +10,40 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(100);
-/// Events that may wait while the reporters' own thread is at work.
+/// The most events that may wait while the clock's thread is busy.
 const WAITING: usize = 1000;
 
-/// One sink of events.
+/// A sink of events.
 pub trait Reporter: Send {
-    /// Takes note of an event. All but the first run on the leader's thread: count and buffer, no more.
+    /// Handles an event. All but the first event are handled on the leader's thread, so a reporter should
+    /// only count and buffer.
     fn on_event(&mut self, event: &Event) -> io::Result<()>;
 
-    /// Ten times a second, also while nothing happens: the time to draw and to flush.
+    /// Called ten times a second, even if nothing happens, to draw and to flush.
     fn on_tick(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// A line for the person at the terminal, from a reporter that has one.
+    /// Shows a line to the person at the terminal, if this reporter has one.
     fn say(&mut self, _line: &str) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A reporter, and whether its disk was full.
+/// A reporter, and whether we have reported that its disk is full.
 struct Sink {
     reporter: Box<dyn Reporter>,
     told: bool,
 }
 
-/// All reporters of a job. A clone is another handle on the same ones.
+/// All reporters of a job. A clone is another handle to the same ones.
 #[derive(Clone)]
 pub struct Reporters {
     sinks: Arc<Sinks>,
     clock: Arc<Clock>,
 }
 
-/// What the leader and the reporters' thread share.
+/// What the leader's thread and the clock's thread share.
 struct Sinks {
     list: Mutex<Vec<Sink>>,
     /// Events that arrived while the list was in use.
@@ -50,7 +51,7 @@ struct Sinks {
 }
 
 impl Reporters {
-    /// Starts the clock for these reporters. An event reaches them in this order.
+    /// Starts the clock for these reporters. Each event reaches them in this order.
     pub fn new(reporters: Vec<Box<dyn Reporter>>) -> Self {
         let sinks = reporters.into_iter().map(|reporter| Sink { reporter, told: false });
         let sinks = Sinks { list: Mutex::new(sinks.collect()), waiting: Mutex::default() };
@@ -59,12 +60,12 @@ impl Reporters {
         Self { sinks, clock }
     }
 
-    /// Hands an event to every reporter. One that fails is told to the user in one line and gets
-    /// no further events; the job and the other reporters go on. One that lacks room goes on, too: there may be
-    /// some again, at the job's end at the latest.
+    /// Hands an event to every reporter. If a reporter fails, the user gets one line about it, and it
+    /// receives no further events; the job and the other reporters continue. A reporter whose disk is full
+    /// stays, since there may be room again, at the latest when the job ends.
     ///
-    /// At a job's start they make their files, for which the leader does not wait: another thread does that, and
-    /// what follows meanwhile is handed over behind it.
+    /// When a job starts, the reporters create their files. The leader does not wait for that: the clock's
+    /// thread does it, and then hands over the events that arrived meanwhile.
     pub fn on_event(&self, event: &Event) {
         match self.sinks.list_for(event, self.clock.runs()) {
             Some(mut list) => {
@@ -87,7 +88,8 @@ impl Reporters {
 }
 
 impl Sinks {
-    /// The list, if an event goes to it at once; `has_thread`: whether it could go there later.
+    /// The list, if the event is to be handled at once. `has_thread`: whether another thread could handle it
+    /// later.
     fn list_for(&self, event: &Event, has_thread: bool) -> Option<MutexGuard<'_, Vec<Sink>>> {
         let waiting = lock(&self.waiting).len();
         let is_last = matches!(event.kind, EventKind::JobFinished { .. });
@@ -104,7 +106,7 @@ impl Sinks {
         }
     }
 
-    /// Hands over what waits, in order. Whoever has the list does so before anything else.
+    /// Hands over the waiting events, in order. A thread that locks the list does this first.
     fn catch_up(&self, list: &mut Vec<Sink>) {
         loop {
             let next = lock(&self.waiting).pop_front();
@@ -115,13 +117,13 @@ impl Sinks {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A reporter that panicked has already been reported; the others are still sound.
+    // A panic of a reporter has already been reported; the others are still sound.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn handle(list: &mut Vec<Sink>, event: &Event) {
     if matches!(event.kind, EventKind::JobFinished { .. }) {
-        // What lacks room now, lacks its last lines for good.
+        // Warn again: text that has no room now is lost.
         list.iter_mut().for_each(|sink| sink.told = false);
     }
     each(list, |reporter| reporter.on_event(event));
@@ -129,7 +131,7 @@ fn handle(list: &mut Vec<Sink>, event: &Event) {
 
 fn each(list: &mut Vec<Sink>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
     let mut warnings = Vec::new();
-    // Once for all of them: it is one disk, as a rule.
+    // One warning for all of them: usually, they write to the same disk.
     let mut is_told = list.iter().any(|sink| sink.told);
     list.retain_mut(|Sink { reporter, told }| match act(reporter.as_mut()) {
         Ok(()) => true,
@@ -146,12 +148,12 @@ fn each(list: &mut Vec<Sink>, mut act: impl FnMut(&mut dyn Reporter) -> io::Resu
         }
     });
     for warning in warnings {
-        // Whoever cannot even show this has nobody watching.
+        // A reporter that cannot show this line has no reader.
         list.retain_mut(|sink| sink.reporter.say(&warning).is_ok());
     }
 }
 
-/// A thread that ticks, and hands over what waits, until it is dropped.
+/// A thread that ticks and hands over waiting events, until this is dropped.
 struct Clock {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -174,7 +176,7 @@ impl Clock {
                 }
             }
         };
-        // Without a thread to spare there is no bar, and files are flushed at the end.
+        // Without a thread, there is no bar, and files are flushed at the end.
         let thread = std::thread::Builder::new().name("reporters".to_owned()).spawn(tick).ok();
         Self { stop: Some(stop), thread }
     }
@@ -183,9 +185,9 @@ impl Clock {
         self.thread.is_some()
     }
 
-    /// Has events handed over that wait.
+    /// Has the thread hand over the waiting events.
     fn wake(&self) {
-        // One that has ended hands nothing over any more; the next event does.
+        // If the thread has ended, the next event hands them over.
         let _ = self.stop.as_ref().map(|stop| stop.send(()));
     }
 }
@@ -194,7 +196,7 @@ impl Drop for Clock {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed by then; there is nothing to add.
+            // A panic of the thread has already been printed.
             let _ = thread.join();
         }
     }
@@ -233,13 +235,13 @@ mod tests {
             tell(samples::picked(id, 1));
             tell(samples::succeeded(id, 1, Vec::new()));
         }
-        // Optimised it is about 4 microseconds. Generous, for unoptimised builds and busy machines: a
-        // file that is opened or flushed for each mini-batch would be over.
+        // With optimizations, it takes about 4 microseconds. The limit is generous, for unoptimized builds
+        // and busy machines, but opening or flushing a file for each mini-batch would exceed it.
         let each = began.elapsed() / TIMES;
         assert!(each < Duration::from_micros(500), "{each:?} a mini-batch");
     }
 
-    /// Waits at the first event until it is told to go on.
+    /// Blocks in the first event until the test lets it continue.
     struct Slow(mpsc::Receiver<()>, Arc<Mutex<Vec<u64>>>);
     impl Reporter for Slow {
         fn on_event(&mut self, event: &Event) -> io::Result<()> {
@@ -274,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Fails for lack of room as long as there is none.
+    /// Fails with a full disk for the first three events.
     struct Crowded(Arc<AtomicUsize>);
     impl Reporter for Crowded {
         fn on_event(&mut self, _event: &Event) -> io::Result<()> {

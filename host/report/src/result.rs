@@ -40,7 +40,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             if result.rows > 0 {
                 kept(&mut text, result, places);
             }
-            // If nothing was planned, the reason says all that is known.
+            // If nothing was planned, the reason says everything.
             let ended = result.succeeded_mini_batches + result.failed_mini_batches;
             if result.first_failure.is_some() || result.mini_batches.max(ended) > 0 {
                 text.line("read next", &places.show(&next_file(result, &places.job_dir)));
@@ -63,7 +63,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
     text.0
 }
 
-/// What the job's models computed, and where: a model that ran elsewhere than it was meant to is told.
+/// What the job's models computed and where, including whether a model ran on the CPU instead of a GPU.
 fn inference(text: &mut Text, result: &JobResult) {
     let stats = &result.inference;
     let Some(device) = stats.device else { return };
@@ -79,7 +79,7 @@ fn inference(text: &mut Text, result: &JobResult) {
     text.line("inference", &line);
 }
 
-/// What is left of a job that did not come to its end.
+/// What remains of a job that did not complete.
 fn kept(text: &mut Text, result: &JobResult, places: &Places) {
     let what = if places.drops_rows {
         "what the entry script wrote".to_owned()
@@ -100,8 +100,8 @@ fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
     }
 }
 
-/// What `logs/job_result.txt` says beyond [`result_text`]: the causes as programs name them,
-/// what stood around the workers, and what ran the entry script.
+/// What `logs/job_result.txt` has in addition to [`result_text`]: the causes by their machine-readable names,
+/// the sandbox of the workers, and the runtime of the entry script.
 fn typed_causes(result: &JobResult) -> String {
     let mut text = Text::default();
     if let Some(ended_by) = result.ended_by {
@@ -111,7 +111,7 @@ fn typed_causes(result: &JobResult) -> String {
         let kind = first.failure.kind;
         text.line("kind", &format!("{kind}, {}", kind.status_word()));
     }
-    // None was ever ready otherwise.
+    // Otherwise, no worker was ever ready.
     if !result.os_sandbox.active.is_empty() {
         text.line("os_sandbox", &result.os_sandbox.to_string());
     }
@@ -121,7 +121,7 @@ fn typed_causes(result: &JobResult) -> String {
     text.0
 }
 
-/// What it says of the job besides, in the words of the job file.
+/// The job's description from the job file, which the file has as well.
 fn description(places: &Places) -> String {
     let mut text = Text::default();
     let line = first_line(&places.description);
@@ -131,8 +131,8 @@ fn description(places: &Places) -> String {
     text.0
 }
 
-/// What to tell of a job that is not run because its earlier result is still good. `ended` is when
-/// that was made. One or a few lines, with a line end.
+/// The text for a job that is not run because its earlier result is still valid. `ended` is when that run
+/// ended. One or a few lines, with a line end.
 pub fn reused_text(result: &JobResult, ended: Timestamp, places: &Places) -> String {
     let mut text = Text::default();
     let job = &places.job;
@@ -193,7 +193,7 @@ fn mini_batches(result: &JobResult) -> String {
     text
 }
 
-/// Attempts that ended when nothing waited for them any more.
+/// The attempts that ended after Sandmill had stopped waiting for them.
 fn late(text: &mut Text, result: &JobResult) {
     if result.late_attempts > 0 {
         let late = counted(result.late_attempts, "attempt");
@@ -249,7 +249,7 @@ fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
         return dir.leader_errors();
     }
     let Some(first) = &result.first_failure else {
-        // It was an earlier run in which they failed.
+        // They failed in an earlier run.
         return if result.items.failed > 0 { dir.failed_items() } else { dir.events() };
     };
     let of_items = [FailureKind::LoadFailed, FailureKind::BadInput, FailureKind::ShortResults];
@@ -275,7 +275,7 @@ impl Reporter for ResultFile {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let file = || self.0.job_dir.result_file();
         match &event.kind {
-            // What an earlier run came to is not how the job stands.
+            // The result of an earlier run is marked as such, since it is not the current state.
             EventKind::JobStarted { job, resumed: Some(_), .. } => {
                 let before = match std::fs::read_to_string(file()) {
                     Ok(before) => format!("What the run before came to:\n\n{before}"),
@@ -297,7 +297,7 @@ impl Reporter for ResultFile {
 /// Prints the result.
 pub(super) struct ResultLines {
     places: Places,
-    /// Whether they are written of a job that is completed, too.
+    /// Whether the result of a completed job is written, too.
     is_always: bool,
     out: Box<dyn Write + Send>,
 }

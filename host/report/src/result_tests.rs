@@ -12,7 +12,7 @@ fn text(result: &JobResult) -> String {
     result_text(result, &places())
 }
 
-/// W8: what a job that is completed says.
+/// W8: the text of a completed job.
 #[test]
 fn completed() {
     let mut result = samples::result(JobStatus::Completed);
@@ -33,7 +33,7 @@ fn completed() {
     ");
 }
 
-/// What was computed and where; that a model ran elsewhere than it was meant to.
+/// What was computed and where, including a model that ran elsewhere than intended.
 #[test]
 fn inference_is_told() {
     let mut result = samples::result(JobStatus::Completed);
@@ -184,7 +184,7 @@ fn the_file_says_the_same() {
     let read = || std::fs::read_to_string(places.job_dir.result_file()).unwrap();
     let told = result_text(&samples::result(JobStatus::Failed), &places);
     assert_eq!(read().strip_prefix(&told), Some("  kind          trap, RUN_EXCEPTION\n"));
-    // W15: while the job is taken up, the old result is told as such.
+    // W15: while the job is resumed, the old result is marked as such.
     let mut again = samples::job_again().into_iter();
     file.on_event(&again.next().unwrap()).unwrap();
     assert!(read().starts_with("Job digits runs again since 2026-11-21T12:00:00Z. "), "{}", read());
@@ -193,7 +193,7 @@ fn the_file_says_the_same() {
     assert!(read().starts_with("Job digits completed in 3.2 s.\n"));
 }
 
-/// 1.11: each end says what to do; W4: short mini-batches; W15: what was done before.
+/// 1.11: each end has its advice; W4: short mini-batches; W15: what was done before.
 #[test]
 fn every_end_has_advice() {
     let mut result = samples::result(JobStatus::Failed);
@@ -253,7 +253,7 @@ fn every_end_has_advice() {
     assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
 }
 
-/// W10: what to do where no item succeeded depends on where they failed, which need not be `run`.
+/// W10: if no item succeeded, the advice depends on where they failed, which may be before `run`.
 #[test]
 fn advice_speaks_of_run_only_where_run_was_called() {
     let told = |kind| {
@@ -302,7 +302,7 @@ fn a_system_error_leads_to_its_file() {
     );
 }
 
-/// C25: the result of an earlier run, taken as it is.
+/// C25: the result of an earlier run is reused.
 #[test]
 fn a_result_that_is_reused_says_so() {
     let ended = "2026-11-20T09:30:00.7Z".parse().unwrap();
@@ -316,7 +316,7 @@ fn a_result_that_is_reused_says_so() {
     ");
 }
 
-/// Row 1 of what users ask for: results that came too late are counted wherever a job is told of.
+/// Row 1 of what users ask for: every report counts the results that came too late.
 #[test]
 fn late_attempts_are_told() {
     use crate::{

@@ -1,11 +1,11 @@
-//! How a job goes on that did not come to its end: advice must work when it is typed.
+//! How to resume a job that did not complete. The advice must work when it is typed.
 
-/// Who can have a job go on.
+/// What can resume the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// `sandmill resume`, with these options and their values, which the job directory does not keep.
+    /// `sandmill resume`, with these options and their values, which the job directory does not store.
     ByCommand(Vec<String>),
-    /// The program that began the job by the library: it alone knows the whole job.
+    /// The program that began the job through the library: only it knows the whole job.
     ByProgram,
 }
 
@@ -15,12 +15,12 @@ impl Default for Resume {
     }
 }
 
-/// Options of `run` and `resume` that name what is beside a job: the job directory does not keep them.
+/// Options of `run` and `resume` that name files outside the job. The job directory does not store them.
 const OPTIONS: [&str; 4] = ["--datastores", "--policy", "--onnxruntime", "--cache-dir"];
 
 impl Resume {
-    /// Of a job that was begun by a command line with these words; `has_job_file`: whether its directory names a job
-    /// file.
+    /// For a job that was begun by a command line with these words. `has_job_file`: whether its directory
+    /// names a job file.
     pub fn of(command: &[String], has_job_file: bool) -> Self {
         if !has_job_file {
             return Self::ByProgram;
@@ -40,8 +40,8 @@ impl Resume {
         Self::ByCommand(options)
     }
 
-    /// What to do for that, for the end of a sentence. `job` is how the job directory is written on a command line;
-    /// `set` is a setting that is to be another, such as `error_threshold=N`, or empty.
+    /// The command, for the end of a sentence. `job` is the job directory as written on a command line. `set`
+    /// is a setting to be changed, such as `error_threshold=N`, or empty.
     pub fn go_on(&self, job: &str, set: &str) -> String {
         match self {
             Self::ByCommand(options) => {

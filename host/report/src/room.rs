@@ -1,4 +1,5 @@
-//! The room that was set aside for the end of a job: at the end it is given back, to the reports in their order.
+//! Frees the disk space that was reserved for the end of a job, so that the reports can use it in their
+//! order.
 
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
@@ -6,8 +7,8 @@ use crate::model::JobDir;
 use std::io;
 use std::path::PathBuf;
 
-/// Gives it back. Comes before all that need it, and while none of them writes: who holds back most would take
-/// all of it before the others.
+/// Frees the space. It comes before all reporters that need it, and none of them writes meanwhile: otherwise,
+/// the one with the most waiting text would take all of it.
 pub(super) struct Room(PathBuf);
 
 impl Room {
@@ -19,7 +20,7 @@ impl Room {
 impl Reporter for Room {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         if matches!(event.kind, EventKind::JobFinished { .. }) {
-            // There is none where nothing could be set aside, and none after a job that is completed.
+            // The file is missing if no space could be reserved, or if the job completed.
             let _ = std::fs::remove_file(&self.0);
         }
         Ok(())

@@ -8,7 +8,7 @@ use crate::model::{
 };
 use std::path::Path;
 
-/// A job directory, and what else reports must know.
+/// The places of a job in this folder.
 pub(super) fn places(root: &Path) -> Places {
     let job_dir = JobDir::new(root);
     let output = job_dir.default_output().join("parallel_run_step.txt");
@@ -102,7 +102,7 @@ pub(super) fn result(status: JobStatus) -> Box<JobResult> {
     result
 }
 
-/// The first event of a run that takes a job up.
+/// The first event of a run that resumes a job.
 pub(super) fn taken_up() -> EventKind {
     let resumed = Resumed {
         succeeded: 49,
@@ -121,8 +121,8 @@ pub(super) fn picked(id: u64, attempt: u32) -> EventKind {
     EventKind::AttemptStarted { worker: "process001".into(), id: MiniBatchId(id), attempt }
 }
 
-/// A short job: one mini-batch with a failed item, one that fails twice, a worker that is killed
-/// and replaced, and the end.
+/// A short job: a mini-batch with a failed item, a mini-batch that fails twice, a worker that is killed and
+/// replaced, and the end.
 pub(super) fn job() -> Vec<Event> {
     let kinds = vec![
         started(2, None),
@@ -157,7 +157,7 @@ pub(super) fn job() -> Vec<Event> {
     kinds.into_iter().zip(0..).map(|(kind, seq)| event(seq, kind)).collect()
 }
 
-/// The same job taken up two hours later: it ends well.
+/// The same job, resumed two hours later: it completes.
 pub(super) fn job_again() -> Vec<Event> {
     let mut result = result(JobStatus::Completed);
     result.restored_mini_batches = 50;
@@ -181,7 +181,7 @@ pub(super) fn job_again() -> Vec<Event> {
     kinds.into_iter().zip(0..).map(|(kind, seq)| Event { at, ..event(seq, kind) }).collect()
 }
 
-/// What an attempt computed with models that fell back to the CPU.
+/// The inference of an attempt whose models fell back to the CPU.
 pub(super) fn inference() -> InferenceStats {
     InferenceStats {
         calls: 3,

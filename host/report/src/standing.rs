@@ -1,12 +1,12 @@
-//! Where a job stands, for `sandmill status`.
+//! The state of a job, for `sandmill status`.
 
 use super::history::{Doing, History};
 use super::words::{count, counted, first_line, seconds};
 use jiff::Timestamp;
 use std::fmt::Write;
 
-/// Where a job stands that has not ended, in a few lines; `now` is for how long things last. Of one
-/// that was cut off there are no workers to tell of.
+/// The state of a job that has not ended, in a few lines; `now` is for durations. A job that was cut off has
+/// no workers to show.
 pub fn standing_text(history: &History, runs: bool, now: Timestamp) -> String {
     let mut text = String::new();
     let since = |then: Timestamp| seconds(now.duration_since(then).as_secs_f64());

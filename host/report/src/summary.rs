@@ -1,6 +1,6 @@
-//! `process_summary.csv` and `node_summary.csv`: the attempts of `processed_mini-batches.csv`, added
-//! up for each worker process and for each node. Who does less than the others, or takes longer over
-//! each mini-batch, shows here.
+//! `process_summary.csv` and `node_summary.csv`: the attempts of `processed_mini-batches.csv`, summed up for
+//! each worker process and for each node. They show a worker that does less than the others, or takes longer
+//! for each mini-batch.
 
 use super::log_file::TableFile;
 use super::per_worker::PerWorker;
@@ -27,7 +27,7 @@ const NODES: &str = "Node Id,Run Start Time,Processes,Attempts,Succeeded Attempt
 
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// What attempts add up to.
+/// The sums over attempts.
 #[derive(Default)]
 struct Sums {
     attempts: u64,
@@ -58,7 +58,7 @@ impl Sums {
         }
     }
 
-    /// The columns from `Attempts` on, each after a comma, and the line's end.
+    /// The columns from `Attempts` on, each after a comma, and the line end.
     fn columns(&self, line: &mut String) {
         let ItemCounts { total, succeeded, failed } = self.items;
         let good = self.succeeded;
@@ -110,11 +110,11 @@ impl Process {
     }
 }
 
-/// Writes both. Rows of processes that ended are settled; the others, and the node's, are renewed.
+/// Writes both files. Rows of processes that ended are settled; the others, and the node's, are rewritten.
 pub(super) struct Summaries {
     process_file: TableFile,
     node_file: TableFile,
-    /// Rows of workers that have ended, for which there was no room.
+    /// The rows of workers that have ended that could not be written yet.
     unwritten: String,
     processes: PerWorker<Process>,
     began: Timestamp,
@@ -205,7 +205,7 @@ mod tests {
         (text(dir.process_summary()), text(dir.node_summary()))
     }
 
-    /// F7: the same data for each process and for each node, also over a job that was taken up.
+    /// F7: the same data for each process and for each node, also for a resumed job.
     #[test]
     fn adds_up_for_each_process_and_node() {
         let folder = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ mod tests {
         ");
     }
 
-    /// Sums of inference; the GPU is named if any attempt ran there.
+    /// Inference is summed up; the GPU is named if any attempt ran there.
     #[test]
     fn inference_is_added_up() {
         let folder = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ mod tests {
         assert!(ends(&node, ",6,0.125000,15360,2400,gpu 1 and cpu (fell back),tract"), "{node}");
     }
 
-    /// Rows are renewed in place while the job runs.
+    /// Rows are rewritten in place while the job runs.
     #[test]
     fn shows_a_running_job() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `logs/sys/error/<node>/`: what went wrong outside the entry script. `processNNN.txt` for what hit
-//! a worker, `_main.txt` for what hit the leader.
+//! `logs/sys/error/<node>/`: failures outside the entry script. `processNNN.txt` has those of a worker,
+//! `_main.txt` those of the leader.
 
 use super::advice::hit_the_leader;
 use super::appended::Appended;
@@ -11,10 +11,10 @@ use crate::model::{Failure, FailureKind, JobDir, JobStatus, printable};
 use jiff::Timestamp;
 use std::io;
 
-/// The most that one file holds.
+/// The most bytes of one file.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// Writes the files. There are none where all went well.
+/// Writes the files. Without such failures, there are no files.
 pub(super) struct SystemErrors {
     dir: JobDir,
     files: Appended,
@@ -46,7 +46,7 @@ impl SystemErrors {
     }
 }
 
-/// Whether the entry script has no part in it.
+/// Whether the failure is not the entry script's.
 fn is_of_the_system(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::HostFault | FailureKind::NoSpace | FailureKind::WorkerDied)
 }
@@ -88,7 +88,7 @@ mod tests {
     use crate::model::{EndedBy, WorkerId};
     use crate::samples;
 
-    /// F13: system exceptions of each process, apart from the entry script's.
+    /// F13: system errors of each process, separate from the entry script's.
     #[test]
     fn system_errors_are_apart() {
         let folder = tempfile::tempdir().unwrap();

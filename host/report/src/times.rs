@@ -4,10 +4,10 @@ use crate::model::whole;
 use jiff::Timestamp;
 use std::fmt::Write;
 
-/// Writes times; remembers the second that it wrote last, because many lines share it.
+/// Writes times. It keeps the text of the last second, because many lines share it.
 #[derive(Debug)]
 pub(super) struct Times {
-    /// How date and time are joined.
+    /// The character between date and time.
     joint: char,
     second: i64,
     text: String,
@@ -41,9 +41,9 @@ impl Times {
         digits(line, u64::from(nanos / 1_000_000), 3);
     }
 
-    /// The time to the second, and the nanoseconds after it.
+    /// The text of the time to the second, and the nanoseconds after it.
     fn second(&mut self, at: Timestamp) -> (&str, u32) {
-        // Before 1970 the fraction is negative, too.
+        // Before 1970, the fraction is negative, too.
         let mut second = at.as_second();
         let mut nanos = at.subsec_nanosecond();
         if nanos < 0 {
@@ -63,7 +63,7 @@ impl Times {
     }
 }
 
-/// Appends seconds with microseconds. What is no time span is zero.
+/// Appends seconds with microseconds. Negative values and NaN become zero.
 pub(super) fn span_micros(line: &mut String, seconds: f64) {
     let micros = whole((seconds.max(0.0) * 1e6).round());
     number(line, micros / 1_000_000);
@@ -84,7 +84,7 @@ pub(super) fn number(line: &mut String, number: u64) {
     line.push_str(itoa::Buffer::new().format(number));
 }
 
-/// Appends a number with zeros before it.
+/// Appends a number with leading zeros.
 fn digits(line: &mut String, number: u64, width: usize) {
     let mut buffer = itoa::Buffer::new();
     let text = buffer.format(number);

@@ -1,4 +1,4 @@
-//! Numbers and names as people read them.
+//! Numbers and names for people.
 
 use super::times::{number, span_micros};
 use crate::model::{
@@ -20,7 +20,7 @@ pub(super) fn seconds(seconds: f64) -> String {
 }
 
 /// The last columns of the tables of attempts, each after a comma: `,3,0.062500,7680,1200,gpu 0,tract`.
-/// No device and no backend without a computation; a device that was not meant is told.
+/// Device and backend are empty if nothing was computed. A fallback to the CPU is marked.
 pub(super) fn inference(line: &mut String, stats: &InferenceStats) {
     line.push(',');
     number(line, stats.calls);
@@ -69,7 +69,7 @@ fn short(number: f64) -> String {
     format!("{number:.digits$}{}", units[unit])
 }
 
-/// A time span as clocks show it, without parts of seconds: `0:04`, `12:05`, `2:10:05`.
+/// A time span as on a clock, without fractions of seconds: `0:04`, `12:05`, `2:10:05`.
 pub(super) fn clock(seconds: f64) -> String {
     let whole = whole(seconds.max(0.0));
     match whole {
@@ -78,12 +78,12 @@ pub(super) fn clock(seconds: f64) -> String {
     }
 }
 
-/// The worker of a name that [`WorkerId`] printed.
+/// The worker with this name, as [`WorkerId`] prints it.
 pub(super) fn worker_id(name: &str) -> Option<WorkerId> {
     name.strip_prefix("process")?.parse().ok().map(WorkerId)
 }
 
-/// What became of a job, after its name: `failed`, `was cancelled`.
+/// How a job ended, to follow its name: `failed`, `was cancelled`.
 pub(super) fn did(status: JobStatus) -> &'static str {
     match status {
         JobStatus::Completed => "completed",
@@ -102,8 +102,8 @@ pub(super) fn hour_stamp(at: Timestamp) -> String {
     at.strftime("%Y%m%d%H").to_string()
 }
 
-/// Where a mini-batch begins, without how much of it there is: the path in `/inputs/a/b.png and 9
-/// more` and in `/inputs/a/b.csv, 20 records from line 2`.
+/// The path of a mini-batch's location, without the amount: the path in `/inputs/a/b.png and 9 more` and in
+/// `/inputs/a/b.csv, 20 records from line 2`.
 pub(super) fn path_of(location: &str) -> &str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((path, rest)) = location.rsplit_once(" and ")
@@ -122,8 +122,8 @@ pub(super) fn path_of(location: &str) -> &str {
     location
 }
 
-/// Appends one field of a CSV line, quoted where it has to be, that no spreadsheet program takes for
-/// a formula.
+/// Appends a field of a CSV line, quoted if necessary, and escaped so that no spreadsheet program takes it
+/// for a formula.
 pub(super) fn csv_field(line: &mut String, text: &str) {
     let text = &*text_cell(text);
     if !text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
@@ -141,13 +141,13 @@ pub(super) fn csv_field(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// Appends anything that prints without commas and quotes, such as numbers.
+/// Appends a value that prints without commas and quotes, such as a number.
 pub(super) fn csv_number(line: &mut String, number: impl std::fmt::Display) {
     // Writing to a string cannot fail.
     let _ = write!(line, "{number}");
 }
 
-/// The first line of a text, and a mark if there were more or it was too long.
+/// The first line of a text, with ` ...` if there are more lines or if it was too long.
 pub(super) fn first_line(text: &str) -> String {
     const MOST: usize = 300;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

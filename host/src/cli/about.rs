@@ -1,4 +1,4 @@
-//! What this program is, and what shells and `man` want to know of it.
+//! The version of this program, shell completions, and man pages.
 
 use super::exit::{Exit, Problem};
 use super::terminal::{print, print_json, say};
@@ -7,30 +7,31 @@ use clap::Command;
 use clap_complete::Shell;
 use std::path::{Path, PathBuf};
 
-/// The commit that a release was built from; none of a build for development, which changes more often than commits do.
+/// The commit that a release was built from. `None` for development builds, which usually contain uncommitted
+/// changes.
 const COMMIT: Option<&str> = option_env!("SANDMILL_BUILT_FROM");
 
 #[derive(Debug, clap::Args)]
 pub(super) struct VersionArguments {
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArguments {
-    /// The shell that completes commands.
+    /// The shell to complete commands for.
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ManArguments {
-    /// The folder that pages are written to, one for each command; it is made if it is missing.
+    /// The folder for the pages, one for each command; it is created if it is missing.
     dir: PathBuf,
 }
 
-/// Prints the version, the commit, and what was built in.
+/// Prints the version, the commit, and the features of the build.
 pub(super) fn version(arguments: &VersionArguments) -> Result<Exit, Problem> {
     let version = env!("CARGO_PKG_VERSION");
     let features = [
@@ -59,7 +60,7 @@ pub(super) fn version(arguments: &VersionArguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// Prints what the shell is to read.
+/// Prints the completion script for a shell.
 pub(super) fn completions(
     arguments: &CompletionsArguments,
     mut command: Command,
@@ -70,7 +71,7 @@ pub(super) fn completions(
     Ok(Exit::Completed)
 }
 
-/// Writes the pages for `man`.
+/// Writes the man pages.
 pub(super) fn man(arguments: &ManArguments, command: Command) -> Result<Exit, Problem> {
     let dir = &arguments.dir;
     let written =

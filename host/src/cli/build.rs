@@ -1,18 +1,18 @@
-//! `sandmill build PATH`: a guest crate or a core module becomes a component.
+//! `sandmill build PATH`: makes a component from a guest crate, C sources or a core module.
 
 use crate::compile::{self, CompileError, Compiler};
 use std::path::{Path, PathBuf};
 
-/// Builds a guest crate's folder, or makes a component of a core module's file, and returns the
-/// component's path. A component's path comes back as it is. With `examples`, a component for each
-/// of the crate's examples of type `cdylib`. `cache_dir` is the folder for compiled code, unless it
-/// is the default. `compiler` is who looks into them. `say` gets the compiler's lines.
+/// Builds the folder of a guest crate or of C sources, or converts the file of a core module. Returns the
+/// component's path. The path of a component is returned unchanged. With `examples`, builds a component for
+/// each of the crate's examples of type `cdylib`. `cache_dir` is the folder for compiled code; `None` means
+/// the default one. `compiler` parses the components. `say` receives the compiler's lines.
 ///
 /// This runs the crate's own build scripts on this machine, without a sandbox.
 ///
 /// # Errors
-/// What is wrong with the path, the crate, the module or the toolchain, or that the component is no
-/// entry script. An example that is none is only told.
+/// If something is wrong with the path, the crate, the module or the toolchain, or if the component is not an
+/// entry script. For an example that is not an entry script, only a note is printed.
 pub(super) fn build(
     (path, examples): (&Path, bool),
     cache_dir: Option<&Path>,
@@ -43,8 +43,8 @@ pub(super) fn build(
     Ok(vec![component])
 }
 
-/// Whether the names that a component imports and exports keep the contract. Their types are
-/// looked at when it is compiled: by `sandmill check`, and before a job.
+/// Checks that the names that a component imports and exports keep the contract. Their types are checked when
+/// it is compiled: by `sandmill check`, and before a job.
 fn check(component: &Path, compiler: &Compiler) -> Result<(), CompileError> {
     let outline = compiler.outline(component)?;
     compile::check_names(&outline.names)

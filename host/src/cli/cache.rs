@@ -1,4 +1,4 @@
-//! `sandmill cache`: what is kept on this machine for later jobs, how much of it there is, and its removal.
+//! `sandmill cache`: shows how much is cached on this machine for later jobs, and removes it.
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -26,31 +26,31 @@ pub(super) struct Arguments {
     places: PlaceArguments,
 }
 
-/// Where the cache is, and how to print.
+/// The location of the cache, and how to print.
 #[derive(Debug, clap::Args)]
 struct PlaceArguments {
-    /// Where compiled entry scripts are kept, as for `run`.
+    /// The cache folder of compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     datastores: DatastoresArgument,
     #[command(flatten)]
     policy: PolicyArgument,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Removes what is kept; later jobs compile and fetch again.
+    /// Removes cached files. Later jobs compile and fetch them again.
     ///
-    /// What a running job or build uses stays, so that this is safe at any time.
+    /// This is safe at any time: files that a running job or build uses stay.
     #[command(
         after_help = "Examples:\n  sandmill cache clear\n  sandmill cache clear objects guests"
     )]
     Clear {
-        /// Only these; all but runtimes unless given.
+        /// Only these; without any, all except runtimes.
         #[arg(value_enum)]
         which: Vec<Which>,
         #[command(flatten)]
@@ -64,33 +64,33 @@ enum Which {
     Compiled,
     /// Objects of stores.
     Objects,
-    /// What guest crates have in common, compiled by cargo.
+    /// The crates that guest crates depend on, compiled by cargo.
     Guests,
-    /// Runtimes of Python scripts: to be installed again.
+    /// Runtimes of scripts. They must be installed again.
     Runtimes,
 }
 
-/// The folder for compiled code, that for objects, and what the second may hold.
+/// The folder of compiled code, the folder of objects, and the limit of the latter.
 struct Places {
     compiled: PathBuf,
     objects: PathBuf,
     limit: ByteSize,
 }
 
-/// So many files of a kind.
+/// A number of files and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Amount {
     files: u64,
     bytes: u64,
 }
 
-/// What a folder holds. The names are those of the JSON.
+/// What a folder holds. The names of the fields are those of the JSON.
 #[derive(Debug, Serialize)]
 struct Holds {
     folder: PathBuf,
     #[serde(flatten)]
     amount: Amount,
-    /// Bytes that it may hold; null: any number.
+    /// The most bytes that it may hold; null for no limit.
     limit: Option<u64>,
 }
 
@@ -103,23 +103,23 @@ struct Contents {
     runtimes: Holds,
 }
 
-/// What was removed. Null: it was not asked for.
+/// What was removed; null for what was not to be removed.
 #[derive(Debug, Default, Serialize)]
 struct Cleared {
     version: u32,
     compiled: Option<Amount>,
     objects: Option<Amount>,
-    /// Objects of running jobs.
+    /// The objects of running jobs, which are kept.
     objects_in_use: Option<Amount>,
     guests: Option<Amount>,
-    /// Whether a build used what guest crates have in common, so that it was kept.
+    /// Whether a build was using the files of guest crates, so that they were kept.
     guests_in_use: bool,
     runtimes: Option<Amount>,
-    /// Runtimes that are there, where nothing was named.
+    /// The runtimes that were kept because none were named.
     runtimes_kept: Amount,
 }
 
-/// Prints what is there, or removes it and prints that.
+/// Prints what the cache holds, or clears it and prints what was removed.
 pub(super) fn cache(arguments: &Arguments) -> Result<Exit, Problem> {
     let (as_json, text, json) = match &arguments.command {
         None => {
@@ -173,7 +173,7 @@ impl Places {
 
     fn clear(&self, which: &[Which]) -> Result<Cleared, Problem> {
         let cache = &self.compiled;
-        // A runtime is not made by the next job that misses it: a person has to install it.
+        // A job does not reinstall a missing runtime; a person must do that.
         let is_meant = |one| which.contains(&one) || (which.is_empty() && one != Which::Runtimes);
         let mut cleared = Cleared { version: VERSION, ..Cleared::default() };
         if is_meant(Which::Compiled) {

@@ -1,4 +1,4 @@
-//! `sandmill cancel`: asks a running job to end, by its control socket.
+//! `sandmill cancel`: asks a running job to end, through its control socket.
 
 use super::exit::{Exit, Problem};
 use super::history::resume;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a job that is being prepared is waited for.
+/// How long we wait for the socket of a job that is being prepared.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -54,7 +54,7 @@ pub(super) fn cancel(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// The job's answer; `None` where it has ended meanwhile. A job that is being prepared has no socket yet.
+/// The job's answer; `None` if it has ended meanwhile. A job that is being prepared has no socket yet.
 fn reach(dir: &Path, question: Ask) -> io::Result<Option<Answer>> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,8 +1,8 @@
-//! `sandmill check COMPONENT`: does it keep the contract, what would it need, and, if asked, what
-//! does it return.
+//! `sandmill check COMPONENT`: whether a component keeps the contract, what it would need, and, with `--run`,
+//! what it returns.
 //!
-//! This process looks into nothing: a child reads the component's names, one compiles it as for a job,
-//! and one loads it and, with `--run`, runs it behind the walls of a worker.
+//! This process does not parse the component itself. One child process reads its names, one compiles it as
+//! for a job, and one loads it and, with `--run`, runs it in the sandbox of a worker.
 
 use super::checked::{Checked, Kind, Ran, Written};
 use super::error::ArgumentError;
@@ -31,25 +31,25 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes that are shown of each file that it wrote to.
+/// The most bytes that are shown of each file that it wrote to.
 const SHOWN_BYTES: u64 = 64 << 10;
 
-/// How to try out an entry script.
+/// How to try an entry script.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Trial {
-    /// Also runs it: `init`, and `run` on these files as one mini-batch. It runs in the sandbox and
-    /// gets what these options give, nothing else.
+    /// Also runs it: calls `init`, and `run` with these files as one mini-batch. It runs in the sandbox, and
+    /// gets only what these options give it.
     #[arg(long, value_name = "FILE", num_args = 0..)]
     run: Option<Vec<PathBuf>>,
-    /// Checks whether its language keeps the contract, by a script that each language implements: tests/kit in the
-    /// sources says which.
+    /// Checks whether its language keeps the contract, by a script that each language implements (tests/kit
+    /// in the sources).
     #[arg(long, conflicts_with = "run")]
     pub(super) kit: bool,
     #[command(flatten)]
     given: Given,
 }
 
-/// What an entry script is given where no job file says it.
+/// What an entry script gets if there is no job file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Given {
     /// An argument of the entry script; may be given many times.
@@ -58,20 +58,20 @@ pub(super) struct Given {
     /// A folder that the entry script sees at /side_inputs/NAME; may be given many times.
     #[arg(long = "side-input", value_name = "NAME=DIR", value_parser = pair)]
     side_inputs: Vec<(String, String)>,
-    /// A model: an ONNX file, or a folder with one, that the entry script sees in /models/NAME; may be given many
-    /// times.
+    /// A model (an ONNX file, or a folder with one) that the entry script sees in /models/NAME; may be given
+    /// many times.
     #[arg(long = "model", value_name = "NAME=PATH", value_parser = pair)]
     models: Vec<(String, String)>,
     /// An environment variable of the entry script; may be given many times.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     environment: Vec<(String, String)>,
-    /// The longest that a run may take.
+    /// The longest time that a run may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }
 
 impl Trial {
-    /// One with these files, arguments and environment.
+    /// A trial with these files, arguments and environment.
     pub(super) fn with(
         files: Vec<PathBuf>,
         arguments: Vec<String>,
@@ -81,12 +81,12 @@ impl Trial {
         Self { run: Some(files), kit: false, given }
     }
 
-    /// One that is given no files.
+    /// A trial without files.
     pub(super) fn of(given: Given) -> Self {
         Self { run: Some(Vec::new()), kit: false, given }
     }
 
-    /// What is given without --run, which alone uses it.
+    /// An option that was given without --run and only applies to a run; `None` if there is none.
     pub(super) fn needless(&self) -> Option<&'static str> {
         let Given { arguments, side_inputs, models, environment, .. } = &self.given;
         let named = [
@@ -121,27 +121,27 @@ fn pair(text: &str) -> Result<(String, String), ArgumentError> {
 
 /// What to check, and how.
 pub(super) struct Check<'a> {
-    /// A component, a core module, or a guest crate's folder.
+    /// A component, a core module, the folder of a guest crate or of C sources, or a script.
     pub(super) path: &'a Path,
     /// Whether and how to run it.
     pub(super) trial: &'a Trial,
-    /// Where compiled code is kept, if not in the usual place.
+    /// The cache for compiled code, if not the default one.
     pub(super) cache: Option<&'a Path>,
     /// The sandmill binary, for child processes.
     pub(super) program: &'a Path,
-    /// How much of the process wall must stand around them.
+    /// The sandbox that the child processes must get from the operating system.
     pub(super) os_sandbox: OsSandbox,
-    /// Who looks into components.
+    /// Parses components in child processes.
     pub(super) compiler: &'a Compiler,
-    /// What the operator lets it use.
+    /// The operator's policy.
     pub(super) policy: &'a OperatorPolicy,
-    /// Where ONNX Runtime is said to be, for models.
+    /// The user's path of ONNX Runtime, for models.
     pub(super) onnxruntime: Option<NamedLibrary>,
 }
 
 impl<'a> Check<'a> {
     /// # Errors
-    /// What the policy does not allow.
+    /// If the policy does not allow it.
     pub(super) fn of(
         path: &'a Path,
         trial: &'a Trial,
@@ -160,17 +160,17 @@ impl<'a> Check<'a> {
         ScriptLanguage::of(self.path).is_some() && !self.path.is_dir()
     }
 
-    /// The same component, tried in another way.
+    /// The same component with another trial.
     pub(super) fn trying<'b>(&'b self, trial: &'b Trial) -> Check<'b> {
         let &Self { path, cache, program, os_sandbox, compiler, policy, .. } = self;
         let onnxruntime = self.onnxruntime.clone();
         Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime }
     }
 
-    /// The component: what is built of a folder, else the file that is named.
+    /// The component: built from the folder, or the file itself.
     ///
     /// # Errors
-    /// If it does not build.
+    /// If the build fails.
     pub(super) fn component(&self, say: &mut dyn FnMut(&str)) -> Result<PathBuf, CompileError> {
         if self.path.is_dir() {
             build_guest_crate(self.path, self.cache, self.compiler, say)
@@ -179,17 +179,17 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Whether it is run, too.
+    /// Whether it is also run.
     pub(super) fn runs(&self) -> bool {
         self.trial.run.is_some()
     }
 }
 
-/// Checks a component. `say` gets the lines of a build.
+/// Checks a component. `say` receives the lines of a build.
 ///
 /// # Errors
-/// If the file cannot be read, is no WebAssembly, or does not build; what is wrong with a component
-/// as such is a verdict.
+/// If the file cannot be read, is not WebAssembly, or does not build. Faults of the component itself are not
+/// errors but part of the verdict.
 pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Checked> {
     let path = check.component(say)?;
     let outline = check.compiler.outline(&path)?;
@@ -201,7 +201,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     checked.describe(&outline.names);
     let cache = Cache::open(check.cache, check.compiler)?;
     let refused = |reason: String, mut checked: Checked| {
-        // The compiler refuses such imports as well; they are problems already.
+        // The compiler refuses such imports, too, and they are already listed as problems.
         if !checked.imports_what_is_refused() {
             checked.problems.push(reason);
         }
@@ -228,7 +228,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     Ok(checked.judged())
 }
 
-/// How the code of what is tried is compiled.
+/// How the code is compiled.
 pub(super) fn instrumentation(limits: &Limits) -> Instrumentation {
     Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() }
 }
@@ -239,7 +239,7 @@ pub(super) fn longest(check: &Check<'_>) -> Duration {
     check.policy.longest_call().map_or(asked, |most| asked.min(most))
 }
 
-/// What the child is to try.
+/// What the child process is to try.
 pub(super) fn asked(
     check: &Check<'_>,
     limits: Limits,
@@ -273,7 +273,7 @@ pub(super) fn asked(
     Ok(asked)
 }
 
-/// What came of the run, and what was written meanwhile.
+/// The outcome of the run, and its output.
 pub(super) fn run(
     trial: &mut TrialProcess,
     scratch: &Scratch,
@@ -288,13 +288,13 @@ pub(super) fn run(
     Ok(Ran { good, told, written: written(scratch) })
 }
 
-/// What was printed and logged meanwhile.
+/// What the run printed and logged.
 pub(super) fn written(scratch: &Scratch) -> Written {
     let [stdout, stderr, log] = ["stdout", "stderr", "log"].map(|name| shown(scratch, name));
     Written { stdout, stderr, log }
 }
 
-/// The folders that hold the files, read-only, and the folders that every entry script has; and the
+/// The mounts: the folders of the files, read-only, and the folders that every entry script has. And the
 /// files' paths as the guest sees them.
 fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<String>)> {
     let mut mounts = Vec::new();
@@ -325,7 +325,7 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
     Ok((mounts, paths))
 }
 
-/// The arguments behind the program's name. References to side inputs and models stand for their
+/// The arguments after the program's name. References to side inputs and models are replaced by their
 /// folders, as in a job file.
 fn arguments(trial: &Trial) -> Vec<String> {
     let groups = [
@@ -356,7 +356,7 @@ fn side_inputs(trial: &Trial) -> anyhow::Result<Vec<Mount>> {
     trial.given.side_inputs.iter().map(mount).collect()
 }
 
-/// The models, below the scratch folder where they are single files.
+/// The models. Single files are put into the scratch folder.
 fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<Vec<Model>> {
     let model = |(name, path): &(String, String)| ModelSpec::at(name, Path::new(path));
     let models: Result<Vec<_>, _> = check.trial.given.models.iter().map(model).collect();
@@ -365,7 +365,7 @@ fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<
     Ok(node::give_models(&models, limits.models, &JobDir::new(scratch))?)
 }
 
-/// Looks at the models before the entry script does, as for a job.
+/// Checks the models before the entry script loads them, as for a job.
 fn judge(
     check: &Check<'_>,
     asked: &Asked,
@@ -391,7 +391,7 @@ fn probe(check: &Check<'_>) -> Probe {
     Probe { program, os_sandbox: check.os_sandbox, cuda: Vec::new() }
 }
 
-/// What computes with models, beside tract: tried out first, as for a job.
+/// The backends for models besides tract, tested first, as for a job.
 fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<InferenceSettings> {
     let mut settings = InferenceSettings::default();
     let named = check.onnxruntime.as_ref().filter(|_| !check.trial.given.models.is_empty());
@@ -404,7 +404,7 @@ fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Inf
     Ok(settings)
 }
 
-/// Adds what the child said of its end.
+/// Adds the child's stderr to an error.
 pub(super) fn explain(scratch: &Scratch, error: TrialError) -> anyhow::Error {
     match shown(scratch, "worker") {
         text if text.is_empty() => error.into(),
@@ -412,8 +412,8 @@ pub(super) fn explain(scratch: &Scratch, error: TrialError) -> anyhow::Error {
     }
 }
 
-/// The start of what was written to one of its files, so that it can be shown. The component that was tried may have
-/// put a link there, or a fifo.
+/// The start of one of the files that the run wrote, for display. The component may have put a link or a fifo
+/// there.
 pub(super) fn shown(scratch: &Scratch, name: &str) -> String {
     let mut bytes = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

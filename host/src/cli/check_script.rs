@@ -9,10 +9,11 @@ use crate::node::trial::Trial;
 use crate::opening::Scratch;
 use anyhow::Context as _;
 
-/// Checks a script. `say` gets lines about what takes time.
+/// Checks a script. `say` receives lines about steps that take long.
 ///
 /// # Errors
-/// If there is no runtime for it, or the script cannot be read; what is wrong with the script is a verdict.
+/// If there is no runtime for it, or if it cannot be read. Faults of the script itself are not errors but
+/// part of the verdict.
 pub(super) fn check_script(
     check: &Check<'_>,
     say: &mut dyn FnMut(&str),

@@ -1,4 +1,4 @@
-//! What `sandmill check` found, for people and for programs.
+//! The result of `sandmill check`, for people and for programs.
 
 use crate::compile::{ImportVerdict, Names, Takes, judge_import};
 use crate::model::ScriptLanguage;
@@ -6,37 +6,37 @@ use serde::Serialize;
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
-/// What was found. The names are those of the JSON.
+/// The result. The names of the fields are those of the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Checked {
     version: u32,
     kind: Kind,
-    /// Of the component or the script.
+    /// The path of the component or the script.
     pub(super) path: PathBuf,
-    /// Of the component.
+    /// The size of the component.
     pub(super) bytes: Option<u64>,
-    /// Of the component, in hex.
+    /// The hash of the component, in hex.
     pub(super) sha256: Option<String>,
-    /// Of the script: the runtime that runs it; null if none can.
+    /// For a script: the runtime that runs it; null if none can.
     pub(super) runtime: Option<String>,
     /// The kind of input that it takes; null if it does not say.
     pub(super) takes: Option<Takes>,
-    /// In file order.
+    /// In the order of the file.
     exports: Vec<String>,
-    /// In file order.
+    /// In the order of the file.
     imports: Vec<Import>,
-    /// Those that the host can call; empty if it does not keep the contract.
+    /// The functions that the host can call; empty if the contract is not kept.
     pub(super) functions: Vec<String>,
-    /// What is worth a look, and refuses nothing.
+    /// Hints, which are not problems.
     pub(super) notes: Vec<String>,
-    /// Why it is no entry script.
+    /// Why it cannot be used as an entry script.
     pub(super) problems: Vec<String>,
-    /// What came of the run; null if it was not run.
+    /// The outcome of the run; null if it was not run.
     pub(super) run: Option<Ran>,
-    /// Whether there is no problem and, if it was run, nothing failed.
+    /// Whether there are no problems and, if it was run, nothing failed.
     good: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Of a script.
+    /// The kind of a script.
     pub(super) fn of(path: &Path) -> Self {
         match ScriptLanguage::of(path) {
             Some(ScriptLanguage::JavaScript) => Self::JavaScript,
@@ -62,13 +62,13 @@ impl Kind {
 #[derive(Debug, Serialize)]
 struct Import {
     name: String,
-    /// What it gives; null if it is refused.
+    /// What it gives access to; null if it is refused.
     gives: Option<&'static str>,
-    /// Why it is refused; null if it is not.
+    /// Why it is refused; null if it is allowed.
     refused: Option<String>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Ran {
     /// Whether nothing failed.
@@ -82,11 +82,11 @@ pub(super) struct Ran {
 /// What was printed and logged.
 #[derive(Debug, Serialize)]
 pub(super) struct Written {
-    /// The start of what was written to standard output.
+    /// The start of its standard output.
     pub(super) stdout: String,
-    /// The same of standard error.
+    /// The start of its standard error.
     pub(super) stderr: String,
-    /// The same of its log.
+    /// The start of its log.
     pub(super) log: String,
 }
 
@@ -134,12 +134,12 @@ impl Checked {
         self
     }
 
-    /// Whether there is no problem and, if it was run, nothing failed.
+    /// Whether there are no problems and, if it was run, nothing failed.
     pub(super) fn is_good(&self) -> bool {
         self.good
     }
 
-    /// For people, on several lines.
+    /// The result for people, on several lines.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let path = self.path.display();
@@ -182,14 +182,14 @@ impl Checked {
         if self.problems.is_empty() {
             text.push_str("It keeps the contract.\n");
         } else if self.imports_what_is_refused() {
-            // Why imports are refused has been said.
+            // The reasons are in the list of imports above.
             text.push_str("It does not keep the contract: it imports what is refused.\n");
         } else {
             let _ = writeln!(text, "It does not keep the contract:\n{}", self.problems.join("\n"));
         }
     }
 
-    /// Exports, and imports grouped by what they give.
+    /// The exports, and the imports grouped by what they give access to.
     fn names(&self, text: &mut String) {
         text.push_str("Exports:\n");
         for export in &self.exports {

@@ -1,4 +1,4 @@
-//! The hidden commands: what this program is when it started itself.
+//! The hidden commands, with which this program starts itself as a child process.
 
 use crate::model::Feature;
 use crate::node::trial;
@@ -7,12 +7,12 @@ use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
 
-/// The planner.
+/// The command of the planner.
 pub(super) const PLAN_COMMAND: &str = "plan-worker";
 const WORKER_COMMAND: &str = "worker";
 
-/// Serves, if this process was started as somebody's child. Before the command line is parsed: a
-/// worker must start fast, and must not have threads or anything else of the command's making.
+/// Serves, if this process was started as a child process. This happens before the command line is parsed: a
+/// worker must start fast, and must not have threads or other state of the command line.
 pub(super) fn serve() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next()?;
@@ -45,7 +45,8 @@ pub(super) fn serve() -> Option<ExitCode> {
     }
 }
 
-/// Ends what only another build serves: a program that embeds Sandmill may have more of it than this one.
+/// Exits with an error if a command belongs to a feature that this build lacks. A program that embeds
+/// Sandmill may be built with more features than the binary that it starts.
 fn left_out(command: &str) -> Option<ExitCode> {
     let feature = match command {
         store::FETCH_COMMAND => Feature::Stores,

@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -25,21 +25,21 @@ pub(super) struct Arguments {
     /// Only jobs that ended at least this long ago: a number of s, min, h or d, as in 30d.
     #[arg(long, value_name = "AGE", value_parser = seconds)]
     older_than: i64,
-    /// Removes all but job.json and an output folder in the job directory.
+    /// Keeps job.json and an output folder inside the job directory.
     #[arg(long)]
     keep_output: bool,
     /// Also jobs that failed, were cancelled or were interrupted, which could be resumed.
     #[arg(long)]
     failed: bool,
-    /// Says what would be removed, and removes nothing.
+    /// Shows what would be removed, and removes nothing.
     #[arg(long)]
     dry_run: bool,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// A length of time in seconds.
+/// Parses a duration. Returns seconds.
 fn seconds(text: &str) -> Result<i64, String> {
     let wrong = || "expected a number of s, min, h or d, as in 30d".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
@@ -55,7 +55,7 @@ fn seconds(text: &str) -> Result<i64, String> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// Removes what is asked for, and prints it.
+/// Removes the jobs, and prints what was removed.
 pub(super) fn clean(arguments: &Arguments) -> Result<Exit, Problem> {
     let now = Timestamp::now();
     let mut removed = Vec::new();
@@ -91,12 +91,12 @@ fn is_meant(job: &FoundJob, arguments: &Arguments, now: Timestamp) -> bool {
     ended.is_some_and(|ended| now.duration_since(ended).as_secs() >= arguments.older_than)
 }
 
-/// Removes a job's directory, or the part of it that is not kept. Gives the bytes that are free now, or would be; `None`
-/// where a job runs there by now, or nothing is left to remove.
+/// Removes a job's directory, or the part of it that is not kept. Returns the bytes that were freed, or would
+/// be. `None` if a job is running there by now, or if there is nothing to remove.
 fn remove(job: &FoundJob, arguments: &Arguments) -> io::Result<Option<u64>> {
-    // No job begins there meanwhile.
+    // While this is held, no job can begin there.
     let Some(hold) = JobHold::take(&job.dir)? else { return Ok(None) };
-    // It may have been run again since it was looked at.
+    // The job may have been run again meanwhile.
     let state = crate::engine::JobState::read(&JobDir::new(&job.dir)).map_err(io::Error::other)?;
     if state.is_none_or(|state| state.id != job.state.id) {
         return Ok(None);
@@ -117,33 +117,34 @@ fn remove(job: &FoundJob, arguments: &Arguments) -> io::Result<Option<u64>> {
     if arguments.dry_run {
         return Ok(Some(bytes));
     }
-    // The state last: what is removed in part is still a job that can be removed.
+    // The state goes last: if the removal is interrupted, the rest still counts as a job and can be removed
+    // later.
     goes.sort_by_key(|path| *path == JobDir::new(&job.dir).state_file());
     for path in &goes {
         remove_tree(path)?;
     }
     drop(hold);
     if kept.is_empty() {
-        // What another program has put something into by now, stays.
+        // Fails if another program has put a file there meanwhile.
         let _ = fs::remove_dir(&job.dir);
     }
     Ok(Some(bytes))
 }
 
-/// What stays of a job's directory. With its state, the job's result is still known; its output cannot be told from other
-/// files without.
+/// The paths in a job's directory that are kept. The state is kept with the output: it has the job's result,
+/// and says which folder is the output.
 fn kept(job: &FoundJob, keep_output: bool) -> Vec<PathBuf> {
     if !keep_output {
         return Vec::new();
     }
     let output = job.dir.join(&job.state.output);
-    // The entry of the directory that holds it.
+    // The entry of the job directory that contains the output.
     let inside = output.strip_prefix(&job.dir).ok().and_then(|path| path.components().next());
     let output = inside.map(|part| job.dir.join(part));
     [Some(JobDir::new(&job.dir).state_file()), output].into_iter().flatten().collect()
 }
 
-/// Bytes of a file, or of all files in a folder; links are not followed.
+/// The size of a file, or of all files in a folder; links are not followed.
 fn size(path: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     let mut left = vec![path.to_owned()];

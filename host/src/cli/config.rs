@@ -1,4 +1,4 @@
-//! Where the user's config file lies, and what counts before it.
+//! The user's config file, and the settings that override it.
 
 use super::exit::Problem;
 use super::policy::PolicyArgument;
@@ -7,22 +7,22 @@ use crate::spec::UserConfig;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variable of the cache's folder.
+/// The variable of the cache folder.
 const CACHE: &str = "SANDMILL_CACHE_DIR";
-/// The variable of the folder with job directories.
+/// The variable of the folder of job directories.
 const JOBS_ROOT: &str = "SANDMILL_JOBS_ROOT";
-/// Where job directories are by default.
+/// The default folder of job directories.
 pub(super) const JOBS: &str = "jobs";
 
-/// What the environment and the user's config file say. An option of the command line counts before it.
+/// The settings of the environment and the user's config file. An option of the command line overrides them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Config {
     file: UserConfig,
 }
 
 impl Config {
-    /// Reads the user's config file. Under a policy it is not read: the operator, not a file of the user's, chooses the
-    /// code that is loaded and where it is kept.
+    /// Reads the user's config file. Under a policy, it is not read: the operator, and not a file of the
+    /// user, decides which code is loaded and where it is kept.
     pub(super) fn load(policy: &PolicyArgument) -> Result<Self, Problem> {
         if policy.which().is_some() {
             return Ok(Self::default());
@@ -36,24 +36,24 @@ impl Config {
         Ok(Self { file })
     }
 
-    /// The file, if it was read.
+    /// The path of the file, if it was read.
     pub(super) fn file(&self) -> Option<&Path> {
         self.file.file.as_deref()
     }
 
-    /// The cache's folder: of the option, else of the file if no variable names one.
+    /// The cache folder of the option, or else of the file if no variable sets it.
     pub(super) fn cache_dir(&self, option: Option<&Path>) -> Option<PathBuf> {
         let of_file = || self.file.cache_dir.clone().filter(|_| variable(CACHE).is_none());
         option.map(Path::to_owned).or_else(of_file)
     }
 
-    /// Where the file says that ONNX Runtime is.
+    /// The path of ONNX Runtime in the file.
     pub(super) fn onnxruntime(&self) -> Option<NamedLibrary> {
         let path = self.file.onnxruntime.clone()?;
         Some(NamedLibrary { by: "onnxruntime in the user's config file", path })
     }
 
-    /// The folder with job directories: of the variable, else of the file, else `jobs`.
+    /// The folder of job directories: of the variable, or else of the file, or else `jobs`.
     pub(super) fn jobs_root(&self) -> PathBuf {
         let named = variable(JOBS_ROOT).map(PathBuf::from);
         named.or_else(|| self.file.jobs_root.clone()).unwrap_or_else(|| JOBS.into())
@@ -64,9 +64,9 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Where the file lies.
+/// The path of the file.
 fn place(config_home: Option<OsString>, home: Option<&Path>) -> Option<PathBuf> {
-    // The standard of these folders has relative ones ignored.
+    // The XDG standard says that relative paths are to be ignored.
     let named = config_home.map(PathBuf::from).filter(|folder| folder.is_absolute());
     let folder = named.or_else(|| Some(home?.join(".config")))?;
     Some(folder.join("sandmill/config.yaml"))

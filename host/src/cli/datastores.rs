@@ -1,4 +1,4 @@
-//! Where the file of datastores comes from.
+//! Finds the file of datastores.
 
 use super::exit::Problem;
 use crate::spec::Datastores;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 /// The variable that names the file.
 const VARIABLE: &str = "SANDMILL_DATASTORES";
 
-/// Which stores jobs may name.
+/// The stores that jobs may name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct DatastoresArgument {
-    /// The stores that inputs may name, and what leads into them; its owner alone may read it [default:
-    /// $SANDMILL_DATASTORES].
+    /// The file of datastores: the stores that inputs may name, with their credentials. It must be readable
+    /// only by its owner [default: $SANDMILL_DATASTORES].
     #[arg(long, value_name = "FILE")]
     datastores: Option<PathBuf>,
 }
 
 impl DatastoresArgument {
-    /// Reads the file; without one there are no datastores.
+    /// Reads the file. Without one, there are no datastores.
     pub(super) fn load(&self) -> Result<Datastores, Problem> {
         match self.which() {
             Some(file) => {
@@ -27,7 +27,7 @@ impl DatastoresArgument {
         }
     }
 
-    /// The file that holds, if there is one.
+    /// The path of the file; `None` if none is named.
     pub(super) fn which(&self) -> Option<PathBuf> {
         let variable = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         self.datastores.clone().or_else(|| variable.map(PathBuf::from))

@@ -1,4 +1,4 @@
-//! `sandmill doctor`: what this machine has for running strangers' entry scripts, and what is missing.
+//! `sandmill doctor`: checks what this machine has for running untrusted entry scripts, and what is missing.
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
@@ -21,54 +21,54 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is told. The names are those of the JSON.
+/// The findings. The names of the fields are those of the JSON.
 #[derive(Debug, Serialize)]
 struct Findings {
-    /// Whether a job with `os_sandbox: required` runs here.
+    /// Whether a job with `os_sandbox: required` can run here.
     required_works: bool,
     policy: Policy,
     sandmill: &'static str,
-    /// The parts that this build has, of those that may be left out.
+    /// The optional features that this build has.
     features: Vec<Feature>,
     kernel: Option<String>,
     architecture: &'static str,
     layers: Vec<Checked>,
-    /// Whether each worker gets a cgroup of its own.
+    /// Whether each worker gets its own cgroup.
     cgroup_v2: Checked,
     gpus: Gpus,
-    /// What computes with models.
+    /// The backends for models.
     backends: Vec<BackendState>,
     #[serde(flatten)]
     around: Option<Around>,
-    /// Whether the text has reasons in full.
+    /// Whether the text has the reasons in full.
     #[serde(skip)]
     is_verbose: bool,
-    /// Whether this user is root, whose jobs keep the right to read all files behind the wall.
+    /// Whether this user is root: root's jobs could read all files even in the sandbox.
     runs_as_root: bool,
-    /// How many files this process may have open, and how many it may ask for; null is no limit.
+    /// How many files this process may have open, and how many it may raise that to; null for no limit.
     open_files: Option<u64>,
     open_files_at_most: Option<u64>,
     cache: CacheDisk,
-    /// The user's config file; null if it is not there, or if a policy holds.
+    /// The user's config file; null if there is none, or if there is a policy.
     config_file: Option<PathBuf>,
-    /// Where job directories are unless an option says otherwise.
+    /// The folder of job directories, unless an option names another.
     jobs_root: PathBuf,
 }
 
-/// What the operator lets jobs ask for.
+/// The operator's policy.
 #[derive(Debug, Serialize)]
 struct Policy {
-    /// Null: none holds.
+    /// Null: there is none.
     file: Option<PathBuf>,
-    /// Why it cannot be used; then no job runs.
+    /// Why it cannot be used. In that case, no job runs.
     problem: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Gpus {
-    /// Those that jobs may use.
+    /// The GPUs that jobs may use.
     count: usize,
-    /// Device files of the driver that a worker needs and that are not there.
+    /// The driver's device files that a worker needs and that are missing.
     missing_devices: Vec<PathBuf>,
     #[serde(flatten)]
     inventory: Inventory,
@@ -76,16 +76,16 @@ struct Gpus {
 
 #[derive(Debug, Serialize)]
 struct CacheDisk {
-    /// Where compiled entry scripts are kept.
+    /// The folder for compiled entry scripts.
     folder: Option<PathBuf>,
-    /// Bytes that are free there.
+    /// The free bytes there.
     free: Option<u64>,
     /// Why it cannot be used.
     problem: Option<String>,
 }
 
-/// Prints the findings on standard output, as text or as JSON. Not completed where jobs with
-/// `os_sandbox: required` would not run.
+/// Prints the findings on standard output, as text or as JSON. The exit code is 2 if jobs with `os_sandbox:
+/// required` cannot run.
 pub(super) fn doctor(
     (json, is_verbose): (bool, bool),
     datastores: &DatastoresArgument,
@@ -254,7 +254,7 @@ impl Gpus {
     }
 }
 
-/// Which parts a build has: `built with inference, stores; without cuda`.
+/// The features of a build: `built with inference, stores; without cuda`.
 fn built(features: &[Feature]) -> String {
     let listed = |has: bool| {
         let of = Feature::ALL.into_iter().filter(|it| features.contains(it) == has);
@@ -267,7 +267,7 @@ fn built(features: &[Feature]) -> String {
     }
 }
 
-/// The backends, each tried out in a process of its own.
+/// The backends, each tested in its own process.
 fn backends(
     arguments: &BackendArguments,
     policy: &PolicyArgument,
@@ -319,7 +319,7 @@ impl CacheDisk {
             let problem = "none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set".to_owned();
             return Self { folder: None, free: None, problem: Some(problem) };
         };
-        // It need not be there yet.
+        // The folder need not exist yet.
         let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
         let free = statvfs(there).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
         let checked = Cache::check(&folder).map_err(|error| error.to_string());

@@ -1,4 +1,5 @@
-//! What `sandmill doctor` looks for beside the wall: what builds entry scripts, and where jobs find data and places.
+//! The checks of `sandmill doctor` besides the sandbox: what builds and runs entry scripts, and where jobs
+//! find data and places for workers.
 
 use super::datastores::DatastoresArgument;
 use super::policy::PolicyArgument;
@@ -12,30 +13,30 @@ use serde::Serialize;
 use std::fmt::{Display, Write as _};
 use std::path::Path;
 
-/// Something that was looked for.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 pub(super) struct Checked {
     pub(super) name: &'static str,
-    /// With its version, where it has one; null if it is missing.
+    /// What was found, with its version if it has one; null if it is missing.
     pub(super) found: Option<String>,
     /// Why it is missing.
     pub(super) missing: Option<String>,
-    /// What to do then.
+    /// What to do about it.
     pub(super) what_to_do: Option<&'static str>,
 }
 
-/// What jobs may need beside the machine itself.
+/// What jobs may need besides the machine itself.
 #[derive(Debug, Serialize)]
 pub(super) struct Around {
-    /// What builds entry scripts from a crate's folder.
+    /// The toolchain that builds entry scripts from a crate's folder.
     toolchain: Checked,
-    /// What runs Python scripts.
+    /// The runtimes of Python and JavaScript scripts.
     python: [Checked; 3],
-    /// Names of datasets and models.
+    /// The registry of datasets and models.
     registry: Checked,
     /// The file of datastores.
     datastores: Checked,
-    /// The places for workers that the operator's policy leaves.
+    /// The places for workers that the operator's policy allows.
     places: Checked,
 }
 
@@ -64,7 +65,8 @@ impl Around {
     }
 }
 
-/// A runtime, by its file's name: another version of its sources is another name.
+/// Checks for a runtime. The file's name depends on the version of its sources, so an outdated runtime is not
+/// found.
 fn python(runtime: Runtime, cache_dir: Option<&Path>) -> Checked {
     let (name, remedy) = match runtime {
         Runtime::Light => ("Python scripts, light", "sandmill python install light"),
@@ -170,7 +172,7 @@ impl From<Layer> for Checked {
     }
 }
 
-/// The first sentence of a reason that may go on for lines.
+/// The first sentence of a reason, unless the output is verbose.
 pub(super) fn in_short(reason: &str, is_verbose: bool) -> String {
     let end = reason.find(". ").or_else(|| reason.find('\n'));
     match end.filter(|_| !is_verbose) {

@@ -1,25 +1,25 @@
-//! The one table of exit codes, and errors as they are shown.
+//! The table of exit codes, and how errors are shown.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// How the process ends.
+/// How the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// The job is completed; the command did what it was asked.
+    /// The job is completed; the command did its work.
     Completed,
-    /// Bad usage or a bad job file, an input, a component or a folder that cannot be used: no
-    /// worker was started. Also what `clap` ends with.
+    /// Bad usage, a bad job file, or an input, a component or a folder that cannot be used. No worker was
+    /// started. `clap` exits with this code, too.
     Usage,
-    /// The job began, and failed; the component did not pass the check, or imports what is refused.
+    /// The job began and failed; the component did not pass the check, or has refused imports.
     Failed,
-    /// `status --exit-code` of a job that has not ended: it runs, waits, or was interrupted.
+    /// For `status --exit-code`: the job has not ended. It is running, waits, or was interrupted.
     Unfinished,
-    /// The job was cancelled (Ctrl-C, SIGTERM). What was committed is kept.
+    /// The job was cancelled (Ctrl-C, SIGTERM). Committed results are kept.
     Cancelled,
 }
 
-/// The table, below the help text.
+/// The table, printed after the help text.
 pub(super) const HELP: &str = "\
 Exit codes:
     0  completed
@@ -46,26 +46,26 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(super) struct Problem {
-    /// The code to end with.
+    /// The exit code.
     pub(super) exit: Exit,
     error: anyhow::Error,
 }
 
 impl Problem {
-    /// Nothing was run.
+    /// For an error before anything was run.
     pub(super) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: Exit::Usage, error: error.into() }
     }
 
-    /// Nothing was run, for several reasons, each on a line of its own.
+    /// The same, for several reasons, each on its own line.
     pub(super) fn each_line(reasons: &str) -> Self {
         Self::usage(anyhow::anyhow!("{}", reasons.replace('\n', "\nerror: ")))
     }
 
-    /// The job had begun.
+    /// For an error after the job had begun.
     pub(super) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: Exit::Failed, error: error.into() }
     }

@@ -1,4 +1,4 @@
-//! The jobs below a folder, and how each stands: what `jobs`, `clean` and `metrics` are about.
+//! The jobs below a folder and their states, for `jobs`, `clean` and `metrics`.
 
 use super::config::Config;
 use super::exit::Problem;
@@ -12,13 +12,13 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many folders deep job directories are looked for.
+/// How many levels of folders are searched for job directories.
 const DEPTH: u32 = 4;
 
-/// Which jobs a command is about.
+/// The jobs that a command works on.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct RootArgument {
-    /// The folder below which job directories are looked for, four folders deep; links are not followed [default:
+    /// The folder that is searched for job directories, four levels deep; links are not followed [default:
     /// $SANDMILL_JOBS_ROOT, else jobs_root of the user's config file, else jobs].
     #[arg(long, value_name = "DIR")]
     pub(super) root: Option<PathBuf>,
@@ -34,15 +34,15 @@ impl RootArgument {
     }
 }
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Now {
-    /// It runs.
+    /// It is running.
     Running,
-    /// It waits until other jobs leave room on the machine.
+    /// It waits for other jobs to free resources.
     Waiting,
-    /// Its process is gone: killed, or the machine went down.
+    /// Its process is gone: it was killed, or the machine went down.
     Interrupted,
     /// It is completed.
     Completed,
@@ -63,7 +63,7 @@ impl Now {
         Self::Cancelled,
     ];
 
-    /// As programs read it.
+    /// The name in JSON and on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -75,7 +75,7 @@ impl Now {
         }
     }
 
-    /// How a job stands of which this is known.
+    /// The state of a job with these facts.
     pub(super) fn of(state: &JobState, history: &History, is_locked: bool) -> Self {
         match (is_locked, state.status) {
             (true, _) if history.waits_since.is_some() => Self::Waiting,
@@ -87,7 +87,7 @@ impl Now {
         }
     }
 
-    /// Whether a process is at it.
+    /// Whether it has a process.
     pub(super) fn is_live(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)
     }
@@ -110,20 +110,20 @@ pub(super) struct FoundJob {
 }
 
 impl FoundJob {
-    /// On whose behalf the job runs; empty if that is not known.
+    /// The tenant on whose behalf the job runs; empty if unknown.
     pub(super) fn tenant(&self) -> &str {
         let noted = self.state.started_by.as_ref().map(|by| by.tenant.as_str());
         noted.unwrap_or(&self.history.tenant)
     }
 
-    /// When it ended, or was last heard of; none while it runs.
+    /// When it ended, or the time of its last event if it was interrupted; `None` while it has a process.
     pub(super) fn ended(&self) -> Option<Timestamp> {
         let last = self.history.last.unwrap_or(self.state.started);
         (!self.now.is_live()).then(|| self.state.ended.unwrap_or(last))
     }
 }
 
-/// All jobs below a folder, that which was started last first, and what could not be looked into.
+/// All jobs below a folder, the one that was started last first, and what could not be read.
 ///
 /// # Errors
 /// If the folder itself cannot be read.
@@ -172,7 +172,7 @@ fn take(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
         Ok(None) => return,
         Err(error) => return troubles.push(error.to_string()),
     };
-    // A job that has only just begun has none, and one of which the logs were removed.
+    // There are no events if the job has just begun, or if its logs were removed.
     let history = History::read(&job_dir).unwrap_or_default();
     let now = Now::of(&state, &history, is_locked(dir));
     found.push(FoundJob { dir: dir.to_owned(), state, history, now });
@@ -182,7 +182,7 @@ fn take(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
 pub(super) mod testing {
     use std::path::Path;
 
-    /// Makes a job directory whose job was started then and stands so.
+    /// Creates a job directory whose job was started then and has this status.
     pub(in crate::cli) fn job(dir: &Path, started: &str, status: &str) {
         let name = dir.file_name().unwrap().to_string_lossy();
         let ended = if status == "running" { None } else { Some(started) };
@@ -208,7 +208,7 @@ mod tests {
         let job = testing::job;
         job(&root.join("a/one"), "2026-11-01T10:00:00Z", "completed");
         job(&root.join("two"), "2026-11-02T10:00:00Z", "running");
-        // A job directory holds no other jobs, and what lies too deep is not looked for.
+        // Job directories are not searched, and neither are folders that are too deep.
         job(&root.join("two/output/three"), "2026-11-02T10:00:00Z", "failed");
         job(&root.join("1/2/3/4/five"), "2026-11-02T10:00:00Z", "failed");
         std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();

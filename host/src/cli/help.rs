@@ -1,10 +1,10 @@
-//! What the help of each command ends with, and what Sandmill proposes for a command that does not exist.
+//! The examples in the help of each command, and suggestions for a command that does not exist.
 
 use crate::model::nearest;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// An example of each command, as it is typed, and the page of the documentation.
+/// An example of each command, as typed, and its page of the documentation.
 const EXAMPLES: [(&str, &str, &str); 24] = [
     ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
     ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
@@ -40,7 +40,7 @@ const EXAMPLES: [(&str, &str, &str); 24] = [
     ("man", "sandmill man ~/.local/share/man/man1", "operators.md"),
 ];
 
-/// What people type who know other tools, and the command that does it here.
+/// The commands of other tools that users may type, and the equivalents here.
 const OTHERS: [(&str, &str); 19] = [
     ("ls", "jobs"),
     ("list", "jobs"),
@@ -72,7 +72,7 @@ pub(super) fn with_examples(command: Command) -> Command {
     })
 }
 
-/// What to say of a command line that is wrong beyond `clap`'s words.
+/// Additional advice about a wrong command line, after the message of `clap`.
 pub(super) fn advice(error: &clap::Error, command: &Command) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) => {
@@ -85,7 +85,7 @@ pub(super) fn advice(error: &clap::Error, command: &Command) -> Option<String> {
 fn for_command(typed: &str, command: &Command) -> String {
     let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
     let other = OTHERS.iter().find(|(other, _)| *other == typed).map(|(_, name)| *name);
-    // Two letters that changed places are near, also in a word of three.
+    // `nearest` also recognizes two swapped letters, even in a word of three.
     let meant = other.or_else(|| nearest(typed, names.iter().copied()));
     match meant {
         Some(name) => format!("did you mean sandmill {name}? sandmill --help lists all commands"),

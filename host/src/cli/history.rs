@@ -1,4 +1,4 @@
-//! `sandmill status`, `logs` and `explain`: what a job directory tells of its job.
+//! `sandmill status`, `logs` and `explain`: information about a job from its directory.
 
 use super::exit::{Exit, Problem};
 use super::found::Now;
@@ -18,51 +18,53 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
-/// Between two looks at a job that is followed.
+/// The pause between two checks with `logs --follow`.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Between two times that its status is shown.
+/// The pause between two updates with `status --watch`.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// Which job's status, and how it is printed.
+/// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArguments {
     #[command(flatten)]
     job: JobArgument,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
-    /// Shows it each second, until the job has ended.
+    /// Updates every second, until the job has ended.
     #[arg(long)]
     watch: bool,
-    /// Exits as `run` did: 0 if the job is completed, 42 if it failed, 130 if it was cancelled; 3 if it has not ended.
+    /// Exits as `run` did: 0 if the job is completed, 42 if it failed, 130 if it was cancelled; 3 if it has
+    /// not ended.
     #[arg(long)]
     exit_code: bool,
 }
 
-/// Which job is explained, and how.
+/// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArguments {
     #[command(flatten)]
     job: JobArgument,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Which part of a job's logs.
+/// Arguments of `logs`.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArguments {
     #[command(flatten)]
     job: JobArgument,
-    /// Goes on as the job says more, until it ends; then exits as `status --exit-code` does.
+    /// Follows the output until the job ends; then exits as `status --exit-code` does.
     #[arg(short, long, conflicts_with_all = ["mini_batch", "json"])]
     follow: bool,
-    /// For programs: an object a line, with worker, kind, file and line; of a mini-batch its attempts' events.
+    /// Prints JSON, one object per line, with worker, kind, file and line; for a mini-batch, the events of
+    /// its attempts.
     #[arg(long)]
     json: bool,
-    /// Only what this worker's entry script said, e.g. process003 or 3.
+    /// Only the output of this worker's entry script, e.g. process003 or 3.
     #[arg(long, value_name = "NAME", conflicts_with = "mini_batch")]
     worker: Option<String>,
     /// Only this mini-batch: its attempts, their failures, and what was logged meanwhile.
@@ -70,7 +72,7 @@ pub(super) struct LogArguments {
     mini_batch: Option<u64>,
 }
 
-/// A job directory, and what is known of its job.
+/// A job directory, and what is known about its job.
 struct Found {
     dir: JobDir,
     state: JobState,
@@ -92,16 +94,16 @@ fn find(path: &Path) -> Result<Found, Problem> {
     };
     let history = match History::read(&dir) {
         Ok(history) => history,
-        // The job has only just begun.
+        // The job has just begun.
         Err(error) if error.kind() == ErrorKind::NotFound => History::default(),
         Err(error) => {
             return Err(Problem::usage(anyhow!("{}: {error}", dir.events().display())));
         }
     };
-    // Relative to the job directory where it lies in it.
+    // `output` is relative to the job directory if it is inside of it.
     let output = dir.root().join(&state.output);
     let rows = state.output_file.as_ref().map_or(output.clone(), |file| output.join(file));
-    // Nothing is written of a job that is looked at.
+    // These commands write no reports.
     let places = Places {
         drops_rows: state.output_file.is_none(),
         resume: resume(&state),
@@ -110,7 +112,7 @@ fn find(path: &Path) -> Result<Found, Problem> {
     Ok(Found { dir, state, history, places })
 }
 
-/// How a job goes on.
+/// How to resume a job.
 pub(super) fn resume(state: &JobState) -> Resume {
     let command = state.started_by.as_ref().map_or(&[][..], |by| &by.command);
     Resume::of(command, state.job_file.is_some())
@@ -122,7 +124,7 @@ impl Found {
     }
 }
 
-/// How a command ends that ends as the job did.
+/// The exit code of a command that exits as the job did.
 fn as_job(now: Now) -> Exit {
     match now {
         Now::Completed => Exit::Completed,
@@ -132,7 +134,7 @@ fn as_job(now: Now) -> Exit {
     }
 }
 
-/// Prints how a job stands.
+/// Prints the state of a job.
 pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
     let path = arguments.job.dir()?;
     loop {
@@ -177,7 +179,7 @@ fn status_text(found: &Found, now: Now, path: &Path) -> String {
         (Some(result), Now::Completed | Now::Failed | Now::Cancelled) => {
             result_text(result, places)
         }
-        // Its events were removed, or had no room.
+        // Its events were removed, or could not be written to a full disk.
         (None, Now::Completed | Now::Failed | Now::Cancelled) => match &state.result {
             Some(result) => result_text(result, places),
             None => format!("Job {name} {}.\n", state.status.how()),
@@ -269,7 +271,7 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// Prints what the entry script said, or one mini-batch's story.
+/// Prints the output of the entry script, or the attempts at a mini-batch.
 pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
     let path = arguments.job.dir()?;
     let found = find(&path)?;
@@ -280,7 +282,7 @@ pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
     };
     if arguments.follow {
         return match follow(&path, &filter) {
-            // Who read it has read enough.
+            // The reader of the pipe has read enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),
             Err(error) => Err(Problem::usage(error)),
             Ok(()) => Ok(as_job(find(&path)?.now())),
@@ -305,7 +307,7 @@ pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
     }
 }
 
-/// Prints what entry scripts say until the job has ended.
+/// Prints the output of entry scripts until the job has ended.
 fn follow(path: &Path, filter: &LogFilter) -> io::Result<()> {
     let dir = JobDir::new(path);
     let worker = match filter {
@@ -315,7 +317,7 @@ fn follow(path: &Path, filter: &LogFilter) -> io::Result<()> {
     let mut follower = Follower::new(&dir, worker);
     let mut out = BufWriter::new(terminal::stdout());
     loop {
-        // Looked at first: what was written before it ended is shown.
+        // This is checked first, so that everything that was written before the end is shown.
         let is_last = !is_locked(path);
         follower.print_new(is_last, &mut out)?;
         out.flush()?;
@@ -326,7 +328,7 @@ fn follow(path: &Path, filter: &LogFilter) -> io::Result<()> {
     }
 }
 
-/// `3`, `003` and `process003` are the same.
+/// `3`, `003` and `process003` name the same worker.
 fn worker_name(text: &str) -> anyhow::Result<String> {
     let digits = text.strip_prefix("process").unwrap_or(text);
     let number: u32 = digits
@@ -335,7 +337,7 @@ fn worker_name(text: &str) -> anyhow::Result<String> {
     Ok(crate::model::WorkerId(number).to_string())
 }
 
-/// That there is nothing to print, which is no error.
+/// The message that there is nothing to print, which is not an error.
 fn nothing(filter: &LogFilter, dir: &Path) -> String {
     let job = shell_word(&dir.display().to_string());
     match filter {

@@ -1,5 +1,5 @@
-//! `sandmill inspect COMPONENT`: what a component could touch, from its imports alone, and what
-//! changed since another one. A child process reads the files; nothing in them is run.
+//! `sandmill inspect COMPONENT`: what a component could access, judged by its imports, and what differs from
+//! another one. A child process parses the files; none of their code is run.
 
 use super::WallArgument;
 use super::policy::PolicyArgument;
@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
-/// What to inspect.
+/// The arguments of `inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A component, or a core module with WIT metadata.
     component: PathBuf,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     pub(super) json: bool,
-    /// Says what is other in COMPONENT than in this one, an earlier version for instance.
+    /// Shows how COMPONENT differs from this one, for instance an earlier version.
     #[arg(long, value_name = "OTHER")]
     diff: Option<PathBuf>,
     #[command(flatten)]
@@ -32,17 +32,16 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// The files that are looked into.
+    /// The files to inspect.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         [Some(&self.component), self.diff.as_ref()].into_iter().flatten().map(PathBuf::as_path)
     }
 }
 
-/// The text, or the JSON, for standard output, and whether a job with the component would start as far as
-/// its imports go.
+/// The text or the JSON for standard output, and whether a job would accept the component's imports.
 ///
 /// # Errors
-/// If a file cannot be read or is no component.
+/// If a file cannot be read or is not a component.
 pub(super) fn inspect(
     arguments: &Arguments,
     compiler: &Compiler,
@@ -81,7 +80,7 @@ fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// The imports that are granted, by what they give.
+/// The granted imports, grouped by what they give access to.
 fn powers(description: &Description) -> BTreeMap<Power, Vec<&str>> {
     let mut powers: BTreeMap<Power, Vec<&str>> = BTreeMap::new();
     for import in description.imports.iter().filter(|import| import.refused.is_none()) {
@@ -159,7 +158,7 @@ fn tools(description: &Description) -> Vec<String> {
     description.producers.iter().map(tool).collect()
 }
 
-/// What it declares; what it may use is the job's affair.
+/// The memory that it declares. How much it may use depends on the job.
 fn memory(description: &Description) -> String {
     let Description { memories, tables, .. } = description;
     let bytes = memories.iter().fold(0_u64, |sum, memory| sum.saturating_add(memory.minimum_bytes));

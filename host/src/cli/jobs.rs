@@ -1,4 +1,4 @@
-//! `sandmill jobs`: all jobs below a folder, and how each stands.
+//! `sandmill jobs`: all jobs below a folder and their states.
 
 use super::exit::{Exit, Problem};
 use super::found::{FoundJob, Now, RootArgument, jobs_below};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -22,10 +22,10 @@ pub(super) struct Arguments {
     /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Only jobs that stand like this; may be given many times.
+    /// Only jobs in this state; may be given many times.
     #[arg(long, value_name = "STATE")]
     state: Vec<Now>,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -61,7 +61,7 @@ fn wanted(arguments: &Arguments, root: &Path) -> Result<Vec<FoundJob>, Problem> 
     Ok(found)
 }
 
-/// The jobs below a folder; what cannot be looked into is said.
+/// The jobs below a folder. Prints a warning for each directory that cannot be read.
 pub(super) fn all(root: &Path) -> Result<Vec<FoundJob>, Problem> {
     let found = jobs_below(root);
     let cannot = || format!("the jobs below {} cannot be listed", root.display());
@@ -70,7 +70,7 @@ pub(super) fn all(root: &Path) -> Result<Vec<FoundJob>, Problem> {
     Ok(found)
 }
 
-/// The processes that hold the machine's places, each with how many.
+/// The processes that hold places for workers on this machine, each with its number of places.
 fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
     turns::holders(caps).unwrap_or_else(|error| {
         say(&format!("warning: who holds the machine's places is not known: {error}"));
@@ -119,7 +119,7 @@ fn row(job: &FoundJob, now: Timestamp) -> [String; 6] {
     let done = history.succeeded + history.failed;
     let planned = history.planned.max(done);
     let mut progress = match (history.plan_finished && planned > 0, job.now.is_live()) {
-        // At most 100, and no float.
+        // At most 100, and without floating point.
         (true, _) => format!("{} % ({done}/{planned})", done.saturating_mul(100) / planned),
         (false, true) => format!("{done}/{planned}+"),
         (false, false) => format!("{done}/{planned}"),

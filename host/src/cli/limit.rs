@@ -1,11 +1,11 @@
-//! `--limit N`: a job over the first items of its inputs.
+//! `--limit N`: runs a job over the first items of its inputs.
 
 use super::exit::Problem;
 use crate::model::{InputKind, TableKind};
 use crate::spec::JobSpec;
 use std::num::NonZeroU64;
 
-/// Why there is no limit for a job.
+/// Why a job cannot be limited.
 #[derive(Debug, thiserror::Error)]
 enum NoLimit {
     #[error(
@@ -18,7 +18,7 @@ enum NoLimit {
     Database(String),
 }
 
-/// The settings that take only so many items of each input.
+/// The settings that take only the first `limit` items of each input.
 ///
 /// # Errors
 /// If the job's inputs cannot be limited.

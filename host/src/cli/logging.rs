@@ -1,5 +1,5 @@
-//! What Sandmill says of its own work, for people who debug or operate it: `--log`, `-v`, `-q` and `SANDMILL_LOG`. The
-//! events of a job, which users and the log tree read, are another matter.
+//! The log of Sandmill's own work, for people who debug or operate it: `--log`, `-v`, `-q` and
+//! `SANDMILL_LOG`. The events of a job, which users and the log tree show, are separate.
 
 use super::exit::Problem;
 use super::terminal;
@@ -13,26 +13,27 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-/// The variable that is asked where no option says what to log.
+/// The variable that applies if no option says what to log.
 const VARIABLE: &str = "SANDMILL_LOG";
 
-/// The part whose spans the lines of all parts stand in.
+/// The target of the spans of the leader. The log lines of all targets are within these spans.
 const LEADER: &str = "sandmill_leader";
 
-/// What to log, and how much to say besides.
+/// What to log, and how much to print.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct LoggingArguments {
-    /// Logs what Sandmill does, on standard error: off, error, warn, info, debug or trace [default: $SANDMILL_LOG, else off].
+    /// Logs what Sandmill does, on standard error: off, error, warn, info, debug or trace [default:
+    /// $SANDMILL_LOG, else off].
     #[arg(long, value_name = "LEVEL", global = true)]
     log: Option<String>,
-    /// How the log is written: lines for people, or a JSON object a line.
+    /// Format of the log: lines for people, or a JSON object per line.
     #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
     log_format: Format,
     /// Logs more: -v is --log info, -vv --log debug, -vvv --log trace.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "log")]
     verbose: u8,
-    /// Says of a job only what went wrong: no progress, and no result of one that is completed.
+    /// Prints only failures of a job: no progress, and no result if it completes.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(super) quiet: bool,
 }
@@ -44,7 +45,7 @@ enum Format {
 }
 
 impl LoggingArguments {
-    /// Begins to log, where that is asked for.
+    /// Starts the log, if it is wanted.
     pub(super) fn begin(&self) -> Result<(), Problem> {
         let wanted = self.wanted(std::env::var(VARIABLE).ok())?;
         if wanted.iter().all(|(_, level)| level == LevelFilter::OFF)
@@ -52,7 +53,7 @@ impl LoggingArguments {
         {
             return Ok(());
         }
-        // The spans say which part it is.
+        // Without targets: the spans name the part of the program.
         let lines = fmt::layer().with_ansi(false).with_target(false);
         let layer = match self.log_format {
             Format::Text => {
@@ -66,7 +67,7 @@ impl LoggingArguments {
         Ok(())
     }
 
-    /// What is to be logged; `variable` is what [`VARIABLE`] says.
+    /// What is to be logged; `variable` is the value of [`VARIABLE`].
     fn wanted(&self, variable: Option<String>) -> Result<Targets, Problem> {
         let (text, place) = match (&self.log, self.verbose) {
             (Some(text), _) => (text.clone(), "--log"),
@@ -87,7 +88,7 @@ impl LoggingArguments {
         })
     }
 
-    /// Whether more is to be told.
+    /// Whether more is to be printed.
     pub(super) fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
@@ -97,7 +98,7 @@ impl LoggingArguments {
         if self.quiet {
             return Shown::Failures;
         }
-        // Lines of the log would tear a bar apart.
+        // Lines of the log would break the bar.
         match terminal::is_watched() && LevelFilter::current() == LevelFilter::OFF {
             true => Shown::Bar,
             false => Shown::Lines,
@@ -105,13 +106,14 @@ impl LoggingArguments {
     }
 }
 
-/// Whether a part of a filter is a level, or says of which of Sandmill's parts it is. A mistyped level would be a part of
-/// a program that is not there.
+/// Whether a part of a filter is a level, or names a part of Sandmill. Otherwise, a mistyped level would
+/// count as the name of a target that does not exist.
 fn is_directive(text: &str) -> bool {
     text.contains('=') || text.starts_with("sandmill") || text.trim().parse::<LevelFilter>().is_ok()
 }
 
-/// The same, with the spans that lines stand in: they are those of the leader, and have the highest level.
+/// The same filter, with the leader's spans enabled: lines need them for their context, and they have the
+/// most severe level.
 fn with_spans(wanted: Targets) -> Targets {
     match wanted.iter().any(|(part, _)| part == LEADER) {
         true => wanted,
@@ -120,12 +122,12 @@ fn with_spans(wanted: Targets) -> Targets {
     }
 }
 
-/// Standard error, line by line. What strangers wrote makes no lines of its own, nor steers a terminal: the function
-/// escapes it and prints it.
+/// Standard error, line by line. The function escapes each line and prints it, so untrusted text cannot make
+/// lines of its own or steer the terminal.
 struct Lines(fn(&str));
 
 impl Write for Lines {
-    /// Lines come whole.
+    /// Each call has a whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         (self.0)(String::from_utf8_lossy(line).trim_end_matches('\n'));
         Ok(line.len())
@@ -168,7 +170,7 @@ mod tests {
             wanted("--log sandmill_leader=debug,info", None),
             ok("sandmill_leader=debug,info")
         );
-        // Its lines stand in the spans of the leader.
+        // The lines need the leader's spans.
         let commit = "--log sandmill_leader::commit=debug";
         assert_eq!(wanted(commit, None), ok("sandmill_leader::commit=debug,sandmill_leader=error"));
     }

@@ -1,6 +1,8 @@
-//! `sandmill map ENTRY_SCRIPT`: an Arrow IPC stream comes in on standard input, and one goes out on standard output.
+//! `sandmill map ENTRY_SCRIPT`: reads an Arrow IPC stream from standard input, and writes one to standard
+//! output.
 //!
-//! This process only passes bytes on: a child behind the walls of a worker reads the one stream, and writes the other.
+//! This process only passes bytes on. A child process in the sandbox of a worker parses the input and writes
+//! the output.
 
 use super::check::{self, Check, asked, explain, instrumentation, longest, written};
 use super::exit::{Exit, Problem};
@@ -26,24 +28,26 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// After a failure, who reads standard output has this long to take what came before it.
+/// After a failure, the reader of standard output has this long to read the results so far.
 const LAST_BYTES: Duration = Duration::from_secs(10);
 
-/// Bytes that are passed on at once.
+/// The most bytes that are passed on at once.
 const PIECE: usize = 256 << 10;
 
-/// What to map with.
+/// The arguments of `map`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A Python script, a component, a core module, or a guest crate's folder.
+    /// A script in Python or JavaScript, a component, a core module, or the folder of a guest crate or of C
+    /// sources.
     entry_script: PathBuf,
     /// Cuts record batches into mini-batches of at most N rows [default: each record batch is one].
     #[arg(long, value_name = "N")]
     rows: Option<NonZeroU64>,
-    /// Goes on while at most N rows failed by the entry script's own word; -1 for any number.
+    /// Continues while the entry script reports at most N failed rows; -1 for any number.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     error_threshold: i64,
-    /// The runtime of a Python script: auto is science, whose `run` gets a pandas DataFrame; light gives a sandmill.Table.
+    /// Runtime of a Python script. auto means science, whose `run` gets a pandas DataFrame; with light, it
+    /// gets a sandmill.Table.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = runtime)]
     runtime: PythonRuntime,
     #[command(flatten)]
@@ -87,7 +91,7 @@ pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Probl
     mapped
 }
 
-/// Compiles the entry script, and says what its process is to do.
+/// Compiles the entry script, and builds the request for the child process.
 fn prepare(
     check: &Check<'_>,
     arguments: &Arguments,
@@ -124,18 +128,18 @@ fn component(check: &Check<'_>, with: Instrumentation) -> Result<Compiled, Probl
     cache.prepare(&path, with, &mut say).map_err(Problem::usage)
 }
 
-/// The process that maps, and how it is watched.
+/// The child process that maps, and how it is watched.
 struct Mapper<'a> {
     trial: Trial,
     scratch: &'a Scratch,
-    /// The longest that a call may take.
+    /// The longest time that a call may take.
     limit: Duration,
 }
 
-/// Why it ends before the end of the input.
+/// Why it ended before the end of the input.
 #[derive(Default)]
 struct Ending {
-    /// Ctrl-C, or what is like it.
+    /// A signal, such as Ctrl-C.
     signal: OnceLock<&'static str>,
     /// Standard input cannot be read.
     input: OnceLock<io::Error>,
@@ -159,7 +163,7 @@ impl Mapper<'_> {
             // It may be in an endless loop.
             drop(self.trial);
         }
-        // What was written is to be read, unless its reader has gone.
+        // Waits until the results so far have been read, or the reader is gone.
         let _ = match result {
             Ok(()) => written.recv().map_err(drop),
             Err(_) => written.recv_timeout(LAST_BYTES).map_err(drop),
@@ -198,7 +202,7 @@ impl Mapper<'_> {
         }
     }
 
-    /// Passes bytes on both ways. What is received from says when there is no more to write.
+    /// Passes bytes on in both directions. The receiver gets a message when all output is written.
     fn pass_on(
         &self,
         data: UnixStream,
@@ -208,7 +212,7 @@ impl Mapper<'_> {
         let mut into = data.try_clone()?;
         let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         Builder::new().name("input".to_owned()).spawn(move || {
-            // Where the child is gone, its end says why.
+            // If the child is gone, its exit says why.
             if let Err(Stuck::Read(error)) = pass(&mut from, &mut into) {
                 let _ = endings.input.set(error);
                 stopper.stop();
@@ -219,7 +223,7 @@ impl Mapper<'_> {
         let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         let mut out_of = data;
         Builder::new().name("output".to_owned()).spawn(move || {
-            // `follow` says how the child ended.
+            // `follow` reports how the child ended.
             if let Err(Stuck::Write(error)) = pass(&mut out_of, &mut to) {
                 let _ = endings.output.set(error);
                 stopper.stop();
@@ -229,7 +233,7 @@ impl Mapper<'_> {
         Ok(written)
     }
 
-    /// Hears what becomes of the mini-batches.
+    /// Follows the reports about the mini-batches.
     fn follow(&mut self, threshold: i64) -> Result<(), Problem> {
         let mut running = None;
         let mut what = "init";
@@ -288,7 +292,7 @@ impl Mapper<'_> {
     }
 }
 
-/// Which side does not go on.
+/// The side that failed.
 enum Stuck {
     Read(io::Error),
     Write(io::Error),
@@ -311,7 +315,7 @@ fn failure(text: &str) -> Problem {
     Problem::failed(anyhow::anyhow!(printable(text).into_owned()))
 }
 
-/// Says which items of a mini-batch failed.
+/// Prints which rows of a mini-batch failed.
 fn say_failed(count: u64, named: &[(u64, String)], taken: Option<Taken>) {
     let first = taken.map_or(0, |taken| taken.first);
     for (row, reason) in named {
@@ -330,7 +334,7 @@ fn too_many(failed: u64, threshold: i64) -> Problem {
     ))
 }
 
-/// Rows are counted from 1, mini-batches from 0 as the entry script counts them.
+/// Rows are counted from 1, and mini-batches from 0, as the entry script counts them.
 fn place(taken: Taken) -> String {
     let Taken { id, first, count } = taken;
     format!("mini-batch {id} (rows {} to {} of the input)", first + 1, first + count)

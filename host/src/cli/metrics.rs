@@ -1,5 +1,5 @@
-//! `sandmill metrics`: the jobs below a folder as OpenMetrics, which Prometheus and the textfile collector of its node
-//! exporter read.
+//! `sandmill metrics`: the jobs below a folder as OpenMetrics, for Prometheus and for the textfile collector
+//! of its node exporter.
 
 use super::exit::{Exit, Problem};
 use super::found::{FoundJob, Now, RootArgument};
@@ -18,12 +18,12 @@ pub(super) struct Arguments {
 
 /// Prints the metrics.
 pub(super) fn metrics(arguments: &Arguments) -> Result<Exit, Problem> {
-    // Not as for people, whose backslashes would be doubled: labels are escaped here.
+    // `print` would escape backslashes again: labels are already escaped here.
     print_json(&text(&all(&arguments.root.folder()?)?))?;
     Ok(Exit::Completed)
 }
 
-/// A family of metrics: name, help, and the values of a job, each with a label of its own or none.
+/// A family of metrics: the name, the help text, and the values of a job, each with an optional label.
 struct Family {
     name: &'static str,
     help: &'static str,
@@ -33,7 +33,7 @@ struct Family {
 /// A name and a value.
 type Label = (&'static str, &'static str);
 
-/// What a job adds to a family.
+/// The values of a job in a family.
 type Values = fn(&FoundJob) -> Vec<(Option<Label>, f64)>;
 
 fn unix_seconds(time: Timestamp) -> f64 {
@@ -117,11 +117,11 @@ fn text(jobs: &[FoundJob]) -> String {
 }
 
 fn head(text: &mut String, name: &str, help: &str) {
-    // Gauges: a job that is begun anew counts from zero.
+    // Gauges, since a job that starts anew counts from zero.
     let _ = writeln!(text, "# TYPE {name} gauge\n# HELP {name} {help}");
 }
 
-/// The labels of a job. `job` itself is Prometheus's own.
+/// The labels of a job. The label `job` is reserved by Prometheus.
 fn labels(job: &FoundJob, own: Option<Label>) -> String {
     let dir = job.dir.display().to_string();
     let named = [("name", job.state.name.as_str()), ("tenant", job.tenant()), ("directory", &dir)];
@@ -142,8 +142,8 @@ mod tests {
     use regex::Regex;
     use std::collections::HashSet;
 
-    /// Reads OpenMetrics as its ABNF has it, as far as gauges go: families that are together, each described before its
-    /// values, no value twice, and the end marked.
+    /// Parses OpenMetrics by its ABNF, as far as gauges need it: the lines of a family are together, its
+    /// description comes first, no value occurs twice, and the end is marked.
     fn check(text: &str) -> usize {
         let label = r#"[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*""#;
         let sample =

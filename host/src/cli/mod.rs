@@ -1,7 +1,7 @@
-//! The command line, one file per command; the only place where engine and report meet, and the
-//! only one that turns errors into words and exit codes (`exit`). Imports everything.
+//! The command line, with one file per command. Only this module uses both the engine and the reports, and
+//! only it turns errors into messages and exit codes (`exit`). It imports everything.
 //!
-//! Messages go to standard error; standard output carries only what other programs may read.
+//! Messages go to standard error. Standard output carries only what other programs may read.
 
 mod about;
 mod build;
@@ -75,50 +75,50 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a job; one that was interrupted goes on where it was.
+    /// Runs a job. If it was interrupted, it is resumed.
     Run(run::Arguments),
-    /// Takes a job up from where it was interrupted, failed or cancelled.
+    /// Resumes a job that was interrupted, failed or was cancelled.
     Resume(resume::Arguments),
-    /// Says what a job comes to, shows its mini-batches, and runs nothing.
+    /// Summarizes a job, shows its mini-batches, and runs nothing.
     Plan(plan::Arguments),
-    /// Says how a job stands.
+    /// Shows the state of a job.
     Status(history::StatusArguments),
-    /// Lists the jobs below a folder, and how each stands.
+    /// Lists the jobs below a folder and their states.
     Jobs(jobs::Arguments),
-    /// Asks a running or waiting job to end; what is committed is kept.
+    /// Asks a running or waiting job to end. Committed results are kept.
     ///
-    /// Ends with 2 if the job does not run.
+    /// Exits with 2 if the job is not running.
     Cancel(cancel::Arguments),
-    /// Removes the directories of jobs that ended long ago, output and all.
+    /// Removes the directories of jobs that ended long ago, including their output.
     ///
-    /// Never that of a job that runs or waits; without --failed only those of completed ones.
+    /// Keeps those of running and waiting jobs and, without --failed, of all jobs that are not completed.
     Clean(clean::Arguments),
-    /// Says how much compiled code and how many objects of stores are kept for later jobs; `clear` removes them.
+    /// Shows how much compiled code and how many objects are cached for later jobs. `clear` removes them.
     Cache(cache::Arguments),
     /// Prints the jobs below a folder as OpenMetrics, for Prometheus.
     Metrics(metrics::Arguments),
-    /// Prints what the entry script said, of all workers, of one, or about one mini-batch.
+    /// Prints the output of the entry script: of all workers, of one worker, or for one mini-batch.
     Logs(history::LogArguments),
-    /// Says what went wrong in a job or made it slow, what to read, and what to change.
+    /// Explains what went wrong in a job or made it slow, what to read, and what to change.
     Explain(history::ExplainArguments),
-    /// Gives names to data that jobs read, with versions.
+    /// Registers input data of jobs under names with versions.
     Dataset {
         #[command(subcommand)]
         command: registry::DatasetCommand,
     },
-    /// Gives names to models that jobs compute with, with versions.
+    /// Registers models of jobs under names with versions.
     Model {
         #[command(subcommand)]
         command: registry::ModelCommand,
     },
-    /// Makes a component from a guest crate or a core module, and prints its path.
+    /// Makes a component from a guest crate, C sources or a core module, and prints its path.
     Build {
         /// The folder of a guest crate or of C sources, or a core module made for wasm32-wasip1.
         path: PathBuf,
-        /// Builds the crate's examples of type cdylib instead, each a component.
+        /// Builds the crate's examples of type cdylib instead, each as a component.
         #[arg(long)]
         examples: bool,
-        /// For programs.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -134,15 +134,16 @@ enum Command {
         #[command(subcommand)]
         command: python::JavascriptCommand,
     },
-    /// Says whether a component keeps the contract, and what it would need; of a script, whether it can be run.
+    /// Checks whether a component keeps the contract, and what it would need; or whether a script can be run.
     ///
     /// Its code runs only with --run.
     Check {
-        /// A component, a core module, the folder of a guest crate or of C sources, or a script in Python or JavaScript.
+        /// A component, a core module, the folder of a guest crate or of C sources, or a script in Python,
+        /// JavaScript or TypeScript.
         component: PathBuf,
         #[command(flatten)]
         trial: check::Trial,
-        /// For programs.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -150,16 +151,16 @@ enum Command {
         #[command(flatten)]
         tools: ToolArguments,
     },
-    /// Runs an entry script on an Arrow IPC stream: standard input to standard output.
+    /// Runs an entry script on an Arrow IPC stream, from standard input to standard output.
     ///
-    /// One process, with the walls and limits of a job's workers. Each record batch is a mini-batch, and gives one
-    /// record batch. Rows of text are a table with the column `value`.
+    /// It runs in one process, with the sandbox and limits of a job's workers. Each record batch is a
+    /// mini-batch, and gives one record batch. Rows of text are a table with the column `value`.
     Map(map::Arguments),
-    /// Says what this machine has for running strangers' entry scripts, and what is missing.
+    /// Checks what this machine has for running untrusted entry scripts, and what is missing.
     ///
-    /// Ends with 0 if jobs with `os_sandbox: required` run on it.
+    /// Exits with 0 if jobs with `os_sandbox: required` can run on it.
     Doctor {
-        /// For programs.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -169,24 +170,24 @@ enum Command {
         #[command(flatten)]
         policy: PolicyArgument,
     },
-    /// Says what a component could touch, from its imports alone, and runs nothing.
+    /// Shows what a component could access, judged by its imports, and runs nothing.
     Inspect(inspect::Arguments),
-    /// Makes the folder of a new entry script, ready to build and run.
+    /// Creates the folder of a new entry script, ready to build and run.
     New(new::Arguments),
-    /// Prints the version, the commit it was built from, and what was built in.
+    /// Prints the version, its commit, and the features that it was built with.
     Version(about::VersionArguments),
-    /// Prints a script that has a shell complete commands and options.
+    /// Prints a script for the shell that completes commands and options.
     Completions(about::CompletionsArguments),
-    /// Writes a page for `man` for each command.
+    /// Writes a man page for each command.
     Man(about::ManArguments),
 }
 
-/// The command line, with an example of each command.
+/// The command line, with an example for each command.
 fn whole() -> clap::Command {
     help::with_examples(Cli::command())
 }
 
-/// Runs the command that the process was started with.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     signals::keep_children();
     if let Some(code) = child::serve() {
@@ -213,7 +214,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Does what a command is for.
+/// Runs a command.
 fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> {
     match command {
         Command::Run(arguments) if arguments.dry_run => {
@@ -255,8 +256,8 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
 /// For commands without a job file.
 #[derive(Debug, clap::Args)]
 struct WallArgument {
-    /// How much of the process wall must stand around the child processes that look into the
-    /// component: required, best-effort or off, as in a job file.
+    /// The sandbox that the child processes that parse the component must get from the operating system:
+    /// required, best-effort or off, as in a job file.
     #[arg(long, value_name = "MODE", default_value = "required", value_parser = os_sandbox)]
     os_sandbox: OsSandbox,
 }
@@ -266,7 +267,7 @@ fn os_sandbox(text: &str) -> Result<OsSandbox, ArgumentError> {
     known.ok_or(ArgumentError::Mode)
 }
 
-/// Prints the components' paths on standard output, one a line.
+/// Prints the components' paths on standard output, one per line.
 fn build_and_print(
     (path, examples): (&Path, bool),
     as_json: bool,
@@ -318,7 +319,7 @@ fn check_and_print(
     Ok(if checked.is_good() { Exit::Completed } else { Exit::Failed })
 }
 
-/// Prints what was found, for programs or for people.
+/// Prints a result, for programs or for people.
 fn print_found(found: &impl serde::Serialize, as_json: bool, text: &str) -> Result<(), Problem> {
     if as_json {
         let json = serde_json::to_string_pretty(found).map_err(Problem::usage)?;
@@ -327,7 +328,7 @@ fn print_found(found: &impl serde::Serialize, as_json: bool, text: &str) -> Resu
     print(text)
 }
 
-/// What the policy does not allow.
+/// The problem that the policy forbids something.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn refused(errors: SpecErrors) -> Problem {
     Problem::each_line(&errors.to_string())

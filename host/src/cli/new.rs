@@ -1,4 +1,4 @@
-//! `sandmill new`: the folder of a new entry script.
+//! `sandmill new`: creates the folder of a new entry script.
 
 use super::exit::{Exit, Problem};
 use super::template::{Kind, Language};
@@ -8,14 +8,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Names that cargo refuses or that would hide what every crate needs.
+/// Names that cargo refuses, or that would shadow crates that every crate needs.
 const RESERVED: [&str; 8] = ["alloc", "core", "proc_macro", "std", "test", "deps", "build", "self"];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The name of crate, job and folder: small letters, digits, - and _, a letter first.
+    /// The name of the crate, the job and the folder: small letters, digits, - and _, starting with a letter.
     name: String,
-    /// The folder of a sandmill-guest crate to use; unless given, the one that this program carries is put into the new
+    /// The folder of a sandmill-guest crate to use; by default, the embedded one is written to the new
     /// folder.
     #[arg(long, value_name = "PATH")]
     sdk: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     kind: Kind,
 }
 
-/// Makes the folder in the current one.
+/// Creates the folder in the current one.
 pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     let name = &arguments.name;
     check(name).map_err(Problem::usage)?;
@@ -48,7 +48,7 @@ pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// `sdk`: keys of the dependency on it; without them the SDK is put into the folder.
+/// `sdk`: the keys of the dependency on the SDK; `None` to write the embedded SDK to the folder.
 fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: Kind) -> anyhow::Result<()> {
     let folder = parent.join(name);
     if let Err(error) = fs::create_dir(&folder) {
@@ -73,7 +73,7 @@ fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: Kind) -> anyhow::Res
     Ok(())
 }
 
-/// The name becomes a crate's, a job's and a folder's.
+/// Checks the name, which becomes that of a crate, a job and a folder.
 fn check(name: &str) -> anyhow::Result<()> {
     let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
     let well_formed =
@@ -99,7 +99,7 @@ fn sdk(folder: &Path) -> anyhow::Result<String> {
             folder.display()
         );
     }
-    // The new crate lies elsewhere than we do.
+    // The path is relative to our working directory, but the new crate is elsewhere.
     let folder = folder
         .canonicalize()
         .with_context(|| format!("the folder {} cannot be found", folder.display()))?;

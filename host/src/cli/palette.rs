@@ -1,14 +1,15 @@
-//! The one palette of what people read, and where it is used: on terminals, unless they or their user want no colours.
+//! The colours of the output. They are used on terminals, unless the terminal or the user does not want
+//! colours.
 //!
-//! Lines are coloured by how they begin, at the exit, when all that strangers wrote is escaped: no text can bring colours
-//! of its own.
+//! Lines are coloured by their prefixes, after untrusted text has been escaped: no text can add its own
+//! colours.
 
 use console::{Style, Term, measure_text_width};
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-/// When to use colours; `Auto` is on a terminal, unless NO_COLOR is set or TERM is dumb.
+/// When to use colours. `Auto` uses them on a terminal, unless NO_COLOR is set or TERM is dumb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Color {
     #[default]
@@ -17,17 +18,17 @@ pub(super) enum Color {
     Never,
 }
 
-/// The option, for the help: it is looked for before anything else is read.
+/// The option, for the help text only: it is parsed before all others.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct ColorArgument {
-    /// When to use colours; auto is on a terminal, unless NO_COLOR is set or TERM is dumb.
+    /// When to use colours. auto: on a terminal, unless NO_COLOR is set or TERM is dumb.
     #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
     color: Color,
 }
 
 impl Color {
-    /// What the command line asks for. `clap` reports a wrong one.
+    /// The value from the command line. `clap` reports an invalid one.
     pub(super) fn of(arguments: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<_> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
         let options =
@@ -43,7 +44,7 @@ impl Color {
         }
     }
 
-    /// From here on, colours are as asked for; returns the same for `clap`.
+    /// Turns colours on or off from now on. Returns the setting for `clap`.
     pub(super) fn begin(self) -> clap::ColorChoice {
         let wants = |is_terminal: bool| match self {
             Self::Always => true,
@@ -60,26 +61,26 @@ impl Color {
     }
 }
 
-/// Whether the environment wants colours on a terminal.
+/// Whether the environment allows colours on a terminal.
 fn wants_colors(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let is_refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_off = variable("CLICOLOR").is_some_and(|value| value == "0");
     !is_refused && !is_off && !is_dumb(variable("TERM"))
 }
 
-/// Whether a terminal of that TERM can neither colour nor move its cursor.
+/// Whether a terminal with this TERM supports neither colours nor cursor movement.
 pub(super) fn is_dumb(term: Option<OsString>) -> bool {
     term.is_none_or(|term| term == "dumb")
 }
 
-/// One of the two ways to people.
+/// Standard output or standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Out,
     Err,
 }
 
-/// Whether a person reads it.
+/// Whether the stream is a terminal.
 pub(super) fn is_terminal(stream: Stream) -> bool {
     match stream {
         Stream::Out => std::io::stdout().is_terminal(),
@@ -87,7 +88,7 @@ pub(super) fn is_terminal(stream: Stream) -> bool {
     }
 }
 
-/// A line as it is shown there, without its end: coloured, and a note wrapped at words.
+/// A line as it is shown, without its end: coloured and, if it is a note, wrapped at words.
 pub(super) fn dressed(line: &str, stream: Stream) -> Cow<'_, str> {
     let columns = if is_note(line) { columns(stream) } else { None };
     let line = columns.map_or(Cow::Borrowed(line), |columns| wrapped(line, columns));
@@ -98,7 +99,7 @@ pub(super) fn dressed(line: &str, stream: Stream) -> Cow<'_, str> {
     if has_colors { Cow::Owned(painted(&line)) } else { line }
 }
 
-/// How wide it is, if it is a terminal that says so.
+/// The width of the terminal; `None` if it is unknown.
 fn columns(stream: Stream) -> Option<usize> {
     let term = match stream {
         Stream::Out => Term::stdout(),
@@ -115,7 +116,7 @@ fn style() -> Style {
     Style::new().force_styling(true)
 }
 
-/// The beginnings of lines, and their colours.
+/// The prefixes of lines, and their colours.
 fn prefixes() -> [(&'static str, Style); 5] {
     [
         ("error:", style().red().bold()),
@@ -126,7 +127,7 @@ fn prefixes() -> [(&'static str, Style); 5] {
     ]
 }
 
-/// What became of a job, after its name.
+/// How a job ended, which follows its name.
 fn ends() -> [(&'static str, Style); 5] {
     [
         ("completed", style().green()),
@@ -137,7 +138,7 @@ fn ends() -> [(&'static str, Style); 5] {
     ]
 }
 
-/// Labels of lines that hold nothing but a path.
+/// The labels of lines that contain only a path.
 const PATHS: [&str; 2] = ["  output ", "  read next "];
 
 fn painted(line: &str) -> String {
@@ -163,7 +164,8 @@ fn painted(line: &str) -> String {
     line.to_owned()
 }
 
-/// A note on lines of at most so many columns, the later ones indented. Other lines may hold what is copied.
+/// Wraps a note to lines of at most this many columns, with the later lines indented. Other lines stay whole,
+/// since users may copy from them.
 fn wrapped(line: &str, columns: usize) -> Cow<'_, str> {
     const INDENT: &str = "  ";
     if !is_note(line) || columns < 20 || measure_text_width(line) <= columns {

@@ -1,4 +1,4 @@
-//! `sandmill plan`: prints the mini-batches, runs nothing.
+//! `sandmill plan`: prints the mini-batches, and runs nothing.
 
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
@@ -26,7 +26,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -38,19 +38,19 @@ pub(super) struct Arguments {
     /// Where the job would keep its state, logs and output, as for `run`.
     #[arg(long, value_name = "DIR")]
     job_dir: Option<PathBuf>,
-    /// Shows all mini-batches, not the first and the last ten.
+    /// Shows all mini-batches, not only the first and the last ten.
     #[arg(long)]
     all: bool,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long, conflicts_with = "write_schema")]
     json: bool,
-    /// Prints the columns of text inputs instead, as a piece of a job file to paste there.
+    /// Prints the columns of text inputs instead, as lines to paste into the job file.
     #[arg(long)]
     write_schema: bool,
 }
 
 impl Arguments {
-    /// Those of `run --dry-run`.
+    /// The arguments of `run --dry-run`.
     pub(super) fn dry_run(run: &run::Arguments) -> Self {
         let run::Arguments { job, counts, job_dir, .. } = run;
         let (job, counts, job_dir) = (job.clone(), counts.clone(), job_dir.clone());
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// Prints what a job comes to on standard error, its mini-batches on standard output.
+/// Prints a summary of the job on standard error, and its mini-batches on standard output.
 pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let Loaded { spec, policy, .. } = arguments.job.load(&arguments.counts)?;
     let conversions = if logging.is_verbose() { spec.conversions.as_slice() } else { &[] };
@@ -68,7 +68,7 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     let mut options = Options::new(PathBuf::new(), this_program()?);
     options.policy = policy.clone();
     options.datastores = arguments.job.datastores.load()?;
-    // What is fetched stays for `run`, if all of it has room.
+    // Fetched objects stay in the cache for `run`, if all of them fit.
     let staged = node::stage(&spec, &options.node(), &mut say)
         .map_err(|error| not_prepared(PrepareError::Node(error)))?;
     let real = node::with_real_paths(&spec, &staged).map_err(Problem::usage)?;
@@ -77,10 +77,10 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     let spill = spill_folder(&spec.input_kind).map_err(Problem::usage)?;
     let mut planner = Planner::new(spill);
     let mut request = node::plan_request(&spec, &sources, planner.spill.clone());
-    // A planner that dies over a file is not replaced, as that of a job is; the file is named.
+    // If the planner dies because of a file, it is not restarted as in a job. Instead, the file is named.
     request.tells_files = true;
     request.asks = objects.asks();
-    // As long as when a job is taken up.
+    // As long as for a job that is resumed.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store = Store { looks: node::Looks::new(&sources), objects: &mut objects };
@@ -102,13 +102,13 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     match printed {
         Ok(()) if arguments.write_schema => Ok(Exit::Completed),
         Ok(()) => show(&mut table, &spec, arguments),
-        // Whoever reads this has read enough.
+        // The reader of the pipe has read enough.
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Completed),
         Err(error) => Err(Problem::usage(error)),
     }
 }
 
-/// The summary, then what is shown of the mini-batches.
+/// Prints the summary, then the mini-batches.
 fn show<W: Write>(
     table: &mut Table<'_, W>,
     spec: &JobSpec,
@@ -144,7 +144,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Where rows are grouped by key and texts are unpacked; an empty path where there are no tables.
+/// The folder in which rows are grouped by key and text is decompressed; an empty path if there are no
+/// tables.
 fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
     match kind {
         InputKind::Tables { .. } => scratch_path("plan"),
@@ -152,22 +153,22 @@ fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
     }
 }
 
-/// How long Ctrl-C may take to arrive in this process.
+/// How long Ctrl-C may take to reach this process.
 const CTRL_C: Duration = Duration::from_millis(500);
 
-/// The planner as a child process: it looks into files that nobody vouches for. It ends, and what it
-/// spilled is taken away, with this or with Ctrl-C, whichever comes first.
+/// The planner, a child process, since it parses untrusted files. When this is dropped or on Ctrl-C, it is
+/// killed and its spilled files are removed.
 struct Planner {
     child: Arc<Mutex<Option<Child>>>,
-    /// Where it is told of files that it asks for, if it does.
+    /// For answers about the files that it asks for; `None` if it does not ask.
     stdin: Option<ChildStdin>,
     question: Arc<Question>,
     spill: PathBuf,
-    /// The longest that it may say nothing.
+    /// How long it may be silent.
     patience: Duration,
 }
 
-/// What the planner says; none when it says nothing more.
+/// The planner's messages; `None` at the end.
 type Messages = Receiver<Result<Option<FromPlanner>, FrameError>>;
 
 impl Planner {
@@ -178,7 +179,8 @@ impl Planner {
         let child = planner.child.clone();
         let spill = planner.spill.clone();
         let watched = signals::each(move |_, what| {
-            // Held until the end: nobody starts anything, or tells of the planner's end.
+            // The lock is held until the exit: no other thread can start a process or report the planner's
+            // death.
             let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
             end(&mut child, &spill);
             say(&format!("{what}: nothing was run"));
@@ -213,8 +215,8 @@ impl Planner {
             bail!("the planner has no pipes");
         };
         drop(slot);
-        // The planner reads all of it before it says anything. If it cannot, its end says more
-        // than this error would.
+        // The planner reads all of it before it writes. If this fails, its exit status says more than this
+        // error.
         let _ = stdin.write_all(&frame);
         let are_answered = request.asks.are_answered();
         self.stdin = are_answered.then_some(stdin);
@@ -226,7 +228,8 @@ impl Planner {
         encode(answer, &mut frame)?;
         if let Some(stdin) = &mut self.stdin {
             self.question.answer();
-            // As above. It has room in the pipe, as there is no other one in it.
+            // Errors are ignored as above. The write cannot block: the planner asks one question at a time,
+            // so the pipe is empty.
             let _ = stdin.write_all(&frame);
         }
         Ok(())
@@ -237,12 +240,13 @@ impl Planner {
         end(&mut child, &self.spill);
     }
 
-    /// How a planner ended that says nothing any more.
+    /// How the planner ended, after its last message.
     fn status(&mut self) -> String {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let status = child.as_mut().map(Child::wait);
         drop(child);
-        // Before it has a process group of its own, Ctrl-C is meant for it, too: this process ends by that.
+        // Until the planner has its own process group, Ctrl-C reaches it, too. In that case, we wait for our
+        // own signal handler.
         let by_signal = status.as_ref().and_then(|status| status.as_ref().ok()?.signal());
         if by_signal
             .is_some_and(|signal| [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].contains(&signal))
@@ -259,7 +263,7 @@ impl Drop for Planner {
     }
 }
 
-/// Reads on a thread, a little ahead. Nobody vouches for what the planner says, either.
+/// Reads messages on a thread, a few ahead. The planner is untrusted, so its messages are checked, too.
 fn listen(stdout: ChildStdout, question: Option<Arc<Question>>) -> anyhow::Result<Messages> {
     let (sender, messages) = mpsc::sync_channel(4);
     std::thread::Builder::new().spawn(move || {
@@ -281,28 +285,28 @@ fn listen(stdout: ChildStdout, question: Option<Arc<Question>>) -> anyhow::Resul
     Ok(messages)
 }
 
-/// Ends the planner with its helpers, if it has not ended, and removes what it spilled.
+/// Kills the planner and its helpers if they are running, and removes its spilled files.
 fn end(child: &mut Option<Child>, spill: &Path) {
     if let Some(mut child) = child.take() {
-        // Its helpers end with it. Fails only if it has ended.
+        // Its helpers die with it. Fails only if it has ended.
         let _ = child.kill();
         let _ = child.wait();
     }
     if !spill.as_os_str().is_empty() {
-        // Nothing that anybody needs; the system's own cleaning takes what is left.
+        // Temporary files: if some are left, the system cleans them up.
         let _ = std::fs::remove_dir_all(spill);
     }
 }
 
-/// Where the planner's objects come from.
+/// The source of the planner's objects.
 struct Store<'a> {
     looks: node::Looks,
     objects: &'a mut Objects,
 }
 
 impl Store<'_> {
-    /// Waits for the answer to a planner that asks for a file. Returns `None` if no object comes. Fails if the disk has no
-    /// room for the file.
+    /// Waits for the answer to the planner's request for a file. Returns `None` if no objects are being
+    /// fetched. Fails if the disk is full.
     fn bring(
         &mut self,
         source: u32,
@@ -321,7 +325,7 @@ impl Store<'_> {
     }
 }
 
-/// The planner's next message, or `None` after its last. Fails if the planner takes too long.
+/// The planner's next message; `None` after the last one. Fails if the planner is silent for too long.
 fn next(messages: &Messages, patience: Duration) -> anyhow::Result<Option<FromPlanner>> {
     match messages.recv_timeout(patience) {
         Ok(message) => Ok(message?),

@@ -1,31 +1,31 @@
-//! What `sandmill plan` shows of a plan: a summary, then the first and the last mini-batches, or all.
+//! The output of `sandmill plan`: a summary, then the first and the last mini-batches, or all of them.
 
 use crate::model::{MiniBatch, Source, TableInput, Work, count, counted, on_one_line};
 use anyhow::bail;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
-/// Mini-batches that are shown from the beginning, and from the end.
+/// How many mini-batches are shown from the beginning, and from the end.
 const ENDS: usize = 10;
 
-/// What a plan comes to, and some of its mini-batches. Columns have a fixed width, so that rows can be printed as
-/// they come.
+/// The totals of a plan, and some of its mini-batches. Columns have a fixed width, so that rows can be
+/// printed while the plan is being made.
 pub(super) struct Table<'a, W> {
     pub(super) out: W,
     pub(super) sources: &'a [Source],
-    /// Width of the column of input names.
+    /// The width of the column of input names.
     input: usize,
     pub(super) mini_batches: u64,
     items: u64,
-    /// Of the inputs, as far as it is known without looking into files; `None` if it is not.
+    /// The size of the inputs; `None` if it is unknown without reading files.
     bytes: Option<u64>,
-    /// All mini-batches are printed, as they come.
+    /// Whether all mini-batches are printed at once.
     streams: bool,
-    /// All mini-batches are kept.
+    /// Whether all mini-batches are kept.
     keeps_all: bool,
     first: Vec<Row>,
     last: VecDeque<Row>,
-    /// The inputs whose columns are printed in its place.
+    /// The inputs whose columns are printed instead of the table.
     pub(super) schema_of: Option<&'a [TableInput]>,
 }
 
@@ -61,7 +61,7 @@ impl<'a, W: Write> Table<'a, W> {
         writeln!(self.out, "mini-batch  {:input$}  {:>9}  where", "input", "items")
     }
 
-    /// Takes the next mini-batch.
+    /// Adds the next mini-batch.
     pub(super) fn row(&mut self, batch: &MiniBatch) -> anyhow::Result<()> {
         let input = match (&batch.work, self.sources.get(batch.source as usize)) {
             (Work::Void, _) => "-".to_owned(),
@@ -110,7 +110,7 @@ impl<'a, W: Write> Table<'a, W> {
         text
     }
 
-    /// Prints what was not printed as it came.
+    /// Prints the rows that were not printed at once.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let first = std::mem::take(&mut self.first);
         let last = std::mem::take(&mut self.last);
@@ -126,7 +126,7 @@ impl<'a, W: Write> Table<'a, W> {
         self.out.flush()
     }
 
-    /// The same for programs.
+    /// The same as JSON.
     pub(super) fn json(&self) -> serde_json::Value {
         let row = |row: &Row| {
             let Row { id, input, items, place } = row;
@@ -142,7 +142,7 @@ impl<'a, W: Write> Table<'a, W> {
     }
 }
 
-/// Bytes of the inputs that a mini-batch reads, if that is known: that of files, if they are on this machine.
+/// The bytes that a mini-batch reads. `None` if unknown: files may not be on this machine yet.
 fn bytes(batch: &MiniBatch, sources: &[Source]) -> Option<u64> {
     match &batch.work {
         Work::Text(slice) => Some(slice.length),
@@ -178,7 +178,7 @@ fn size(bytes: u64) -> String {
     format!("{number:.1} {}", units[unit])
 }
 
-/// Where a mini-batch lies, in words.
+/// Where the data of a mini-batch is, in words.
 fn place(work: &Work) -> String {
     match work {
         Work::Files(files) => ends(files.first(), files.last()),

@@ -1,4 +1,4 @@
-//! Where the operator's policy comes from.
+//! Finds the operator's policy.
 
 use super::exit::Problem;
 use crate::spec::OperatorPolicy;
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 
 /// The variable that names the policy file.
 const VARIABLE: &str = "SANDMILL_POLICY";
-/// The policy file of a machine, if nothing names another.
+/// The policy file, unless another one is named.
 const USUAL: &str = "/etc/sandmill/policy.yaml";
 
-/// Which policy holds.
+/// The policy to use.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct PolicyArgument {
-    /// What the operator of this machine lets jobs ask for [default: $SANDMILL_POLICY, else
-    /// /etc/sandmill/policy.yaml if it is there].
+    /// The policy file, in which the operator of this machine limits what jobs may ask for [default:
+    /// $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it exists].
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 }
 
 impl PolicyArgument {
-    /// Reads the policy that holds; without any, everything is allowed.
+    /// Reads the policy. Without a policy file, everything is allowed.
     ///
-    /// One that is there and cannot be read, or is wrong, is an error: whoever could make it so must
-    /// not be rid of it.
+    /// A policy file that exists but cannot be read, or is wrong, is an error. Otherwise, a user who can
+    /// break the file could evade the policy.
     pub(super) fn load(&self) -> Result<OperatorPolicy, Problem> {
         match self.which() {
             Some(file) => OperatorPolicy::load(&file)
@@ -33,14 +33,14 @@ impl PolicyArgument {
         }
     }
 
-    /// The policy file that holds, if there is one.
+    /// The path of the policy file; `None` if there is none.
     pub(super) fn which(&self) -> Option<PathBuf> {
         self.file(std::env::var_os(VARIABLE), Path::new(USUAL))
     }
 
     fn file(&self, variable: Option<OsString>, usual: &Path) -> Option<PathBuf> {
         let named = variable.filter(|name| !name.is_empty()).map(PathBuf::from);
-        // A link that leads nowhere is there, too; and what may not be looked at may be there.
+        // A dangling link counts as a file, and so does a path that we may not access.
         let gone = |error: &io::Error| error.kind() == ErrorKind::NotFound;
         let is_gone = || usual.symlink_metadata().is_err_and(|error| gone(&error));
         let usual = || (!is_gone()).then(|| usual.to_owned());

@@ -11,29 +11,29 @@ use std::path::PathBuf;
 /// A command about Python.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Makes the runtime of Python scripts, and compiles it: once for a machine and a version of Sandmill.
+    /// Builds the runtime of Python scripts and compiles it, once per machine and version of Sandmill.
     ///
-    /// Your own pip (or uv) fetches what makes it. No other command fetches it.
+    /// Your own pip (or uv) downloads its parts. No other command downloads them.
     Install(Install),
-    /// Puts packages in Python alone beside a script, into the folder python_packages.
+    /// Installs pure-Python packages next to a script, into the folder python_packages.
     ///
-    /// Your own pip fetches them, with what they need; packages with code in C are refused by name.
+    /// Your own pip downloads them with their dependencies. Packages with C code are refused by name.
     Vendor(VendorArguments),
 }
 
-/// Which packages, and where to.
+/// Which packages to install, and where.
 #[derive(Debug, clap::Args)]
 pub(super) struct VendorArguments {
     /// Packages, as rich or rich==13.7.
     #[arg(required_unless_present = "requirements")]
     packages: Vec<String>,
-    /// A file with packages, one a line; those that the science runtime has are left out.
+    /// A file with packages, one per line; those of the science runtime are left out.
     #[arg(short, long, value_name = "FILE")]
     requirements: Option<PathBuf>,
     /// The script's folder.
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
-    /// A folder with wheels; nothing is fetched then.
+    /// A folder with wheels; then nothing is downloaded.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 }
@@ -41,30 +41,33 @@ pub(super) struct VendorArguments {
 /// A command about JavaScript.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum JavascriptCommand {
-    /// Makes the runtime of scripts in JavaScript and TypeScript, and compiles it: once for a machine and a version of
-    /// Sandmill.
+    /// Builds the runtime of scripts in JavaScript and TypeScript and compiles it, once per machine and
+    /// version of Sandmill.
     ///
-    /// Your own npm fetches what makes it. No other command fetches it.
+    /// Your own npm downloads its parts. No other command downloads them.
     Install(How),
 }
 
 /// What to install.
 #[derive(Debug, clap::Args)]
 pub(super) struct Install {
-    /// The runtime: light is CPython with its standard library, science has numpy, pandas, scikit-learn and more.
+    /// The runtime: light is CPython with its standard library; science has numpy, pandas, scikit-learn and
+    /// more.
     #[arg(value_enum, default_value = "light")]
     runtime: Runtime,
     #[command(flatten)]
     how: How,
 }
 
-/// From where, where to, and how.
+/// The source, the destination and the options of an installation.
 #[derive(Debug, clap::Args)]
 pub(super) struct How {
-    /// A folder with the runtime of a release, or with the wheel that it is made of; nothing is fetched then.
+    /// A folder with the runtime of a release, or with the wheel that it is made of; then nothing is
+    /// downloaded.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// The folder for the runtime, as that of the program itself; unless given, a folder beside compiled code.
+    /// The folder for the runtime, for instance that of the program itself [default: a folder next to the
+    /// compiled code].
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
     /// Compiles it for jobs with `limits.fuel`.
@@ -86,7 +89,7 @@ enum Runtime {
     Science,
 }
 
-/// Does what the command says.
+/// Runs the command.
 pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
     let install = match command {
         Command::Install(install) => install,
@@ -121,7 +124,7 @@ fn vendor(arguments: &VendorArguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// Does what the command says.
+/// Runs the command.
 pub(super) fn javascript(command: &JavascriptCommand) -> Result<Exit, Problem> {
     let JavascriptCommand::Install(how) = command;
     install_runtime(runtimes::Runtime::JavaScript, how)

@@ -1,4 +1,4 @@
-//! `sandmill dataset` and `sandmill model`: names, with versions, for what jobs read.
+//! `sandmill dataset` and `sandmill model`: names with versions for the datasets and models of jobs.
 
 use super::error::ArgumentError;
 use super::exit::{Exit, Problem};
@@ -20,42 +20,42 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DatasetCommand {
-    /// Gives files, folders and globs a name, for inputs: `dataset: NAME@VERSION`.
+    /// Registers files, folders and globs under a name, for inputs: `dataset: NAME@VERSION`.
     Register {
         #[command(flatten)]
         new: New,
-        /// Files, folders or globs; in a datastore, paths as it has them.
+        /// Files, folders or globs. With --datastore, paths in the datastore.
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<String>,
-        /// The datastore that the paths lie in; they are not looked at then.
+        /// The datastore that holds the paths. They are not checked then.
         #[arg(long, value_name = "NAME")]
         datastore: Option<String>,
     },
-    /// Lists what is registered, each in its latest version.
+    /// Lists the latest version of each dataset.
     List(List),
-    /// Says what a registered dataset is.
+    /// Shows a registered dataset.
     Show(Show),
-    /// Forgets a version of a dataset, or all of them. Its files stay.
+    /// Unregisters a version of a dataset, or all versions. The files stay.
     Remove(Remove),
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ModelCommand {
-    /// Gives a model a name, for models: `model: NAME@VERSION`. Its SHA-256 is kept, and a job does
-    /// not start if it is another by then.
+    /// Registers a model under a name, for models: `model: NAME@VERSION`. Its SHA-256 is recorded, and a job
+    /// does not start if the file has changed.
     Register {
         #[command(flatten)]
         new: New,
-        /// An ONNX file; a folder with one; or a folder with a folder for each version, of which the
-        /// highest is meant.
+        /// An ONNX file; a folder with one; or a folder with a folder for each version, of which the highest
+        /// is used.
         #[arg(value_name = "PATH")]
         path: String,
     },
-    /// Lists what is registered, each in its latest version.
+    /// Lists the latest version of each model.
     List(List),
-    /// Says what a registered model is.
+    /// Shows a registered model.
     Show(Show),
-    /// Forgets a version of a model, or all of them. Its files stay.
+    /// Unregisters a version of a model, or all versions. The files stay.
     Remove(Remove),
 }
 
@@ -64,10 +64,10 @@ pub(super) struct New {
     /// The name.
     #[arg(value_parser = name)]
     name: String,
-    /// Adds a version where the name is there already.
+    /// Adds a version if the name exists.
     #[arg(long)]
     new_version: bool,
-    /// For people.
+    /// A description, for people.
     #[arg(long, value_name = "TEXT", value_parser = description)]
     description: Option<String>,
     #[command(flatten)]
@@ -76,10 +76,10 @@ pub(super) struct New {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
-    /// All versions of each.
+    /// Lists all versions.
     #[arg(long)]
     all: bool,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +89,7 @@ pub(super) struct Show {
     /// NAME@VERSION, or NAME for the latest version.
     #[arg(value_name = "NAME[@VERSION]")]
     name: RegisteredName,
-    /// For programs.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
@@ -108,7 +108,7 @@ fn name(text: &str) -> Result<String, ArgumentError> {
     }
 }
 
-/// More is no description, but a document.
+/// A longer text is refused: it is not a description but a document.
 const LONGEST_DESCRIPTION: usize = 4096;
 
 fn description(text: &str) -> Result<String, ArgumentError> {
@@ -118,8 +118,8 @@ fn description(text: &str) -> Result<String, ArgumentError> {
     }
 }
 
-/// What names of a job file stand for: what the registry says, and for a job that is taken up what was
-/// the latest version when it was begun.
+/// Looks up the names of a job file in the registry. A resumed job keeps the versions that were the latest
+/// when it began.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     latest: Vec<Latest>,
@@ -181,7 +181,7 @@ pub(super) fn dataset(command: &DatasetCommand) -> Result<Exit, Problem> {
                 return Err(in_a_store(&new.name, address));
             }
             let (paths, held) = match datastore {
-                // Looked at when a job reads it.
+                // Checked when a job reads them.
                 Some(datastore) => {
                     name(datastore).map_err(|why| {
                         Problem::usage(anyhow!("--datastore: found {datastore:?}; {why}"))
@@ -225,7 +225,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             allowed(&path)?;
             let model = ModelSpec::at(&new.name, path.as_ref());
             let model = model.map_err(|why| Problem::usage(anyhow!("{why}")))?;
-            // Again, as a version may be a link.
+            // Again for the file, since a version may be a link.
             allowed(&text(&model.file)?)?;
             let digests = node::model_digests(&model).map_err(Problem::usage)?;
             let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
@@ -242,7 +242,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
     }
 }
 
-/// Prints what was registered: `NAME@VERSION` on standard output.
+/// Registers a version and prints it: `NAME@VERSION` on standard output.
 fn register(kind: RegisteredKind, new: &New, version: NewVersion) -> Result<Exit, Problem> {
     let version =
         NewVersion { name: new.name.clone(), description: new.description.clone(), ..version };
@@ -257,8 +257,8 @@ fn register(kind: RegisteredKind, new: &New, version: NewVersion) -> Result<Exit
     Ok(Exit::Completed)
 }
 
-/// An address names the store itself; what is registered names one that the operator has set up, by which
-/// every user of the name gets in.
+/// A URL names the store itself. A registered dataset names a datastore that the operator has set up, through
+/// which every user of the name has access.
 fn in_a_store(name: &str, address: &str) -> Problem {
     Problem::usage(anyhow!(
         "found {address}, the address of a store; what lies in one is registered by the name of a datastore \
@@ -281,7 +281,7 @@ fn text(path: &Path) -> Result<String, Problem> {
     })
 }
 
-/// What is there now, listed as a job would.
+/// The files that are there now, listed as a job would list them.
 fn held(name: &str, paths: &[String]) -> Result<Held, Problem> {
     let input =
         Input { name: name.to_owned(), paths: paths.to_vec(), partition_format: None, take: None };
@@ -336,12 +336,12 @@ fn list(kind: RegisteredKind, list: &List) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// Prints what is no longer registered: `NAME@VERSION` on standard output.
+/// Unregisters, and prints what was removed: `NAME@VERSION` on standard output.
 fn remove(kind: RegisteredKind, remove: &Remove) -> Result<Exit, Problem> {
     let file = file().map_err(Problem::usage)?;
     let removed = match Registry::open(&file).map_err(Problem::usage)? {
         Some(mut registry) => registry.remove(kind, &remove.name).map_err(Problem::usage)?,
-        // Says that there is none.
+        // Fails with the message that there is none.
         None => vec![find(kind, &remove.name).map_err(Problem::usage)?],
     };
     let mut text = String::new();
@@ -367,7 +367,7 @@ fn show(kind: RegisteredKind, show: &Show) -> Result<Exit, Problem> {
 }
 
 fn json(value: &impl serde::Serialize) -> String {
-    // Plain data always serialises.
+    // Plain data always serializes.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
     text
@@ -412,7 +412,7 @@ fn when(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// Where it lies, in short.
+/// Where it is, in short.
 fn place(one: &Registered) -> String {
     let more = match one.paths.len() {
         0 | 1 => String::new(),

@@ -1,4 +1,4 @@
-//! `sandmill resume`: `sandmill run` with what the job directory remembers.
+//! `sandmill resume`: `sandmill run` with the settings that the job directory stores.
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
@@ -20,13 +20,13 @@ use std::path::PathBuf;
 pub(super) struct Arguments {
     #[command(flatten)]
     job: JobArgument,
-    /// Sets KEY of the job file to VALUE, beside what was set when the job was begun; only what does
-    /// not decide rows may change (time-outs, limits, thresholds, numbers of workers and attempts).
+    /// Sets KEY of the job file to VALUE, in addition to the settings when the job began. Only settings that
+    /// do not decide rows may change (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<Setting>,
     #[command(flatten)]
     counts: Counts,
-    /// Where compiled entry scripts are kept, as for `run`.
+    /// The folder for compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     told: ToldArguments,
 }
 
-/// Takes a job up from where it was interrupted, failed or cancelled.
+/// Resumes a job that was interrupted, failed or was cancelled.
 pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let config = Config::load(&arguments.policy)?;
     let dir = arguments.job.dir_below(&config)?;

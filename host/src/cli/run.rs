@@ -1,6 +1,6 @@
-//! `sandmill run`: the way of a job, from its file to its exit code.
+//! `sandmill run`: a job from its file to its exit code.
 //!
-//! Where the job was run before, it is taken up from where it was, or its result is reused.
+//! If the job was run before, it is resumed, or its result is reused.
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
@@ -28,7 +28,7 @@ use anyhow::Context;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
-/// Which job, and which of its settings are to be others.
+/// The job, and the settings that override its file.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct JobArguments {
     /// The job file.
@@ -37,7 +37,7 @@ pub(super) struct JobArguments {
     /// Sets KEY of the job file to VALUE, written as in the file; may be given many times.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<Setting>,
-    /// Which parallel job of a pipeline file is meant, where there are several.
+    /// The parallel job to run, if a pipeline file has several.
     #[arg(long = "job", value_name = "NAME")]
     picked: Option<String>,
     #[command(flatten)]
@@ -50,18 +50,18 @@ pub(super) struct JobArguments {
 pub(super) type Setting = (String, String);
 
 impl JobArguments {
-    /// All settings from the command line, later ones win.
+    /// All settings from the command line; later ones win.
     pub(super) fn all_sets(&self, counts: &Counts) -> Vec<Setting> {
         let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
         counts.behind(&self.sets).into_iter().chain(picked).collect()
     }
 
-    /// The user's config file, if no policy holds.
+    /// The user's config file; empty if there is a policy.
     fn config(&self) -> Result<Config, Problem> {
         Config::load(&self.policy)
     }
 
-    /// Reads the job file, under the operator's policy, which comes with it, as do all settings from the command line.
+    /// Reads the job file under the operator's policy. Returns both, and all settings from the command line.
     pub(super) fn load(&self, counts: &Counts) -> Result<Loaded, Problem> {
         let policy = self.policy.load()?;
         let mut sets = self.all_sets(counts);
@@ -71,7 +71,7 @@ impl JobArguments {
             Surroundings { policy: &policy, registrations: &names, machine: &machine };
         let mut spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
         if let Some(limit) = counts.limit {
-            // The names of the inputs are known by now.
+            // Only now are the names of the inputs known.
             sets.extend(limit::settings(&spec, limit)?);
             spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
         }
@@ -79,33 +79,34 @@ impl JobArguments {
     }
 }
 
-/// A job file that was read.
+/// A loaded job file.
 pub(super) struct Loaded {
     pub(super) spec: JobSpec,
     pub(super) policy: OperatorPolicy,
-    /// Settings from the command line, later ones win.
+    /// The settings from the command line; later ones win.
     pub(super) sets: Vec<Setting>,
 }
 
-/// Settings that have an option of their own.
+/// Settings that have their own options.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Counts {
     /// Number of workers; the same as --set process_count_per_node=N.
     #[arg(long, value_name = "N", value_parser = workers)]
     process_count: Option<NonZeroU32>,
-    /// Number of GPUs that may be leased to workers, 0 for none; the same as --set gpus=N.
+    /// Number of GPUs that workers may lease, 0 for none; the same as --set gpus=N.
     #[arg(long, value_name = "N", value_parser = gpus)]
     gpus: Option<u32>,
-    /// Takes only the first N items of each input, rows of a table or files: for a first try.
+    /// Takes only the first N items of each input (rows of a table, or files), for a first try.
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroU64>,
-    /// Runs only this share of the mini-batches, as 1%: for a first try; the same as --set sample=PERCENT.
+    /// Runs only this share of the mini-batches, such as 1%, for a first try; the same as --set
+    /// sample=PERCENT.
     #[arg(long, value_name = "PERCENT", conflicts_with = "limit")]
     sample: Option<String>,
 }
 
 impl Counts {
-    /// Settings, and those that are given here behind them.
+    /// These settings, followed by those of the options here.
     pub(super) fn behind(&self, sets: &[Setting]) -> Vec<Setting> {
         let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
         let gpus = self.gpus.map(|n| ("gpus", n.to_string()));
@@ -115,7 +116,7 @@ impl Counts {
         sets.iter().cloned().chain(given).collect()
     }
 
-    /// What the user should know of a job that is for a first try.
+    /// A notice that the job is only a first try; `None` if it is not.
     fn part(&self, spec: &JobSpec) -> Option<String> {
         let sample = spec.settings.sample;
         match self.limit {
@@ -149,23 +150,23 @@ fn gpus(text: &str) -> Result<u32, ArgumentError> {
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) job: JobArguments,
-    /// Where the job keeps its state, logs and output [default: the job's name, in the folder of $SANDMILL_JOBS_ROOT,
-    /// else of jobs_root in the user's config file, else in jobs].
+    /// The folder for the job's state, logs and output [default: the job's name, in the folder of
+    /// $SANDMILL_JOBS_ROOT, else of jobs_root in the user's config file, else in jobs].
     #[arg(long, value_name = "DIR")]
     pub(super) job_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(super) counts: Counts,
-    /// Begins anew where the job was run before; its results are removed first.
+    /// Starts anew if the job was run before; its results are removed first.
     #[arg(long)]
     pub(super) overwrite: bool,
     /// Shows what would be run, as `plan` does, and runs nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Refuses where the job is finished already, instead of reusing its result.
+    /// Fails if the job is already finished, instead of reusing its result.
     #[arg(long)]
     no_reuse: bool,
-    /// Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else cache_dir
-    /// of the user's config file, else sandmill in the user's cache folder].
+    /// The folder for compiled entry scripts [default: $SANDMILL_CACHE_DIR, else cache_dir of the user's
+    /// config file, else sandmill in the user's cache folder].
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -174,19 +175,20 @@ pub(super) struct Arguments {
     told: ToldArguments,
 }
 
-/// What computes with models.
+/// The backends for models.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct BackendArguments {
     /// ONNX Runtime's library, or a folder that holds it, for jobs with models [default:
-    /// $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else, if no policy holds, onnxruntime of the user's
-    /// config file, else where it is found: in the active virtual environment, beside python3, or in the usual places].
+    /// $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else, without a policy, onnxruntime of the user's config
+    /// file, else where it is found: in the active virtual environment, beside python3, or in the usual
+    /// places].
     #[arg(long, value_name = "PATH")]
     onnxruntime: Option<PathBuf>,
 }
 
 impl BackendArguments {
-    /// Where ONNX Runtime is said to be, or is found. Under a policy Sandmill does not look for it: an environment
-    /// must not choose the code that the host loads for a stranger's job.
+    /// The path of ONNX Runtime, as given or as found. Under a policy, Sandmill does not search for it: the
+    /// environment must not choose the code that the host loads for another user's job.
     pub(super) fn onnxruntime(
         &self,
         policy: Option<&Path>,
@@ -223,7 +225,7 @@ fn here() -> Result<PathBuf, Problem> {
     std::env::current_dir().context("the current folder cannot be found").map_err(Problem::usage)
 }
 
-/// From a checked job to its exit code.
+/// Runs a checked job. Returns its exit code.
 pub(super) fn prepare_and_run(
     spec: JobSpec,
     mut options: Options,
@@ -241,12 +243,12 @@ pub(super) fn prepare_and_run(
     if !options.overwrite {
         options.notices.extend(other_policy(&options));
     }
-    // A policy means jobs that others wrote.
+    // A policy means that jobs may come from other users.
     if options.policy.file().is_some() && rustix::process::geteuid().is_root() {
         options.notices.push(engine::RUNS_AS_ROOT.to_owned());
     }
     let options = &options;
-    // Before they are removed, where the job begins anew.
+    // If the job starts anew, its earlier files are removed later.
     let columns = report::earlier_columns(&JobDir::new(&options.job_dir));
     let places =
         |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| Places {
@@ -279,7 +281,7 @@ pub(super) fn prepare_and_run(
     };
     let prepared = match run::prepare(spec, options, &mut { say_progress }) {
         Ok(prepared) => prepared,
-        // What Ctrl-C ended may look like a failure, too: a compiler has got the signal as well.
+        // Ctrl-C may look like a failure, since the compiler process gets the signal, too.
         Err(error) => {
             return match options.cancel.reason() {
                 Some(reason) => {
@@ -315,8 +317,8 @@ pub(super) fn prepare_and_run(
     }
 }
 
-/// The notice where a job goes on under another policy than that of its last run. It is not an error: the policy that
-/// holds now decides.
+/// The notice that a job is resumed under another policy than in its last run. That is not an error: the
+/// current policy decides.
 fn other_policy(options: &Options) -> Option<String> {
     let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
     policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())
@@ -348,7 +350,7 @@ fn policy_note(was: Option<&PolicyUsed>, is: Option<&PolicyUsed>) -> Option<Stri
     Some(note)
 }
 
-/// Takes the results where the job file says, if that is a store.
+/// Writes the results to a store, if the job file names one.
 fn put_results(
     spec: &JobSpec,
     options: &Options,
@@ -373,7 +375,7 @@ pub(super) fn not_prepared(error: PrepareError) -> Problem {
     }
 }
 
-/// Joins the engine to its reporters, and waits.
+/// Runs the engine with its reporters, and waits.
 fn start(
     job: Job,
     places: &Places,
@@ -391,7 +393,7 @@ fn start(
     run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)
 }
 
-/// How the command ends whose job came to this.
+/// The exit code for this result.
 fn exit_of(result: &JobResult) -> Exit {
     match result.status {
         JobStatus::Completed => Exit::Completed,
@@ -401,7 +403,7 @@ fn exit_of(result: &JobResult) -> Exit {
     }
 }
 
-/// The path of this program, for its children.
+/// The path of this program, for child processes.
 pub(super) fn this_program() -> Result<PathBuf, Problem> {
     std::env::current_exe()
         .context("the path of the running program cannot be found; is /proc mounted?")
@@ -417,7 +419,7 @@ fn unit(kind: &InputKind) -> Unit {
     }
 }
 
-/// What the user will look for: the output file, or the folder if there is no one file.
+/// What the user will look for: the output file, or the folder if there is no output file.
 fn output_place(spec: &JobSpec, folder: &Path) -> PathBuf {
     match spec.worker.output_action {
         OutputAction::AppendRow => folder.join(&spec.append_row_file_name),

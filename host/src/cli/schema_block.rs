@@ -1,10 +1,11 @@
-//! `sandmill plan --write-schema`: what was inferred of text inputs, as a job file says it.
+//! `sandmill plan --write-schema`: the inferred columns of text inputs, as lines of a job file.
 
 use crate::dataset::text_columns;
 use crate::model::{Source, TableFormat, TableInput, TableKind};
 use std::fmt::Write as _;
 
-/// A piece of a job file with the columns of each text input of the job: pasted there, it makes the same columns.
+/// Lines of a job file with the columns of each text input. Pasted into the job file, they produce the same
+/// columns.
 pub(super) fn schema_block(
     sources: &[Source],
     inputs: &[TableInput],
@@ -48,7 +49,7 @@ pub(super) fn schema_block(
     Ok(text)
 }
 
-/// A name as YAML has it: in quotes where it might be something else.
+/// A name in YAML, quoted if it could be read as something else.
 fn word(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_plain = name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -56,6 +57,6 @@ fn word(name: &str) -> String {
     if is_plain && !means.iter().any(|word| word.eq_ignore_ascii_case(name)) {
         return name.to_owned();
     }
-    // A text in JSON is one in YAML.
+    // A JSON string is a valid YAML string.
     serde_json::to_string(name).unwrap_or_default()
 }

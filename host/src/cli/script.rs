@@ -1,4 +1,4 @@
-//! A Python script that is tried: its runtime, and what it sees.
+//! A script in Python or JavaScript that is tried: its runtime, and what it sees.
 
 use super::check::{Check, instrumentation};
 use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, Limits, LoggingLevel, Mount, PythonRuntime};
@@ -7,7 +7,7 @@ use crate::node::trial::Asked;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
-/// A script that is there.
+/// A script that exists.
 pub(super) struct Tried {
     path: PathBuf,
     guest: String,
@@ -21,7 +21,7 @@ impl Tried {
         Ok(Self { path: found, guest: format!("{GUEST_SOURCE}/{name}") })
     }
 
-    /// The runtime that runs it. `say` gets lines about what takes time.
+    /// Chooses the runtime that runs it. `say` receives lines about steps that take long.
     ///
     /// # Errors
     /// See [`Chooser::choose`].
@@ -50,7 +50,8 @@ impl Tried {
         chooser.choose(script, runtime, say)
     }
 
-    /// Shows the script, its runtime's library and a folder for temporary files, made in `asked.scratch`.
+    /// Mounts the script, its runtime's library and a folder for temporary files, which are created in
+    /// `asked.scratch`.
     pub(super) fn show(
         self,
         library_folder: Option<&Path>,

@@ -1,25 +1,26 @@
-//! The SDK that this program carries: `sandmill new` puts it beside the new entry script, which so builds on any machine.
+//! The SDK, which is embedded in this program. `sandmill new` writes it next to the new entry script, so that
+//! the script builds on any machine.
 
 use crate::compile::WIT;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The folder of the SDK in that of an entry script.
+/// The SDK's folder, within the entry script's folder.
 pub(super) const FOLDER: &str = "sandmill-guest";
 
-/// Paths below that folder, and texts.
+/// The paths in that folder, and the texts.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// Where the parts of its manifest begin that only this repository needs.
+/// The beginning of the part of its manifest that only this repository needs.
 const OWN_PARTS: &str = "\n# So that ordinary tests";
 
-/// Writes the SDK into a folder that is made.
+/// Writes the SDK to a new folder.
 ///
 /// # Errors
 /// If a file cannot be written.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
-    // In this repository `wit` is a link to the contract.
+    // In this repository, `wit` is a link to the contract.
     let contract = WIT.iter().map(|(name, text)| (format!("wit/{name}"), *text));
     let files = FILES.iter().map(|(name, text)| ((*name).to_owned(), *text));
     for (name, text) in files.chain(contract) {
@@ -31,7 +32,7 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The manifest without what is said of the workspace, and of the SDK's own tests.
+/// The manifest without the workspace, and without the settings for the SDK's own tests.
 fn manifest(text: &str) -> &str {
     text.split_once(OWN_PARTS).map_or(text, |(kept, _)| kept)
 }

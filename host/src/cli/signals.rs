@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and the end of the terminal.
+//! Handles Ctrl-C, SIGTERM and SIGHUP.
 
 use super::say;
 use crate::cancel::Cancel;
@@ -7,17 +7,17 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How a cancelled command ends.
+/// The exit code of a cancelled command.
 pub(super) const CANCELLED: i32 = 130;
 
 const HANG_UP: &str = "SIGHUP";
 
-/// Through whom signals are told, once there is somebody.
+/// The reporters that show messages about signals, once a job is running.
 #[derive(Clone, Default)]
 pub(super) struct Told(Arc<Mutex<Option<Reporters>>>);
 
 impl Told {
-    /// From here on a job runs, which these show.
+    /// From now on, a job is running, and these reporters show messages.
     pub(super) fn by(&self, reporters: Reporters) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reporters);
     }
@@ -27,9 +27,9 @@ impl Told {
     }
 }
 
-/// From here on, the first Ctrl-C, SIGTERM or SIGHUP winds the job down, the second kills its workers, and
-/// a third ends this process where it stands. All of them keep what is committed. Before a job runs,
-/// the first ends its preparation, and the second this process.
+/// Handles signals from now on. The first Ctrl-C, SIGTERM or SIGHUP winds the job down, the second one kills
+/// its workers, and the third one exits at once. Committed results are always kept. Before a job is running,
+/// the first one cancels its preparation, and the second one exits.
 pub(super) fn watch(cancel: Cancel) -> io::Result<Told> {
     let told = Told::default();
     let shared = told.clone();
@@ -54,8 +54,9 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<Told> {
     Ok(told)
 }
 
-/// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from here on, with their number and name. Who started
-/// this with SIGHUP ignored, as `nohup` does, wants it to outlive the terminal: then that is left so.
+/// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from now on, with their number and name. If
+/// this process was started with SIGHUP ignored, as by `nohup`, it is to outlive the terminal, so SIGHUP
+/// stays ignored.
 ///
 /// The thread that waits for signals lives as long as the process.
 pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> io::Result<()> {
@@ -65,7 +66,7 @@ pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> i
     let mut terminations = signal(SignalKind::terminate())?;
     let mut hangups =
         if is_ignored(libc::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) };
-    // Taken so that it does not end the process: a file that may not grow is an error of its writer.
+    // Handled so that it does not kill the process: a write beyond the size limit then returns an error.
     let too_large = signal(SignalKind::from_raw(libc::SIGXFSZ))?;
     drop(guard);
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -74,7 +75,7 @@ pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> i
         let mut hung_up = false;
         loop {
             let what = runtime.block_on(next(&mut interrupts, &mut terminations, hangups.as_mut()));
-            // When a terminal goes away, its shell sends it and the kernel, too.
+            // When a terminal closes, both its shell and the kernel send this signal.
             if what == HANG_UP && std::mem::replace(&mut hung_up, true) {
                 continue;
             }
@@ -103,9 +104,9 @@ async fn next(
     }
 }
 
-/// Has the kernel keep how children ended until they are waited for. Who started this may have the signal of their end
-/// ignored (`trap '' CHLD`), which a program inherits: then nobody could wait for them, and their numbers would be
-/// others' at once. To be called before there are any.
+/// Restores the default action of SIGCHLD. The parent process may have ignored it (`trap '' CHLD`), and
+/// children inherit that. The kernel would then reap our children at once: we could not wait for them, and
+/// their process IDs could be reused. Call this before any child is started.
 pub(super) fn keep_children() {
     // SAFETY: the default action of this signal runs no code.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
@@ -114,8 +115,8 @@ pub(super) fn keep_children() {
 /// Whether this process was started with the signal ignored.
 fn is_ignored(signal: libc::c_int) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is changed, and what is there is written to a place of its own. All zeros is a
-    // valid `sigaction`, should the call fail.
+    // SAFETY: this call changes nothing, and writes the current action to `action`. All zeros is a valid
+    // `sigaction`, in case the call fails.
     let action = unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()

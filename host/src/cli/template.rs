@@ -1,6 +1,6 @@
-//! The files of a new entry script, as they lie in `host/templates`.
+//! The files of a new entry script, from `host/templates`.
 
-/// A file that lies in a folder of `host/templates`, or in itself.
+/// A file in `host/templates`, or in one of its folders.
 macro_rules! file {
     ($path:literal) => {
         file!($path, "")
@@ -10,16 +10,16 @@ macro_rules! file {
     };
 }
 
-/// Path in the new folder, and text.
+/// The path in the new folder, and the text.
 type File = (&'static str, &'static str);
 
 /// What a new entry script works on.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(super) struct Kind {
-    /// Over the rows of a table in place of files.
+    /// Works on the rows of a table instead of files.
     #[arg(long)]
     pub(super) table: bool,
-    /// With an ONNX model that the host computes; MODEL.md says how to make the file.
+    /// Uses an ONNX model, which the host runs; MODEL.md explains how to make the file.
     #[arg(long)]
     pub(super) model: bool,
     /// The language of the entry script.
@@ -37,14 +37,14 @@ pub(super) enum Language {
     Python,
     /// A script for the JavaScript runtime.
     Javascript,
-    /// The same with types.
+    /// A script for the JavaScript runtime, with types.
     Typescript,
-    /// C, and C++ beside it: compiled to a component by clang or zig.
+    /// C, with C++ if needed: compiled to a component by clang or zig.
     C,
 }
 
 impl Kind {
-    /// The files of its folder.
+    /// The files of the new folder.
     pub(super) fn files(self) -> impl Iterator<Item = File> {
         let (script, job, data): (File, File, &[File]) = match (self.table, self.model) {
             (false, false) => (
@@ -113,7 +113,7 @@ impl Kind {
         }
     }
 
-    /// What this language does not offer.
+    /// The message that this language does not support an option; `None` if it supports all of them.
     pub(super) fn lacks(self) -> Option<&'static str> {
         if matches!(self.language, Language::Javascript | Language::Typescript) && self.model {
             return Some(
@@ -127,8 +127,9 @@ impl Kind {
         )
     }
 
-    /// A file's text, with the placeholders replaced: the new entry script's name, and where the SDK is, as keys of the
-    /// dependency in `Cargo.toml`. What is said of Rust is said of the language of the entry script.
+    /// Replaces the placeholders of a file: the name of the entry script, and the location of the SDK, as
+    /// keys of the dependency in `Cargo.toml`. Passages about Rust are replaced by those for the script's
+    /// language.
     pub(super) fn fill(self, text: &str, name: &str, sdk: &str) -> String {
         let text = text.replace("{{name}}", name).replace("{{sdk}}", sdk);
         match self.language {
@@ -157,13 +158,13 @@ impl Kind {
         })
     }
 
-    /// What its dependency on the SDK says beside the place.
+    /// The keys of its dependency on the SDK besides the location.
     pub(super) fn features(self) -> &'static str {
         if self.table { "" } else { ", default-features = false" }
     }
 }
 
-/// What the files say of an entry script in Rust, and what they say of one in Python.
+/// What the files say about an entry script in Rust, and what they say about one in Python.
 const OF_RUST: [(&str, &str); 3] = [
     (
         "# The folder of the entry script's crate, which is built first, or a component file.\nentry_script: .",
@@ -173,7 +174,7 @@ const OF_RUST: [(&str, &str); 3] = [
     (", and gives labels, which\nare `i64`: change `src/lib.rs` to them. From", ". From"),
 ];
 
-/// What the job file says of a folder of sources in C.
+/// What the job file says about a folder of C sources.
 const OF_C: &str = "# The folder of the entry script's sources in C, which";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The program's only exit to people: standard output and standard error. Whatever goes through here
-//! may hold words of strangers (keys, paths, names, headers of inputs), so each character that a
-//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/repository/floors.rs`
-//! (`nothing_prints_but_the_one_exit`) holds that no other file prints.
+//! The only module that writes to standard output and standard error. Texts may contain untrusted words
+//! (keys, paths, names, headers of inputs), so control characters and invisible characters are escaped.
+//! `tests/tests/repository/floors.rs` (`nothing_prints_but_the_one_exit`) makes sure that no other file
+//! prints.
 
 use super::exit::{Exit, Problem};
 use super::palette::{self, Stream};
@@ -14,18 +14,18 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// A text for people, on standard error. Its lines stay lines. Nobody there to read it is no reason
-/// to stop.
+/// Writes a text for people to standard error. Line breaks stay. Errors are ignored: a missing reader is no
+/// reason to stop.
 pub(super) fn say(text: &str) {
     let _ = stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// A line of JSON for programs, on standard error. Its values are as they were.
+/// Writes a line of JSON for programs to standard error. Its values stay unchanged.
 pub(super) fn say_json(line: &str) {
     let _ = io::stderr().write_all(format!("{}\n", printable_json(line)).as_bytes());
 }
 
-/// Writes a text for people to standard output. A reader that has read enough is no error.
+/// Writes a text for people to standard output. A closed pipe is not an error.
 pub(super) fn print(text: &str) -> Result<(), Problem> {
     let text = printable(text);
     let lines = text.split_inclusive('\n').map(|line| {
@@ -35,22 +35,22 @@ pub(super) fn print(text: &str) -> Result<(), Problem> {
     write(&lines.collect::<String>())
 }
 
-/// Writes JSON for programs to standard output. Its values are as they were.
+/// Writes JSON for programs to standard output. Its values stay unchanged.
 pub(super) fn print_json(text: &str) -> Result<(), Problem> {
     write(&printable_json(text))
 }
 
-/// Writes a line of JSON to standard output, for programs that read while it is written.
+/// Writes a line of JSON to standard output, for programs that read meanwhile.
 ///
 /// # Errors
-/// If it cannot be written; also if the reader has gone.
+/// If it cannot be written, or if the pipe was closed.
 pub(super) fn write_json_line(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(format!("{}\n", printable_json(line)).as_bytes())?;
     stdout.flush()
 }
 
-/// Standard input and standard output, for tables that pass through.
+/// Standard input and standard output, for streams of tables.
 ///
 /// # Errors
 /// If one is a terminal, or cannot be used.
@@ -71,19 +71,20 @@ pub(super) fn streams() -> anyhow::Result<(File, File)> {
     Ok((from.into(), to.into()))
 }
 
-/// Clears the screen before a text that takes the place of the one before, if a person watches standard output.
+/// Clears the screen before a text that replaces the previous one, if standard output is a terminal.
 pub(super) fn clear_screen() {
     if io::stdout().is_terminal() {
         let _ = io::stdout().write_all(b"\x1b[H\x1b[2J");
     }
 }
 
-/// Where a program that is called writes: standard output is for what was asked for.
+/// Where called programs write to: standard output is only for results.
 pub(super) fn for_children() -> Stdio {
     io::stderr().into()
 }
 
-/// Writes paths for programs to standard output, one a line: as they are, unless a person watches.
+/// Writes paths for programs to standard output, one per line. They are unchanged, unless standard output is
+/// a terminal.
 pub(super) fn print_paths(paths: &[PathBuf]) -> Result<(), Problem> {
     let watched = io::stdout().is_terminal();
     let lines: String = paths
@@ -103,34 +104,34 @@ fn write(text: &str) -> Result<(), Problem> {
     }
 }
 
-/// Standard output, for texts that come piece by piece.
+/// Standard output, for a text in pieces.
 pub(super) fn stdout() -> Printable<Stdout> {
     Printable::new(io::stdout(), Stream::Out)
 }
 
-/// Standard error, for texts that come piece by piece.
+/// Standard error, for a text in pieces.
 pub(super) fn stderr() -> Printable<io::Stderr> {
     Printable::new(io::stderr(), Stream::Err)
 }
 
-/// Whether a person watches standard error on a terminal that can draw.
+/// Whether standard error is a terminal that can draw.
 pub(super) fn is_watched() -> bool {
     io::stderr().is_terminal() && !palette::is_dumb(std::env::var_os("TERM"))
 }
 
-/// What `clap` has to say: help and version on standard output, and how the command line is wrong on
-/// standard error, with Sandmill's own colours, as it holds words of the command line.
+/// Prints a message of `clap`: help and version to standard output, errors to standard error. Errors contain
+/// words of the command line, so they get Sandmill's escapes and colours.
 pub(super) fn usage(error: &clap::Error) -> Exit {
     if error.use_stderr() {
         say(error.render().to_string().trim_end());
         return Exit::Usage;
     }
-    // Nobody there to read the help is no reason to fail.
+    // A closed pipe is no reason to fail.
     let _ = error.print();
     Exit::Completed
 }
 
-/// From here on, what a panic says is printed like everything else.
+/// From now on, messages of panics are printed like all other text.
 pub(super) fn watch_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -142,13 +143,13 @@ pub(super) fn watch_panics() {
     }));
 }
 
-/// Passes text on with each character escaped that a terminal would obey, and its lines coloured where that is wanted.
+/// Writes text with control characters escaped, and with colours if they are wanted.
 pub(super) struct Printable<W: Write> {
     out: W,
     stream: Stream,
-    /// The beginning of a line whose end has not come yet.
+    /// An incomplete line.
     line: String,
-    /// The beginning of a character whose end has not come yet.
+    /// The first bytes of an incomplete character.
     cut: Vec<u8>,
 }
 
@@ -157,7 +158,7 @@ impl<W: Write> Printable<W> {
         Self { out, stream, line: String::new(), cut: Vec::new() }
     }
 
-    /// Passes on what has no line end yet.
+    /// Writes the incomplete line.
     fn pass_rest(&mut self) -> io::Result<()> {
         let rest = std::mem::take(&mut self.line);
         self.out.write_all(rest.as_bytes())
@@ -193,7 +194,7 @@ impl<W: Write> Write for Printable<W> {
 
 impl<W: Write> Drop for Printable<W> {
     fn drop(&mut self) {
-        // Nobody there to read it is no error.
+        // A missing reader is not an error.
         let _ = self.pass_rest();
     }
 }
@@ -209,7 +210,7 @@ mod tests {
         for byte in "é\u{9b}2J \u{202e}x\n".bytes() {
             printable.write_all(&[byte]).unwrap();
         }
-        // No UTF-8 at all: nothing waits for what does not come.
+        // Invalid UTF-8 is written without waiting for more.
         printable.write_all(b"\xFF\x1b[31m").unwrap();
         drop(printable);
         let text = String::from_utf8(out).unwrap();

@@ -11,20 +11,22 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
 /// Other programs that follow a job.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ToldArguments {
-    /// Writes each event of the job to standard output (TARGET is -), a JSON object a line, as in logs/sys/events.jsonl.
+    /// Writes each event of the job to standard output (TARGET is -), a JSON object per line, as in
+    /// logs/sys/events.jsonl.
     #[arg(long, value_name = "TARGET", value_parser = standard_output)]
     events: Option<()>,
-    /// Prints what the job came to on standard output, as JSON; with --events as one line, the last.
+    /// Prints the result of the job as JSON on standard output; with --events, as the last line.
     #[arg(long)]
     json: bool,
-    /// Calls this program when the job has ended, without a shell and without arguments; SANDMILL_JOB, SANDMILL_STATE
-    /// (completed, failed or cancelled) and SANDMILL_DIR say of which. It ends before this command does.
+    /// Calls this program when the job has ended, without a shell and without arguments. Its environment has
+    /// SANDMILL_JOB, SANDMILL_STATE (completed, failed or cancelled) and SANDMILL_DIR. This command waits for
+    /// it.
     #[arg(long, value_name = "PROGRAM")]
     on_end: Option<PathBuf>,
 }
@@ -34,12 +36,12 @@ fn standard_output(text: &str) -> Result<(), String> {
 }
 
 impl ToldArguments {
-    /// Writes events, if that is asked for.
+    /// The reporter that writes events, if that is wanted.
     pub(super) fn reporter(&self) -> Option<Box<dyn Reporter>> {
         self.events.map(|()| Box::new(Events::new()) as _)
     }
 
-    /// Prints the result, if that is asked for. `reused`: whether an earlier run made it.
+    /// Prints the result, if that is wanted. `reused`: whether it is that of an earlier run.
     pub(super) fn print(
         &self,
         places: &Places,
@@ -63,7 +65,7 @@ impl ToldArguments {
         }
     }
 
-    /// Calls the program, if one is given; what is wrong with it is said, and changes nothing of the job.
+    /// Calls the program, if there is one. Its failure is only a warning, and does not affect the job.
     pub(super) fn call(&self, job: &str, job_dir: &JobDir, status: JobStatus) {
         if let Some(program) = &self.on_end
             && let Err(why) = call(program, job, job_dir, status)
@@ -78,7 +80,7 @@ fn call(program: &Path, job: &str, job_dir: &JobDir, status: JobStatus) -> Resul
     command.env("SANDMILL_JOB", job).env("SANDMILL_STATE", status.to_string());
     let dir = std::path::absolute(job_dir.root()).unwrap_or_else(|_| job_dir.root().to_owned());
     command.env("SANDMILL_DIR", dir).stdin(Stdio::null());
-    // Standard output is for events alone.
+    // Standard output is only for events.
     command.stdout(terminal::for_children());
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -87,12 +89,12 @@ fn call(program: &Path, job: &str, job_dir: &JobDir, status: JobStatus) -> Resul
     }
 }
 
-/// Events that wait for a slow reader, at most; then the job waits for it, too.
+/// The most events that wait for a slow reader; beyond that, the job waits for it, too.
 const WAITING: usize = 10_000;
 
-/// Hands events to a thread that writes them, so that the leader seldom waits for who reads them.
+/// Passes events to a thread that writes them, so that the leader rarely waits for the reader.
 struct Events {
-    /// None at the end.
+    /// `None` at the end.
     lines: Option<SyncSender<String>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -101,7 +103,7 @@ impl Events {
     fn new() -> Self {
         let (lines, written) = sync_channel::<String>(WAITING);
         let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
-            // A reader that has gone does not stop the job.
+            // A closed pipe does not stop the job.
             while let Ok(line) = written.recv() {
                 if terminal::write_json_line(&line).is_err() {
                     return;
@@ -116,12 +118,12 @@ impl Reporter for Events {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let line = serde_json::to_string(event)?;
         if let Some(lines) = &self.lines {
-            // It fails when the reader has gone.
+            // Fails if the pipe was closed.
             let _ = lines.send(line);
         }
         if let EventKind::JobFinished { .. } = event.kind {
             self.lines = None;
-            // What a panic of it says is said.
+            // A panic of the thread has already been printed.
             let _ = self.writer.take().map(JoinHandle::join);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What commands without a job file look into entry scripts with: the options for it, and what they come to.
+//! The options and tools of commands that open entry scripts without a job file.
 
 use super::config::Config;
 use super::exit::Problem;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// The options.
 #[derive(Debug, clap::Args)]
 pub(super) struct ToolArguments {
-    /// Where compiled entry scripts are kept, as for `run`.
+    /// The folder for compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -21,18 +21,18 @@ pub(super) struct ToolArguments {
     policy: PolicyArgument,
 }
 
-/// What the options come to.
+/// The tools that the options select.
 pub(super) struct Tools {
     pub(super) config: Config,
-    /// What the operator allows.
+    /// The operator's policy.
     pub(super) policy: OperatorPolicy,
     /// The sandmill binary, for child processes.
     pub(super) program: PathBuf,
-    /// How much of the process wall must stand around them.
+    /// The sandbox that the child processes must get from the operating system.
     pub(super) os_sandbox: OsSandbox,
-    /// Looks into components.
+    /// Parses components in child processes.
     pub(super) compiler: Compiler,
-    /// Where compiled code is kept, if not in the usual place.
+    /// The cache for compiled code, if not the default one.
     pub(super) cache: Option<PathBuf>,
 }
 

@@ -1,4 +1,5 @@
-//! Which job a command is about: a job directory, the name of a job in the folder of jobs, or the newest one there.
+//! Finds the job that a command works on: a job directory, the name of a job in the folder of jobs, or the
+//! newest job there.
 
 use super::config::Config;
 use super::exit::Problem;
@@ -8,14 +9,14 @@ use crate::model::{JobDir, nearest};
 use anyhow::anyhow;
 use std::path::{Component, Path, PathBuf};
 
-/// How many names an error lists.
+/// The most names that an error lists.
 const MOST_NAMED: usize = 10;
 
-/// The job that a command is about.
+/// The job that a command works on.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct JobArgument {
-    /// The job's directory, or its name if that is jobs/NAME, or NAME in the folder of $SANDMILL_JOBS_ROOT or of the
-    /// user's config file [default: the newest job there].
+    /// The job's directory, or the job's name, for jobs/NAME or for NAME in the folder of $SANDMILL_JOBS_ROOT
+    /// or of the user's config file [default: the newest job there].
     #[arg(value_name = "JOB")]
     job: Option<PathBuf>,
 }
@@ -29,7 +30,7 @@ impl JobArgument {
         self.dir_below(&Config::load(&PolicyArgument::default())?)
     }
 
-    /// [`JobArgument::dir`] where the config is known.
+    /// Like [`JobArgument::dir`], with a config that was already loaded.
     pub(super) fn dir_below(&self, config: &Config) -> Result<PathBuf, Problem> {
         find(self.job.as_deref(), &config.jobs_root()).map_err(Problem::usage)
     }
@@ -58,11 +59,11 @@ fn find(job: Option<&Path>, jobs: &Path) -> anyhow::Result<PathBuf> {
             return Err(unknown(&name.to_string_lossy(), jobs));
         }
     }
-    // The command says what is wrong with it.
+    // The command reports what is wrong with it.
     Ok(given.to_owned())
 }
 
-/// A name that is neither a directory's nor a job's.
+/// The error for a name that is neither a directory nor a job.
 fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
     let known = by_age(jobs);
     let shown = jobs.display();
@@ -91,7 +92,7 @@ fn newest(jobs: &Path) -> Option<PathBuf> {
     by_age(jobs).into_iter().next().map(|(_, dir)| dir)
 }
 
-/// The jobs directly below a folder, that which was started last first, with their folders' names.
+/// The jobs directly below a folder, the one that was started last first, with their folders' names.
 fn by_age(jobs: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(jobs).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries

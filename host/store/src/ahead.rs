@@ -1,8 +1,9 @@
-//! Fetches objects ahead of the mini-batches that need them, and those that the planner is to look into, as many as
-//! the cache has room for, and makes room when these are done. Or fetches all objects, and first those that the planner
-//! asks for. On a thread of its own.
+//! Prefetches the objects that mini-batches need and those that the planner asks for, as many as the cache
+//! has room for, and evicts them when they are done. Or it fetches all objects, those that the planner asks
+//! for first. Runs on its own thread.
 //!
-//! An object is here if its file is what its list says. What cannot be had is known here alone.
+//! An object counts as present if its file has the length and time that the list gives. Which objects cannot
+//! be fetched is kept in memory only.
 
 use super::all::{Lists, Tally};
 use super::error::StoreError;
@@ -25,18 +26,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Processes that are kept although they have nothing to do.
+/// The most idle fetcher processes that are kept.
 const IDLE: usize = 4;
-/// How often it is looked whether a process has fallen silent.
+/// How often we check whether a process has fallen silent.
 const TICK: Duration = Duration::from_secs(5);
 /// How often progress is reported.
 const TELL: Duration = Duration::from_millis(100);
-/// Objects that are on their way at the same time where all of them come: enough for no process to wait for more.
+/// The most objects that are requested at the same time when all objects are fetched: enough that no process
+/// runs out of work.
 const WINDOW: usize = 4 * AT_ONCE;
-/// Objects that are looked at between two looks at the events.
+/// The most list entries that are handled between two events.
 const TURN: usize = 500;
 
-/// Mini-batches have smaller numbers, and what the planner asks for larger ones.
+/// Mini-batches have smaller numbers; requests of the planner have this number or a larger one.
 pub(super) const LOOKS: u64 = 1 << 63;
 
 /// What is to be fetched, and how much of it at once.
@@ -45,46 +47,47 @@ pub(super) struct Lot {
     pub(super) program: PathBuf,
     /// One for each folder.
     pub(super) requests: Vec<FetchRequest>,
-    /// The most bytes that may be here.
+    /// The most bytes that the objects may take.
     pub(super) room: u64,
-    /// Whether what nobody needs must go, as not all of it has room together.
+    /// Whether objects are removed once no user needs them, because not all of them fit into the cache.
     pub(super) evicts: bool,
-    /// Whether all objects come, in the order of their lists. They have room together.
+    /// Whether all objects are fetched, in the order of their lists. They all fit into the cache.
     pub(super) brings_all: bool,
 }
 
-/// An object that somebody needs.
+/// An object that a request needs.
 #[derive(Debug)]
 struct Held {
     bytes: u64,
-    /// How many need it. One on its way that nobody needs any more goes when it has come.
+    /// How many requests need it. If none is left while it is being fetched, it is removed once it has
+    /// arrived.
     users: usize,
     state: HeldState,
 }
 
 #[derive(Debug)]
 enum HeldState {
-    /// On its way; these wait for it.
+    /// It is being fetched; the requests with these numbers wait for it.
     Coming(Vec<u64>),
     Here,
     Failed(String),
 }
 
-/// What is to be wanted when there is room.
+/// A request that waits for room.
 #[derive(Debug)]
 struct Waiting {
     number: u64,
     files: Vec<PathBuf>,
-    /// Those of them that are objects, once somebody has looked.
+    /// Those of the files that are objects; `None` until they have been looked up.
     objects: Option<Vec<New>>,
 }
 
-/// An object that somebody may have to ask for.
+/// An object that may have to be fetched.
 #[derive(Debug)]
 struct New {
     file: PathBuf,
     place: usize,
-    /// What its list tells, or why it cannot be had.
+    /// What the list says about it, or why it cannot be fetched.
     known: Result<Object, String>,
 }
 
@@ -94,11 +97,11 @@ impl New {
     }
 }
 
-/// What is wanted together.
+/// A request that has been admitted.
 #[derive(Debug)]
 struct Wanted {
     files: Vec<PathBuf>,
-    /// How many of them are on their way.
+    /// How many of its objects are still being fetched.
     coming: usize,
 }
 
@@ -108,19 +111,19 @@ struct Ahead {
     arrivals: UnboundedSender<Arrival>,
     used: u64,
     held: HashMap<PathBuf, Held>,
-    /// What there was no room for so far.
+    /// The requests that there was no room for so far.
     waiting: VecDeque<Waiting>,
     wanted: HashMap<u64, Wanted>,
-    /// How many objects are on their way.
+    /// How many objects are being fetched.
     coming: usize,
-    /// Where all objects come: those that follow.
+    /// If all objects are fetched: those that are still to be requested.
     lists: Lists,
     tally: Arc<Tally>,
-    /// When it was told last that something moves.
+    /// When progress was last reported.
     told: Instant,
 }
 
-/// Serves until the end of the job. `own` is the other end of `events`, for what processes say.
+/// Serves until the job ends. `own` is the sender of `events`; the fetcher processes report through it.
 pub(super) fn run(
     lot: Lot,
     events: &Receiver<Event>,
@@ -164,9 +167,9 @@ pub(super) fn run(
 }
 
 impl Ahead {
-    /// What others need already takes no room, and need not wait for the planner's files that have none yet: these may
-    /// wait for it to be done. It waits for mini-batches, which are handed out in their order: what a later one keeps an
-    /// earlier one may have no room beside.
+    /// A request whose objects are all held already needs no room, so it need not wait for a request of the
+    /// planner that has no room yet. It does wait for earlier mini-batches: these are handed out in order,
+    /// and objects that a later mini-batch keeps could leave an earlier one without room.
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
@@ -177,14 +180,14 @@ impl Ahead {
         }
     }
 
-    /// Asks for what there is room for, in the order in which it was wanted.
+    /// Admits the waiting requests that there is room for, in their order.
     fn admit(&mut self) {
         while let Some(Waiting { number, files, objects }) = self.waiting.pop_front() {
             let objects = objects.unwrap_or_else(|| self.look_for(&files));
             let is_new = |object: &&New| !self.held.contains_key(&object.file);
             let new = objects.iter().filter(is_new);
             let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes()));
-            // What could never have room need not wait for some.
+            // A file that is larger than the cache need not wait for room.
             let is_hopeless = files.len() == 1 && bytes > self.lot.room;
             let has_room = self.used.saturating_add(bytes) <= self.lot.room;
             if !has_room && !self.held.is_empty() && !is_hopeless {
@@ -198,7 +201,7 @@ impl Ahead {
                 let has_room = self.used.saturating_add(new.bytes()) <= self.lot.room;
                 let state = match has_room {
                     true => self.ask_for(&new),
-                    // Alone, too, it would have none.
+                    // It would not fit into the empty cache either.
                     false => failed(&StoreError::NoRoom {
                         files: files.len(),
                         bytes: ByteSize(bytes),
@@ -211,7 +214,7 @@ impl Ahead {
         }
     }
 
-    /// Where all objects come, asks for some more of them. Whether there are others to be looked at at once.
+    /// If all objects are fetched, requests some more of them. Returns whether more can be requested at once.
     fn bring_more(&mut self) -> bool {
         if !self.lot.brings_all {
             return false;
@@ -232,11 +235,11 @@ impl Ahead {
         true
     }
 
-    /// Asks for an object, unless it was asked for already.
+    /// Requests an object, unless it was requested already.
     fn bring(&mut self, place: usize, Listed { name, object }: Listed) {
         let Some(folder) = self.places.get(place) else { return };
         let file = folder.file(&name);
-        // No process that fetches is trusted to list what lies in its folder.
+        // The list comes from a fetcher process, which is not trusted: a name may lead out of its folder.
         if !folder.has(&file) || self.held.contains_key(&file) {
             return;
         }
@@ -248,7 +251,7 @@ impl Ahead {
         }
     }
 
-    /// Tells that all objects have come that come unasked, and ends the processes.
+    /// When all objects have arrived, reports that and ends the processes.
     fn end_if_done(&mut self) {
         if self.coming == 0 && !self.tally.is_done() {
             self.places.iter_mut().for_each(Place::end);
@@ -262,12 +265,13 @@ impl Ahead {
         self.held.insert(new.file, Held { bytes, users: 0, state });
     }
 
-    /// The folder of objects that a file is in, if it is one. What leads out of it again is none.
+    /// The folder of objects that a file is in. `None` for other files, and for paths that lead out of the
+    /// folder again.
     fn place_of(&self, file: &Path) -> Option<usize> {
         self.places.iter().position(|place| place.has(file))
     }
 
-    /// Those of the files that are objects.
+    /// Returns those of the files that are objects.
     fn look_for(&mut self, files: &[PathBuf]) -> Vec<New> {
         let mut objects: Vec<New> = Vec::new();
         let mut seen = HashSet::new();
@@ -282,7 +286,7 @@ impl Ahead {
         objects
     }
 
-    /// Asks for an object, if it is not here.
+    /// Requests an object, unless it is here.
     fn ask_for(&mut self, new: &New) -> HeldState {
         let object = match &new.known {
             Ok(object) => *object,
@@ -316,7 +320,7 @@ impl Ahead {
         }
     }
 
-    /// Ends processes that have nothing to do, if they are many.
+    /// Ends idle processes if there are too many.
     fn end_idle(&mut self) {
         let running = self.places.iter().filter(|place| place.is_served()).count();
         let mut idle: Vec<&mut Place> =
@@ -327,7 +331,7 @@ impl Ahead {
         }
     }
 
-    /// Somebody needs these files.
+    /// Registers a request as a user of its files.
     fn join(&mut self, number: u64, files: Vec<PathBuf>) {
         let mut coming = 0;
         for file in &files {
@@ -344,7 +348,7 @@ impl Ahead {
         }
     }
 
-    /// Tells that all is here that was wanted under a number, or cannot be had.
+    /// Reports that all objects of a request have arrived or failed.
     fn tell(&self, number: u64) {
         let Some(wanted) = self.wanted.get(&number) else { return };
         let mut failed = Vec::new();
@@ -353,11 +357,11 @@ impl Ahead {
                 failed.push((index, reason.clone()));
             }
         }
-        // Nobody may want to know any more.
+        // The receiver may have been dropped.
         let _ = self.arrivals.send(Arrival::Ready(number, failed));
     }
 
-    /// Breaks off if the disk is full: the processes end with the caller, and none is started again.
+    /// Breaks if the disk is full: the processes end with the caller, and no new process is started.
     fn on_said(&mut self, index: usize, number: u64, said: Said) -> ControlFlow<()> {
         let is_of = |place: &&mut Place| place.is_served_by(number);
         let Some(place) = self.places.get_mut(index).filter(is_of) else {
@@ -375,7 +379,7 @@ impl Ahead {
             Some(Ok(FromFetcher::Failed(failed))) => {
                 let error = StoreError::from(failed);
                 if error.kind() == StoreErrorKind::DiskFull {
-                    // No object is to blame, so none is given up.
+                    // The fault is the disk's, so no object is marked as failed.
                     let _ = self.arrivals.send(Arrival::NoSpace(error.to_string()));
                     self.tally.lacks_rest(error);
                     return ControlFlow::Break(());
@@ -393,7 +397,7 @@ impl Ahead {
         ControlFlow::Continue(())
     }
 
-    /// Tells now and then that something moves.
+    /// Reports progress, but not too often.
     fn tell_move(&mut self) {
         if self.told.elapsed() >= TELL {
             self.told = Instant::now();
@@ -408,8 +412,8 @@ impl Ahead {
         }
     }
 
-    /// Nothing that a folder's process was or would be asked for can be had; where all objects come, nothing more of that
-    /// folder can.
+    /// Fails all objects that were requested from a folder's process or wait for it. If all objects are
+    /// fetched, the rest of that folder fails, too.
     fn give_up(&mut self, index: usize, error: StoreError) {
         let Some(place) = self.places.get_mut(index) else { return };
         let lost = place.give_up(&error.to_string());
@@ -419,7 +423,7 @@ impl Ahead {
         self.lose(lost);
     }
 
-    /// These cannot be had.
+    /// Marks these objects as failed.
     fn lose(&mut self, (files, reason): Lost) {
         for file in files {
             self.arrived(&file, Some(reason.clone()));
@@ -461,7 +465,8 @@ impl Ahead {
         self.let_go(file);
     }
 
-    /// What only this one needed makes room. It may not have come yet, nor have been asked for.
+    /// Drops a request. The objects that only this request needed make room. It may still be waiting, or its
+    /// objects may not have arrived.
     fn release(&mut self, number: u64) {
         self.waiting.retain(|waiting| waiting.number != number);
         let Some(wanted) = self.wanted.remove(&number) else { return };
@@ -473,13 +478,13 @@ impl Ahead {
         }
     }
 
-    /// Makes room if nobody needs an object, and it is not on its way.
+    /// Removes an object that no request needs and that is not being fetched.
     fn let_go(&mut self, file: &Path) {
         let is_needed = |held: &Held| held.users > 0 || matches!(held.state, HeldState::Coming(_));
         if self.held.get(file).is_none_or(is_needed) {
             return;
         }
-        // What is asked for again is answered alike.
+        // A later request for it gets the same answer.
         let is_kept = |held: &Held| matches!(held.state, HeldState::Failed(_));
         if self.lot.brings_all && self.held.get(file).is_some_and(is_kept) {
             return;
@@ -487,21 +492,21 @@ impl Ahead {
         let Some(held) = self.held.remove(file) else { return };
         self.used = self.used.saturating_sub(held.bytes);
         if self.lot.evicts && matches!(held.state, HeldState::Here) {
-            // What cannot be removed stays, and is removed with the whole folder.
+            // If it cannot be removed, it is removed later with the whole folder.
             let _ = straight(file).and_then(|(_folder, file)| fs::remove_file(file));
         }
     }
 }
 
-/// The way to a file by its open folder, which no link leads to: a process that fetches writes there, and may have been
-/// taken over.
+/// A path to a file by way of its open folder, which is opened without following links. A fetcher process can
+/// write to the folder, and may have been compromised.
 fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(ErrorKind::InvalidInput.into());
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Not all kernels have it, and not all containers let it through.
+        // Old kernels do not have openat2, and some containers block it.
         Err(Errno::NOSYS | Errno::PERM) => {
             let root = rustix::fs::open("/", flags, Mode::empty())?;
             let mut parts = folder.components().skip(1);
@@ -515,7 +520,7 @@ fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     Ok((folder, way))
 }
 
-/// An object that cannot be had.
+/// The state of an object that cannot be fetched.
 fn failed(error: &StoreError) -> HeldState {
     HeldState::Failed(error.to_string())
 }

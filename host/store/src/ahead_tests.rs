@@ -1,4 +1,4 @@
-//! Objects that come when they are told to, by way of a process that says nothing itself.
+//! The tests send the fetcher's reports themselves; the fetcher process is a shell script that says nothing.
 
 use super::*;
 use crate::all::Lack;
@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 use std::time::UNIX_EPOCH;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Room for this many bytes.
+/// The cache has room for this many bytes.
 const ROOM: u64 = 100;
 /// A process that says nothing.
 const SILENT: &str = "exec /bin/sleep 60";
-/// The same that writes down what it is asked for.
+/// The same, but it logs its requests.
 const LOGS: &str = "/bin/cat > asked";
 
 struct Bench {
@@ -24,28 +24,28 @@ struct Bench {
     events: Sender<Event>,
     arrivals: UnboundedReceiver<Arrival>,
     thread: Option<JoinHandle<()>>,
-    /// What the list tells of.
+    /// What the list holds.
     listed: HashMap<String, Object>,
     tally: Arc<Tally>,
 }
 
 impl Bench {
-    /// A store of objects with so many bytes each.
+    /// A store whose objects have these lengths in bytes.
     fn new(objects: &[(&str, u64)]) -> Self {
         Self::fetching(SILENT, objects)
     }
 
-    /// The same with a process that does so.
+    /// The same, with a fetcher process that runs this script.
     fn fetching(script: &str, objects: &[(&str, u64)]) -> Self {
         Self::over(tempfile::tempdir().unwrap(), script, objects, false)
     }
 
-    /// The same where all objects come.
+    /// The same, and all objects are fetched.
     fn bringing_all(script: &str, objects: &[(&str, u64)]) -> Self {
         Self::over(tempfile::tempdir().unwrap(), script, objects, true)
     }
 
-    /// The same in a folder that an earlier job may have used.
+    /// The same, in a folder that an earlier job may have used.
     fn over(
         dir: tempfile::TempDir,
         script: &str,
@@ -95,12 +95,12 @@ impl Bench {
         self.events.send(Event::Release(vec![number])).unwrap();
     }
 
-    /// The object comes, or cannot be had.
+    /// Reports that the object has arrived, or that it failed.
     fn comes(&self, name: &str, failed: Option<&str>) {
         self.comes_by(1, name, failed);
     }
 
-    /// The same by a later process.
+    /// The same, from the process with this number.
     fn comes_by(&self, number: u64, name: &str, failed: Option<&str>) {
         if failed.is_none() {
             let found = self.listed[name].found;
@@ -120,7 +120,7 @@ impl Bench {
         self.events.send(Event::Said(0, number, Some(Ok(brought)))).unwrap();
     }
 
-    /// What is told next, but that something moves.
+    /// The next report that is not about progress.
     fn next(&mut self) -> (u64, Vec<(u32, String)>) {
         loop {
             if let Arrival::Ready(number, failed) = self.arrivals.blocking_recv().unwrap() {
@@ -129,7 +129,8 @@ impl Bench {
         }
     }
 
-    /// All that is told before the end, and which of the objects are here then.
+    /// Ends the thread. Returns the requests that were reported until then, and which of the objects are
+    /// here.
     fn end(mut self, names: &[&str]) -> (Vec<u64>, Vec<bool>) {
         self.events.send(Event::End).unwrap();
         self.thread.take().unwrap().join().unwrap();
@@ -144,7 +145,8 @@ impl Bench {
     }
 }
 
-/// The planner moves on to what has no room before the mini-batches of the object before it are done.
+/// The planner asks for an object that has no room yet, before the mini-batches of the object before it are
+/// done.
 #[test]
 fn an_object_waits_until_the_one_before_it_is_not_needed() {
     let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
@@ -166,7 +168,7 @@ fn an_object_waits_until_the_one_before_it_is_not_needed() {
     assert_eq!(bench.end(&["a", "b"]), (vec![], vec![false, true]));
 }
 
-/// Else what is fetched in advance would hold back what is here.
+/// Otherwise, prefetches would delay requests whose objects are already coming.
 #[test]
 fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
     let mut bench = Bench::new(&[("a", 30), ("b", 30), ("c", 30)]);
@@ -182,7 +184,8 @@ fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
     assert_eq!(bench.end(&["a"]), (vec![], vec![true]));
 }
 
-/// Else `b` would be kept by mini-batches that are not handed out before those of `a`, which have no room then.
+/// Otherwise, mini-batches of `b` would keep `b`, wait for the earlier mini-batches of `a`, and leave these
+/// no room.
 #[test]
 fn mini_batches_do_not_overtake_each_other() {
     let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
@@ -203,7 +206,7 @@ fn mini_batches_do_not_overtake_each_other() {
     assert_eq!(bench.end(&["a", "b"]), (vec![], vec![false, true]));
 }
 
-/// A planner may be taken over by what it looks into.
+/// A planner may be compromised by the files that it reads.
 #[test]
 fn what_lies_outside_is_let_alone() {
     let mut bench = Bench::new(&[("a", 60)]);
@@ -214,13 +217,13 @@ fn what_lies_outside_is_let_alone() {
         assert_eq!(bench.next(), (1, vec![]));
         bench.release(1);
     }
-    // By then all of it is done.
+    // Once this is answered, all earlier events have been handled.
     bench.want(2, &[]);
     assert_eq!(bench.next(), (2, vec![]));
     assert_eq!(fs::read_to_string(secret).unwrap(), "of somebody");
 }
 
-/// As where the kernel ended it for want of memory.
+/// For instance, when the kernel's OOM killer ended it.
 #[test]
 fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
@@ -229,7 +232,7 @@ fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
     while !bench.dir.path().join("died").exists() {
         std::thread::yield_now();
     }
-    // What is not asked for yet cannot come.
+    // An object cannot arrive before it is requested.
     bench.want(2, &["c"]);
     let mut told = Vec::new();
     while told.len() < 2 {
@@ -246,7 +249,7 @@ fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
     assert_eq!(told, [(1, vec![]), (2, vec![])]);
 }
 
-/// Who dies of each object fails each, and whoever wants more gets another process.
+/// If the process dies of every object, every object fails. A later request gets a new process.
 #[test]
 fn a_process_that_always_dies_is_given_up() {
     let mut bench = Bench::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
@@ -261,7 +264,7 @@ fn a_process_that_always_dies_is_given_up() {
     assert_eq!(deaths.lines().count(), 6, "both together, then one by one, and all that twice");
 }
 
-/// No object is lost to a full disk, and no process is started again on it.
+/// A full disk fails no object, and no new process is started.
 #[test]
 fn a_full_disk_ends_fetching() {
     let started = "echo started >> started; exec /bin/sleep 60";
@@ -278,7 +281,7 @@ fn a_full_disk_ends_fetching() {
     assert!(started.lines().count() <= 1, "{started}");
 }
 
-/// The list knows of it.
+/// An evicted object is still in the list, so it can be fetched again.
 #[test]
 fn what_nobody_needs_goes_without_a_trace() {
     let mut bench = Bench::new(&[("sub/a", 60), ("sub/b", 60)]);
@@ -287,7 +290,7 @@ fn what_nobody_needs_goes_without_a_trace() {
         bench.comes(name, None);
         assert_eq!(bench.next(), (number, vec![]));
         assert!(bench.file(name).exists());
-        // It is here.
+        // It is still here.
         bench.want(number + 10, &[name]);
         assert_eq!(bench.next(), (number + 10, vec![]));
         bench.release(number);
@@ -301,7 +304,7 @@ fn what_nobody_needs_goes_without_a_trace() {
     }
 }
 
-/// A process that fetches may be taken over by a store.
+/// A fetcher process may be compromised by a store.
 #[test]
 fn what_links_lead_to_is_let_alone() {
     let mut bench = Bench::new(&[("one/a", 30), ("other/a", 30)]);
@@ -316,7 +319,7 @@ fn what_links_lead_to_is_let_alone() {
         symlink(&elsewhere, &folder).unwrap();
         fs::write(elsewhere.join("a"), "of somebody").unwrap();
         bench.release(number);
-        // By then all of it is done.
+        // Once this is answered, all earlier events have been handled.
         bench.want(9, &[]);
         assert_eq!(bench.next(), (9, vec![]));
         assert_eq!(fs::read_to_string(elsewhere.join("a")).unwrap(), "of somebody");
@@ -329,7 +332,7 @@ fn what_nobody_needs_any_more_goes_when_it_has_come() {
     bench.want(1, &["a"]);
     bench.want(2, &["c"]);
     bench.release(1);
-    // Others need not wait for it, but for its room.
+    // The other request does not wait for `a`, but the third one waits for its room.
     bench.comes("c", None);
     assert_eq!(bench.next(), (2, vec![]));
     bench.want(3, &["b"]);
@@ -377,7 +380,7 @@ fn what_cannot_be_had_is_told_and_takes_no_room() {
 }
 
 impl Bench {
-    /// The object comes, or cannot be had, once it is asked for.
+    /// Reports that the object has arrived, or that it failed, once it was requested.
     fn comes_as_asked(&self, name: &str, failed: Option<&str>) {
         let asked = self.dir.path().join("asked");
         let is_it = |bytes: &[u8]| bytes == name.as_bytes();
@@ -387,7 +390,7 @@ impl Bench {
         self.comes(name, failed);
     }
 
-    /// Waits until all has come that comes unasked.
+    /// Waits until all objects have been fetched.
     fn waits_for_all(&self) {
         while !self.tally.is_done() {
             std::thread::yield_now();
@@ -395,7 +398,7 @@ impl Bench {
     }
 }
 
-/// More than are asked for at once, and the planner asks meanwhile, before and after an object has come.
+/// There are more objects than the window holds, and the planner asks for some before and after they arrive.
 #[test]
 fn all_come_in_their_order_and_those_that_are_asked_for_first() {
     let names: Vec<_> = (0..3 * WINDOW).map(|index| format!("sub/{index:03}")).collect();
@@ -423,7 +426,7 @@ fn all_come_in_their_order_and_those_that_are_asked_for_first() {
     assert!(bench.end(&names).1.into_iter().all(|is_here| is_here), "all of it stays");
 }
 
-/// Each ask gets the same answer, and nothing is fetched again.
+/// Every request gets the same answer, and nothing is fetched again.
 #[test]
 fn what_cannot_be_had_fails_alone_where_all_come() {
     let objects = ["sub/a", "sub/b", "sub/c", "sub/d"].map(|name| (name, 3));
@@ -453,7 +456,7 @@ fn a_process_that_dies_is_replaced_where_all_come() {
         std::thread::yield_now();
     }
     while !bench.tally.is_done() {
-        // What is not asked for yet cannot come.
+        // An object cannot arrive before it is requested.
         for name in ["a", "b", "c"] {
             bench.comes_by(2, name, None);
         }
@@ -462,7 +465,7 @@ fn a_process_that_dies_is_replaced_where_all_come() {
     assert!(bench.tally.take_lack().is_none());
 }
 
-/// No process is started for each of a million objects.
+/// A million objects must not start a process each.
 #[test]
 fn a_process_that_always_dies_fails_all_that_is_to_come() {
     let names: Vec<_> = (0..2 * WINDOW).map(|index| index.to_string()).collect();
@@ -479,7 +482,8 @@ fn a_process_that_always_dies_fails_all_that_is_to_come() {
     assert!(deaths.lines().count() < WINDOW, "{deaths}");
 }
 
-/// What an earlier job left is not fetched again, and a list of a process that was taken over leads nowhere else.
+/// Objects of an earlier job are not fetched again. The list may come from a compromised process: its names
+/// lead nowhere else.
 #[test]
 fn only_what_is_not_here_is_fetched() {
     let objects = [("sub/a", 3), ("../secret", 3), ("/etc/passwd", 3), ("b/../../c", 3)];

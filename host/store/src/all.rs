@@ -1,4 +1,5 @@
-//! What is known of fetching all objects of some folders: which of them is next, how far it is, and what is missing.
+//! The state of fetching all objects of some folders: which one is next, the progress so far, and what is
+//! missing.
 
 use super::error::StoreError;
 use super::place::Place;
@@ -8,20 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Folders that objects are on their way to at the same time: each has a process.
+/// The most folders that objects are fetched to at the same time. Each has a process.
 const FOLDERS: usize = 4;
 
-/// Goes through the lists of folders, one after the other.
+/// Goes through the lists of the folders, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     place: usize,
-    /// That of the folder; `None` until it is opened.
+    /// The list of the current folder; `None` until it is opened.
     list: Option<Manifest>,
 }
 
 impl Lists {
-    /// The next object, with the index of its folder; `None` at the end, and while enough folders are waited for. A folder
-    /// that was given up has no more. An error says why the list of the folder with that index cannot be read.
+    /// The next object, with the index of its folder. `None` at the end, and while enough folders are busy.
+    /// Folders that were given up are skipped. An error has the index of a folder and says why its list
+    /// cannot be read.
     pub(super) fn next(
         &mut self,
         places: &[Place],
@@ -48,7 +50,7 @@ impl Lists {
     }
 }
 
-/// How far it is, for other threads.
+/// The progress, for other threads.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     is_done: AtomicBool,
@@ -60,35 +62,35 @@ pub(super) struct Tally {
 /// What is missing.
 #[derive(Debug)]
 pub(super) enum Lack {
-    /// All that had not come by then.
+    /// All objects that had not arrived by then.
     Rest(StoreError),
-    /// The object with this file, the first one of several, and why.
+    /// The file of one object, and why it is missing. If several are missing, the one whose path comes first.
     Object(PathBuf, String),
 }
 
 impl Tally {
-    /// Nothing more comes unasked.
+    /// Marks the work as done.
     pub(super) fn end(&self) {
         self.is_done.store(true, Ordering::Release);
     }
 
-    /// Whether nothing more comes unasked.
+    /// Whether the work is done.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// An object has come, with so many bytes, or cannot be had.
+    /// Counts an object that has arrived with this many bytes, or that failed.
     pub(super) fn count(&self, bytes: u64) {
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Objects and bytes so far.
+    /// The objects and bytes so far.
     pub(super) fn so_far(&self) -> (u64, u64) {
         (self.objects.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// An object cannot be had.
+    /// Notes that an object cannot be fetched.
     pub(super) fn lacks(&self, file: &Path, reason: &str) {
         let mut lack = self.lack();
         let is_first = match &*lack {
@@ -101,7 +103,7 @@ impl Tally {
         }
     }
 
-    /// Nothing more can be fetched of a folder, or of all.
+    /// Notes that nothing more can be fetched of a folder, or of all folders.
     pub(super) fn lacks_rest(&self, error: StoreError) {
         let mut lack = self.lack();
         if !matches!(*lack, Some(Lack::Rest(_))) {
@@ -109,7 +111,7 @@ impl Tally {
         }
     }
 
-    /// What is missing, if anything is.
+    /// Returns what is missing, if anything is, and forgets it.
     pub(super) fn take_lack(&self) -> Option<Lack> {
         self.lack().take()
     }

@@ -1,4 +1,4 @@
-//! From an address to what opens its store.
+//! Turns an address into the settings that open its store.
 
 use super::error::{LONGEST_NAME, StoreError};
 use crate::model::{Address, StoreKind, StorePlace};
@@ -6,7 +6,7 @@ use crate::protocol::store::StoreConfig;
 use crate::spec::Datastores;
 use std::ffi::OsString;
 
-/// The store of an address, and what stands before its keys there. An error is for people.
+/// The store of an address, and the prefix of its keys there. The error is for people.
 pub(super) fn configure(
     address: &Address,
     datastores: &Datastores,
@@ -57,7 +57,7 @@ pub(super) fn configure(
     Ok((StoreConfig { kind, container: container.clone(), options, credentials }, String::new()))
 }
 
-/// Names become parts of addresses of servers: there are no other letters in any.
+/// Names become parts of host names and URLs. No valid name has other characters.
 fn check_names(
     kind: StoreKind,
     container: &str,
@@ -79,7 +79,7 @@ fn check_names(
     }
 }
 
-/// How the names begin of the variables that lead into stores of a kind, wherever these are usual.
+/// The prefixes of the environment variables that configure access to a kind of store.
 fn variables(kind: StoreKind) -> &'static [&'static str] {
     match kind {
         StoreKind::S3 => &["AWS_"],
@@ -89,9 +89,9 @@ fn variables(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// How the names begin of those that say who tells what this machine is, or gives roles, where others than usual do: in
-/// pods, tasks and applications; for stores that are opened in this `way`. What Google's begin with the library looks at
-/// by itself.
+/// For a datastore that is opened in this `way`: the prefixes of the variables that name other metadata or
+/// role servers than the usual ones, as pods, tasks and applications have them. Google's are missing, since
+/// the library reads them by itself.
 fn identity(kind: StoreKind, way: &str) -> Option<&'static [&'static str]> {
     const ROLES: &str = "AWS_ENDPOINT_URL_STS";
     match (kind, way) {
@@ -108,13 +108,13 @@ fn identity(kind: StoreKind, way: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Whether an option is the address of a store, not of what tells identities.
+/// Whether an option is the address of a store, and not of a metadata server.
 pub(super) fn is_endpoint(option: &str) -> bool {
     let is_other = ["identity", "msi", "metadata", "sts"].iter().any(|it| option.contains(it));
     option.ends_with("base_url") || (option.contains("endpoint") && !is_other)
 }
 
-/// The variables of the environment that begin so, by the names of the library.
+/// The environment variables with these prefixes, under the names that the library uses.
 fn from_environment(
     wanted: &[&str],
     environment: impl Iterator<Item = (OsString, OsString)>,

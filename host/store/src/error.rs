@@ -1,4 +1,4 @@
-//! What can go wrong with a store, as the leader sees it, with the words for it. Imports nothing of its folder.
+//! What can go wrong with a store, from the leader's view, with the messages. Imports nothing of its folder.
 
 use crate::model::ByteSize;
 use crate::protocol::FrameError;
@@ -8,26 +8,27 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Letters of a bucket's, a container's or an account's name, at most.
+/// The most letters in the name of a bucket, a container or an account.
 pub(super) const LONGEST_NAME: usize = 255;
 
-/// What a job reads from stores cannot be fetched, or its results cannot be put there; for people, complete.
+/// Why objects cannot be fetched or results cannot be written to a store. The messages are complete, and for
+/// people.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Something is wrong with one of several.
+    /// Names the input that an error belongs to.
     #[error("{what}: {source}")]
     Of {
-        /// With which: `input 'numbers'`.
+        /// The input: `input 'numbers'`.
         what: String,
-        /// What is wrong.
+        /// The error.
         source: Box<StoreError>,
     },
-    /// What the process that fetches tells.
+    /// An error that the fetcher process reported.
     #[error("{}", printable(text))]
     Fetch {
-        /// What kind of thing went wrong.
+        /// The kind of error.
         kind: StoreErrorKind,
-        /// In words, without secrets.
+        /// The message, without secrets.
         text: String,
     },
     /// An object could not be fetched.
@@ -37,7 +38,7 @@ pub enum StoreError {
         file: String,
         /// The address.
         address: String,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
     /// The file of datastores has no such store for the tenant.
@@ -68,29 +69,29 @@ pub enum StoreError {
     /// A folder of a web server.
     #[error("{0}: a web server does not list its folders; name each object by paths")]
     NoFolders(String),
-    /// An address that leads to one object, where a folder is wanted.
+    /// The address of a single object, where a folder is required.
     #[error("{0} is one object; a side input is a folder of objects")]
     OneObject(String),
-    /// An address that leads to no path.
+    /// An address that yields no path.
     #[error("{0} leads to nothing")]
     Nothing(String),
-    /// What was fetched holds no model.
+    /// The fetched files are not a model.
     #[error("{0}")]
     Model(ModelPathError),
-    /// More is named than fits into a message.
+    /// A request that is too large for a message.
     #[error("too much is named: {0}")]
     Request(#[source] FrameError),
-    /// The name of a file is no text.
+    /// The name of a file is not valid UTF-8.
     #[error("nobody can ask for its name")]
     OddName,
-    /// A file, or a mini-batch of several, that is larger than the cache.
+    /// A file, or a mini-batch of several files, that is larger than the cache.
     #[error(
         "{} takes {bytes}, and the cache has room for {room}: raise cache.size in the file of datastores{}",
         if *files == 1 { "it" } else { "its mini-batch" },
         if *files == 1 { "" } else { ", or choose a smaller mini_batch_size" }
     )]
     NoRoom {
-        /// How many files are wanted together.
+        /// How many files are requested together.
         files: usize,
         /// Their bytes.
         bytes: ByteSize,
@@ -119,13 +120,13 @@ pub enum StoreError {
         /// Why it is not found.
         source: io::Error,
     },
-    /// The list of a store's objects cannot be read, which says why itself.
+    /// The list of a store's objects cannot be read. The source has the whole message.
     #[error("{0}")]
     List(#[source] io::Error),
-    /// No list has an object that is asked for.
+    /// The list does not have an object that was requested.
     #[error("the list of the store's objects does not have it")]
     NotListed,
-    /// A link of the process that fetches leads to another place.
+    /// The fetcher process made a link that leads out of the cache.
     #[error("{address} leads out of the cache, to {}", path.display())]
     Outside {
         /// The address that was fetched.
@@ -133,30 +134,30 @@ pub enum StoreError {
         /// Where the link leads.
         path: PathBuf,
     },
-    /// The same for all that an input names.
+    /// The same, for all that an input names.
     #[error("what was fetched leads out of the cache, to {}: do not trust that store", .0.display())]
     AllOutside(PathBuf),
-    /// There is no thread that would have objects fetched.
+    /// The thread that fetches cannot be started.
     #[error("nothing can be fetched: {0}")]
     Thread(#[source] io::Error),
-    /// The process that fetches cannot be started, or not be waited for.
+    /// The fetcher process cannot be started, or cannot be waited for.
     #[error("the process that fetches cannot be started: {0}")]
     Start(#[source] io::Error),
-    /// The process that fetches ended before its work.
+    /// The fetcher process ended too early.
     #[error("the process that fetches {how}{}", said(faults))]
     Died {
         /// How it ended: `was ended by signal 11`.
         how: String,
-        /// What it said of that, without secrets.
+        /// What it wrote to stderr, without secrets.
         faults: String,
     },
-    /// The process that fetches does not speak as it should.
+    /// The fetcher process sent an invalid message.
     #[error("the process that fetches says nonsense: {0}")]
     Nonsense(#[source] FrameError),
-    /// The process that fetches takes no more orders.
+    /// The fetcher process finished, although more could be requested.
     #[error("nobody fetches any more")]
     Over,
-    /// The process that fetches said nothing for too long.
+    /// The fetcher process reported nothing for too long.
     #[error("nothing arrived for {} s; fetching was ended", .0.as_secs())]
     Silent(Duration),
     /// The job was cancelled.
@@ -165,12 +166,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Says what an error is about.
+    /// Adds what the error is about.
     pub fn of(self, what: &str) -> Self {
         Self::Of { what: what.to_owned(), source: Box::new(self) }
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of error.
     pub fn kind(&self) -> StoreErrorKind {
         match self {
             Self::Of { source, .. } => source.kind(),
@@ -203,7 +204,7 @@ impl StoreError {
     }
 }
 
-/// A text without what could steer a terminal.
+/// Replaces control characters, which could steer a terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,29 +1,30 @@
-//! What those who need objects, the processes that fetch them and who sends for them tell each other.
+//! The messages between the job, the thread that fetches objects, and the fetcher processes.
 
 use super::process::Said;
 use std::path::PathBuf;
 
-/// What happened.
+/// A message to the thread that fetches.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// These files are wanted under this number.
+    /// These files are requested under this number.
     Want(u64, Vec<PathBuf>),
-    /// Nobody needs what was wanted under these numbers any more.
+    /// The requests with these numbers are dropped.
     Release(Vec<u64>),
-    /// A process for a folder said something; the number tells it from others for the same folder.
+    /// The process of a folder reported something. The first number is the folder's index, the second one
+    /// identifies the process.
     Said(usize, u64, Said),
     /// The job is over.
     End,
 }
 
-/// What has come.
+/// A report to the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The objects that were wanted under this number: all of them are here, but for those at these places of
-    /// the list, which cannot be had for these reasons.
+    /// The request with this number is complete. All its objects are here, except those at these positions of
+    /// its list, which cannot be fetched, each with the reason.
     Ready(u64, Vec<(u32, String)>),
-    /// Something moves.
+    /// Some data has arrived.
     Progress,
-    /// The disk has no room for what is to come: nothing more comes, and no object is to blame. In words.
+    /// The disk is full: nothing more arrives, and no object is to blame. Holds the message.
     NoSpace(String),
 }

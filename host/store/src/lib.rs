@@ -1,16 +1,19 @@
-//! Stores: how objects of S3, Azure, Google and the web come to lie on this machine, where planner and
-//! workers read them as any file.
+//! Stores: copies objects of S3, Azure, Google and web servers to this machine, where the planner and the
+//! workers read them like any other file.
 //!
-//! It uses `model`, `wire`, `wall`, `data` and `spec`; `node` may use it, and the command line, whose child it is.
+//! This crate uses `model`, `wire`, `wall`, `data` and `spec`. Its users are `node` and the command line,
+//! whose binary is also the fetcher process.
 //!
-//! - `error`: what can go wrong, as the leader sees it, with the words for it;
-//! - `config`: from an address to what opens its store, with what the file of datastores or the
-//!   environment has;
-//! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
-//!   holds of them, `ahead`: who fetches before it is needed and makes room, or fetches `all`, in a `place` by way of a
-//!   `process`; `events` are what these tell each other;
-//! - `network`: that process, in builds with the feature `stores`;
-//! - `secrets`: what is not told of what it and stores say.
+//! - `error`: what can go wrong, from the leader's view, with the messages;
+//! - `config`: turns an address into the settings that open its store, from the file of datastores or the
+//!   environment;
+//! - `slot`: the cache folders that hold objects;
+//! - `stager`: has the objects of a job listed and fetched;
+//! - `objects`: the job's handle on its objects;
+//! - `ahead`: prefetches objects and evicts them, or fetches `all` of them; each folder is a `place` with its
+//!   fetcher `process`; `events` are the messages between these threads;
+//! - `network`: the code of the fetcher process, in builds with the feature `stores`;
+//! - `secrets`: removes secrets from what the fetcher process and the stores report.
 
 mod ahead;
 mod all;

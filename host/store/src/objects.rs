@@ -1,4 +1,4 @@
-//! The objects of a job: where they lie, and who brings those that are not here yet.
+//! The objects of a job: the folders that hold them, and the thread that fetches the missing ones.
 
 use super::ahead::{self, LOOKS, Lot};
 use super::all::{Lack, Tally};
@@ -13,20 +13,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// How often it is looked whether all is here.
+/// How often we check whether all objects are here.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The objects that a job's inputs are made of. They are this job's until this is dropped.
+/// The objects that a job's inputs consist of. The job holds their folders until it drops this.
 #[derive(Debug, Default)]
 pub struct Objects {
     bringer: Option<Bringer>,
-    /// How many were wanted for no mini-batch.
+    /// How many requests were made that belong to no mini-batch.
     others: u64,
-    /// Last: the folders are kept until nobody writes there any more.
+    /// The last field, so that it is dropped last: the folders are held until no process writes there.
     slots: Vec<Slot>,
 }
 
-/// Whoever brings objects, on a thread.
+/// The thread that has objects fetched.
 #[derive(Debug)]
 struct Bringer {
     thread: Option<JoinHandle<()>>,
@@ -38,22 +38,22 @@ struct Bringer {
 
 impl Drop for Bringer {
     fn drop(&mut self) {
-        // Fails if nobody is there any more.
+        // Fails if the thread has ended.
         let _ = self.events.send(Event::End);
         if let Some(thread) = self.thread.take() {
-            // It has told what is wrong.
+            // The thread has already reported its errors.
             let _ = thread.join();
         }
     }
 }
 
 impl Objects {
-    /// Objects that are all here.
+    /// For objects that are all here.
     pub(super) fn here(slots: Vec<Slot>) -> Self {
         Self { slots, ..Self::default() }
     }
 
-    /// Brings all of them, or those that are [wanted](Self::want).
+    /// Has all of them fetched, or those that are [requested](Self::want).
     pub(super) fn coming(slots: Vec<Slot>, lot: Lot) -> std::io::Result<Self> {
         let tally = Arc::new(Tally::default());
         let (sender, arrivals) = unbounded_channel();
@@ -70,27 +70,27 @@ impl Objects {
         Ok(Self { bringer: Some(bringer), slots, ..Self::default() })
     }
 
-    /// Tells a source that is made of these where the list of its files is. False if it is not made of these, or its list
-    /// is none: nobody may read what the process that fetches has put a link to.
+    /// If a source consists of these objects, sets its manifest and returns true. Returns false if it does
+    /// not, or if its manifest is not a regular file: the fetcher process may have put a link there.
     pub fn claim(&self, source: &mut Source) -> bool {
         let slot = self.slots.iter().find(|slot| slot.holds(&source.root));
         source.manifest = slot.and_then(Slot::manifest);
         source.manifest.is_some()
     }
 
-    /// Tells which paths are those of objects, whether these are here or not. Quick where paths of one folder are asked for
-    /// in their order.
+    /// Returns a function that says whether a path is that of an object, fetched or not. It is fast if the
+    /// paths of a folder come in order.
     pub fn lookup(&self) -> impl FnMut(&Path) -> bool {
         let mut slots: Vec<_> = self.slots.iter().map(Slot::lookup).collect();
         move |path| slots.iter_mut().any(|is_object| is_object(path))
     }
 
-    /// Whether objects come only if they are [wanted](Self::want).
+    /// Whether objects are fetched only when they are [requested](Self::want).
     pub fn come_on_demand(&self) -> bool {
         self.asks() == Asks::Each
     }
 
-    /// Before which of these a planner must ask.
+    /// For which objects the planner must ask before it reads them.
     pub fn asks(&self) -> Asks {
         match &self.bringer {
             None => Asks::Never,
@@ -99,28 +99,29 @@ impl Objects {
         }
     }
 
-    /// The next thing that comes; never, if nothing will.
+    /// Waits for the next arrival; forever, if there will be none.
     pub async fn arrival(&mut self) -> Arrival {
         let Some(bringer) = &mut self.bringer else { return pending().await };
         match bringer.arrivals.recv().await {
             Some(arrival) => arrival,
-            // The last thing that it told is why.
+            // The thread has ended, and its last arrival gave the reason.
             None => pending().await,
         }
     }
 
-    /// The same for a thread that waits for it; none if nothing will come.
+    /// The same for a synchronous caller; `None` if nothing will arrive.
     pub fn blocking_arrival(&mut self) -> Option<Arrival> {
         self.bringer.as_mut()?.arrivals.blocking_recv()
     }
 
-    /// Asks for these files under a number. They are brought in the order in which they are asked for, and stay
-    /// until they are [released](Self::release). Files that are none of the objects count as here.
+    /// Requests these files under a number. Objects are fetched in the order of the requests, and stay until
+    /// they are [released](Self::release). Files that are not objects count as here.
     pub fn want(&self, number: u64, files: Vec<PathBuf>) {
         self.send(Event::Want(number, files));
     }
 
-    /// Asks for a file for no mini-batch. Returns its number, which none of these has.
+    /// Requests a file for the planner. Returns the number of the request, which differs from those of all
+    /// mini-batches.
     pub fn want_one(&mut self, file: PathBuf) -> u64 {
         let number = LOOKS + self.others;
         self.others += 1;
@@ -128,19 +129,20 @@ impl Objects {
         number
     }
 
-    /// Nobody needs what was wanted under these numbers any more, whether it has come or not.
+    /// Drops the requests with these numbers, complete or not.
     pub fn release(&self, numbers: Vec<u64>) {
         self.send(Event::Release(numbers));
     }
 
     fn send(&self, event: Event) {
         if let Some(bringer) = &self.bringer {
-            // It ends before this only if the disk has no room, which it has told.
+            // The thread ends before this only if the disk is full, which it has reported.
             let _ = bringer.events.send(event);
         }
     }
 
-    /// Waits until all is here that comes unasked. `tell` hears how many objects and bytes have come.
+    /// Waits until all objects have been fetched, if they are fetched unasked. `tell` receives the number of
+    /// objects and bytes so far.
     pub fn wait(&self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(u64, u64)) {
         let Some(bringer) = self.bringer.as_ref().filter(|bringer| bringer.brings_all) else {
             return;
@@ -152,7 +154,7 @@ impl Objects {
         }
     }
 
-    /// What is missing of what comes unasked, so far.
+    /// What is missing so far of the objects that are fetched unasked.
     pub(super) fn take_lack(&self) -> Option<Lack> {
         self.bringer.as_ref()?.tally.take_lack()
     }
@@ -163,7 +165,7 @@ mod tests {
     use super::*;
     use crate::slot::manifest_path;
 
-    /// A process that fetches may be taken over, and what it made may have been resolved.
+    /// A fetcher process may be compromised, and a source may be the target of a link that it made.
     #[test]
     fn what_lies_elsewhere_is_nobodys_source() {
         let dir = tempfile::tempdir().unwrap();

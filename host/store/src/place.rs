@@ -1,6 +1,7 @@
-//! A folder of objects whose job fetches them when they are wanted, and the process that does.
+//! A folder of objects that are fetched on request, and its fetcher process.
 //!
-//! What such a process was at when it died is asked for once more, one by one: what kills it fails alone.
+//! If the process dies, the objects that it was working on are requested once more, one by one, so that only
+//! the object that kills it fails.
 
 use super::error::StoreError;
 use super::events::Event;
@@ -14,42 +15,44 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// Processes that may die one after the other and bring nothing: each of those that one was at may be the end of one.
+/// The most processes of a folder that may die in a row without delivering an object. Each object that the
+/// first one was working on may kill one more.
 #[expect(clippy::cast_possible_truncation, reason = "some dozen are at once")]
 const DEATHS: u32 = AT_ONCE as u32 + 2;
 
-/// Objects that cannot be had, all for this reason.
+/// Objects that cannot be fetched, and the reason.
 pub(super) type Lost = (Vec<PathBuf>, String);
 
-/// A folder of objects, and the process that fetches them if there is one.
+/// A folder of objects, and its fetcher process if there is one.
 #[derive(Debug)]
 pub(super) struct Place {
     index: usize,
     program: PathBuf,
     request: FetchRequest,
     data: PathBuf,
-    /// What tells of the objects; `None` until it is read.
+    /// The list of the objects; `None` until it is opened.
     manifest: Option<Manifest>,
     events: Sender<Event>,
     fetcher: Option<Fetcher>,
-    /// Counts the processes.
+    /// The number of processes started so far, which is the number of the current one.
     number: u64,
-    /// What is asked for and has not come, and how much was asked for before.
+    /// The objects that are requested and have not arrived, each with its number in the order of requests.
     open: HashMap<PathBuf, (u64, Bring)>,
     asked: u64,
-    /// What a process that died may have been at: this is asked for one by one, and all else after it.
+    /// After a process died: the objects that may have killed it, which are requested one by one, and those
+    /// that are requested after them.
     suspects: VecDeque<Bring>,
     rest: VecDeque<Bring>,
     is_careful: bool,
-    /// Processes that died one after the other and brought nothing.
+    /// How many processes died in a row without delivering an object.
     deaths: u32,
     given_up: Option<String>,
-    /// When something was asked for or came last.
+    /// The last time that something was requested or reported.
     moved: Instant,
 }
 
 impl Place {
-    /// The folder of a request, the place of which is `index`. What processes say goes to `events`.
+    /// Creates the folder of a request, which has this index. The processes report to `events`.
     pub(super) fn new(
         index: usize,
         program: &Path,
@@ -76,24 +79,24 @@ impl Place {
         }
     }
 
-    /// Whether a file is an object of this folder. What leads out of it again is none.
+    /// Whether a file is an object of this folder. False for a path that leads out of it again.
     pub(super) fn has(&self, file: &Path) -> bool {
         let Ok(name) = file.strip_prefix(&self.data) else { return false };
         let is_plain = |part| matches!(part, Component::Normal(_));
         name.file_name().is_some() && name.components().all(is_plain)
     }
 
-    /// The list of its objects, from the first one on.
+    /// Opens the list of its objects.
     pub(super) fn list(&self) -> io::Result<Manifest> {
         Manifest::open(&manifest_path(&self.request.folder))
     }
 
-    /// Where an object of its list lies.
+    /// The path of an object of its list.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.data.join(name)
     }
 
-    /// What the list tells of an object. An error says why it cannot be had.
+    /// What the list says about an object. An error says why it cannot be fetched.
     pub(super) fn known(&mut self, file: &Path) -> Result<Object, String> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or_else(|| StoreError::OddName.to_string())?;
@@ -106,17 +109,17 @@ impl Place {
         found.unwrap_or_else(|| Err(StoreError::NotListed.to_string()))
     }
 
-    /// Whether there is a process with this number; that of an earlier one has nothing to say.
+    /// Whether the current process has this number. Reports of earlier ones are ignored.
     pub(super) fn is_served_by(&self, number: u64) -> bool {
         self.number == number
     }
 
-    /// Whether there is a process that has nothing to do.
+    /// Whether there is a process without work.
     pub(super) fn is_idle(&self) -> bool {
         self.fetcher.is_some() && self.open.is_empty()
     }
 
-    /// Whether something is asked for and has not come.
+    /// Whether requested objects have not arrived yet.
     pub(super) fn is_busy(&self) -> bool {
         !self.open.is_empty()
     }
@@ -126,22 +129,22 @@ impl Place {
         self.fetcher.is_some()
     }
 
-    /// When something was asked for or came last.
+    /// The last time that something was requested or reported.
     pub(super) fn moved(&self) -> Instant {
         self.moved
     }
 
-    /// Something was said.
+    /// Notes that the process reported something.
     pub(super) fn moves(&mut self) {
         self.moved = Instant::now();
     }
 
-    /// Whether what was asked for has not moved for so long.
+    /// Whether objects are requested and nothing was reported for this long.
     pub(super) fn is_silent(&self, patience: Duration) -> bool {
         !self.open.is_empty() && self.moved.elapsed() > patience
     }
 
-    /// Asks for an object, of which its list tells this. An error says why no process can be asked.
+    /// Requests an object, with what the list says about it. An error says why no process can be asked.
     pub(super) fn ask(&mut self, file: &Path, known: Object) -> Result<(), StoreError> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or(StoreError::OddName)?.to_owned();
@@ -172,14 +175,14 @@ impl Place {
         Ok(())
     }
 
-    /// An object has come, or cannot be had. Its file; none if nobody asked for it.
+    /// Notes that an object has arrived or failed. Returns its file; `None` if it was not requested.
     pub(super) fn came(&mut self, name: &str) -> Option<PathBuf> {
         let file = self.data.join(name);
         self.deaths = 0;
         self.open.remove(&file).map(|_| file)
     }
 
-    /// Asks for the next one, where they are asked for one by one. An error says why no process can be asked.
+    /// If objects are requested one by one, requests the next one. An error says why no process can be asked.
     pub(super) fn go_on(&mut self) -> Result<(), StoreError> {
         if !self.is_careful || !self.open.is_empty() {
             return Ok(());
@@ -203,10 +206,11 @@ impl Place {
         Ok(())
     }
 
-    /// The process has died. Returns what has come of that: the object that it was asked for alone cannot be had;
-    /// several are asked for once more. An error says that there were too many deaths.
+    /// Handles the death of the process. If a single object was requested, it fails, and is returned. If
+    /// there were several, they are requested again one by one. An error means that there were too many
+    /// deaths.
     pub(super) fn died(&mut self) -> Result<Lost, StoreError> {
-        // One that was ended has no more to say.
+        // The process was already ended by us.
         let Some(fetcher) = self.fetcher.take() else { return Ok(Lost::default()) };
         let ended = fetcher.end();
         self.deaths += 1;
@@ -219,7 +223,7 @@ impl Place {
         let mut open: Vec<_> = self.open.drain().map(|(_, object)| object).collect();
         open.sort_unstable_by_key(|(asked, _)| *asked);
         self.is_careful = !open.is_empty();
-        // It takes them in their order.
+        // The process handles requests in order, so only the first ones can have killed it.
         for (index, (_, object)) in open.into_iter().enumerate() {
             let to = if index < AT_ONCE { &mut self.suspects } else { &mut self.rest };
             to.push_back(object);
@@ -227,7 +231,8 @@ impl Place {
         Ok(Lost::default())
     }
 
-    /// Nothing has moved for too long. Returns what cannot be had, if it is one object that was asked for alone.
+    /// Handles a process that reported nothing for too long. If a single object was requested, the process is
+    /// ended, and the object is returned as failed. `None` otherwise.
     pub(super) fn fell_silent(&mut self) -> Option<Vec<PathBuf>> {
         self.is_careful.then(|| {
             self.fetcher = None;
@@ -235,7 +240,7 @@ impl Place {
         })
     }
 
-    /// Ends the process, for a reason. Returns all that it was and would be asked for.
+    /// Ends the process, for a reason. Returns all objects that were requested or waited.
     pub(super) fn give_up(&mut self, reason: &str) -> Lost {
         self.given_up = Some(reason.to_owned());
         self.fetcher = None;
@@ -247,12 +252,12 @@ impl Place {
         (lost, reason.to_owned())
     }
 
-    /// Why a process for it was given up, if one was.
+    /// Why this folder was given up; `None` if it was not.
     pub(super) fn given_up(&self) -> Option<&str> {
         self.given_up.as_deref()
     }
 
-    /// Ends a process that has nothing to do.
+    /// Ends the process, which has no work.
     pub(super) fn end(&mut self) {
         self.fetcher = None;
     }

@@ -1,4 +1,4 @@
-//! The leader's side of a process that fetches.
+//! The leader's side of a fetcher process.
 
 use super::error::StoreError;
 use super::secrets::scrub;
@@ -13,21 +13,22 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand that must end in `serve`.
+/// The hidden subcommand, which the binary must answer with `serve`.
 pub const FETCH_COMMAND: &str = "fetch-worker";
 
-/// Objects that are asked for at the same time.
+/// The most objects that a process fetches at the same time.
 pub(super) const AT_ONCE: usize = 16;
-/// How often it is looked whether somebody wants the end.
+/// How often we check whether the caller wants to stop.
 const TICK: Duration = Duration::from_millis(100);
-/// The longest that a process may take to end that has closed its output, and how often it is looked whether it has.
+/// How long a process may take to exit after it closed its output, and how often we check whether it has
+/// exited.
 const ENDING: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(2);
-/// Bytes of what the process says when it breaks down.
+/// The most bytes of its stderr that are kept.
 const STDERR: u64 = 4 << 10;
-/// The longest that it may say nothing while it is at work: far longer than all attempts at a request take.
+/// The longest time that a busy process may report nothing: far longer than all attempts at a request take.
 pub(super) const SILENCE: Duration = Duration::from_secs(600);
-/// What it finds in its environment, where it is set: how the network is reached.
+/// The variables that are passed to the process if they are set: they say how to reach the network.
 const PASSED: [&str; 10] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -40,7 +41,7 @@ const PASSED: [&str; 10] = [
     "all_proxy",
     "no_proxy",
 ];
-/// And for a kind: where the identity of a machine comes from, as far as the library looks at it by itself.
+/// And for a kind of store: the variables of the machine identity that the library reads by itself.
 fn identity(kind: StoreKind) -> &'static [&'static str] {
     match kind {
         StoreKind::Azure => &["IDENTITY_ENDPOINT", "IDENTITY_HEADER"],
@@ -49,7 +50,7 @@ fn identity(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// Who tells what this machine is, from wherever it does as usual.
+/// The usual metadata servers, which give out the machine's identity.
 const NEAR: [&str; 6] = [
     "169.254.169.254",
     "169.254.170.2",
@@ -58,13 +59,13 @@ const NEAR: [&str; 6] = [
     "fd00:ec2::23",
     "metadata.google.internal",
 ];
-/// Options and variables that name others who do.
+/// Options and variables that name other metadata servers.
 const TELLS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
 const TELLS_GOOGLE: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
 
-/// Whom no proxy is asked for: beside those that are named, who tells what this machine is, as a proxy would see
-/// what leads into stores, or tell what it is itself.
+/// The value of `NO_PROXY` for the process: the hosts that the user named, and all metadata servers. A proxy
+/// would see the credentials that they give out, or return the identity of its own machine.
 fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
     let named = variable("NO_PROXY").or_else(|| variable("no_proxy"));
     let told = store.options.iter().filter(|(name, _)| TELLS.iter().any(|it| name.ends_with(it)));
@@ -83,14 +84,14 @@ fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> Str
     all.filter(|host| !host.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-/// What a process said; none at its end.
+/// What a process reported; `None` at its end.
 pub(super) type Said = Option<Result<FromFetcher, FrameError>>;
 
-/// A process that fetches. It does not outlive this.
+/// A fetcher process. It is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Fetcher {
     child: Child,
-    /// Where more can be asked for.
+    /// Takes further requests; `None` if there can be none.
     asks: Option<Sender<Vec<u8>>>,
     complaint: Receiver<String>,
     store: StoreConfig,
@@ -98,14 +99,15 @@ pub(super) struct Fetcher {
 
 impl Drop for Fetcher {
     fn drop(&mut self) {
-        // Fails if it has ended.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Fetcher {
-    /// Starts one; all that it says goes to `hear`, on a thread. It ends with the thread that started it.
+    /// Starts a process. A thread passes all that it reports to `hear`. The process dies with the thread that
+    /// started it.
     pub(super) fn start(
         program: &Path,
         request: &FetchRequest,
@@ -127,12 +129,12 @@ impl Fetcher {
         let complaint = complaint(&mut child);
         listen(&mut child, hear);
         let asks = talk(&mut child);
-        // If it does not listen, its end says more.
+        // If the process does not read its input, its exit tells more.
         let _ = asks.send(frame);
         Ok(Self { child, asks: Some(asks), complaint, store: request.store.clone() })
     }
 
-    /// Asks for an object. If it does not listen, its end says more.
+    /// Requests an object. If the process does not read its input, its exit tells more.
     pub(super) fn bring(&self, object: &Bring) {
         let mut frame = Vec::new();
         if let (Some(asks), Ok(())) = (&self.asks, encode(object, &mut frame)) {
@@ -140,7 +142,7 @@ impl Fetcher {
         }
     }
 
-    /// How it ended; to be asked once it says nothing more.
+    /// Says how the process ended. To be called when it reports nothing more.
     pub(super) fn end(mut self) -> StoreError {
         let status = match ended(&mut self.child) {
             Ok(status) => status,
@@ -151,7 +153,7 @@ impl Fetcher {
     }
 }
 
-/// Has a process do all that is asked for at once. `tell` hears how far it is.
+/// Has a process handle one request, and waits for it. `tell` receives the progress.
 pub(super) fn ask(
     program: &Path,
     request: &FetchRequest,
@@ -185,14 +187,14 @@ pub(super) fn ask(
     }
 }
 
-/// Writes to the process what is asked of it, on a thread: one that was taken over need not read. Nothing more is asked
-/// once the sender is dropped.
+/// Writes requests to the process, on a thread, since a compromised process might not read them. The
+/// process's input is closed when the sender is dropped.
 fn talk(child: &mut Child) -> Sender<Vec<u8>> {
     let (sender, frames) = mpsc::channel::<Vec<u8>>();
     if let Some(mut stdin) = child.stdin.take() {
         thread::spawn(move || {
             while let Ok(frame) = frames.recv() {
-                // It is killed, or does not listen any more.
+                // The process was killed, or it no longer reads.
                 if stdin.write_all(&frame).is_err() {
                     return;
                 }
@@ -202,7 +204,7 @@ fn talk(child: &mut Child) -> Sender<Vec<u8>> {
     sender
 }
 
-/// How a process ended that has closed its output, so that it is ending. One that is not, is ended.
+/// Waits for the exit of a process that has closed its output. Kills it if it does not exit.
 fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < ENDING {
@@ -215,7 +217,7 @@ fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
     child.wait()
 }
 
-/// What the process says, on a thread, until nobody wants to hear it.
+/// Passes on what the process reports, on a thread, until `hear` returns false.
 fn listen(child: &mut Child, mut hear: impl FnMut(Said) -> bool + Send + 'static) {
     let Some(mut stdout) = child.stdout.take() else { return };
     thread::spawn(move || {
@@ -230,13 +232,13 @@ fn listen(child: &mut Child, mut hear: impl FnMut(Said) -> bool + Send + 'static
     });
 }
 
-/// What it says when it breaks down, on a thread.
+/// Reads the process's stderr, on a thread.
 fn complaint(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(stderr) = child.stderr.take() {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What was read before an error is all there is to tell.
+            // After an error, what was read so far is used.
             let _ = stderr.take(STDERR).read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
         });
@@ -251,7 +253,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Starts a process that does what a shell script says.
+    /// Starts a process that runs a shell script.
     fn started(script: &str) -> (tempfile::TempDir, Fetcher) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("fetches");
@@ -262,7 +264,7 @@ mod tests {
         (dir, fetcher)
     }
 
-    /// One that was taken over must not hold up who asks it.
+    /// A compromised process must not block the caller.
     #[test]
     fn a_process_that_does_not_listen_holds_nobody_up() {
         let (_dir, fetcher) = started("exec sleep 60");

@@ -1,17 +1,17 @@
-//! What stores and the process that fetches say, without secrets.
+//! Removes secrets from what stores and the fetcher process report.
 
 use crate::protocol::store::StoreConfig;
 
-/// Bytes of a store's own words, at most.
+/// The most bytes of a store's message that are kept.
 const DETAIL: usize = 400;
 
-/// A text of a store's without secrets, without what could steer a terminal, and not too long.
+/// Removes secrets and control characters from a message of a store, and shortens it.
 pub(super) fn scrub(text: &str, store: &StoreConfig) -> String {
     let mut text = text.to_owned();
     for (name, value) in &store.options {
         if is_secret(name) && value.len() > 3 {
             text = text.replace(value, "***");
-            // Within a signed address it is written otherwise.
+            // A signed URL may hold the parts of the value in another form.
             for part in value.split(['&', '=']).filter(|part| part.len() > 15) {
                 text = text.replace(part, "***");
             }
@@ -19,7 +19,7 @@ pub(super) fn scrub(text: &str, store: &StoreConfig) -> String {
     }
     let mut clean = String::new();
     for word in text.split_whitespace() {
-        // What follows in an address may be a signature.
+        // The query of a URL may hold a signature.
         let (shown, query) = match (word.find("://"), word.find('?')) {
             (Some(_), Some(query)) => (&word[..query], "?..."),
             _ => (word, ""),

@@ -1,13 +1,19 @@
-//! The folders that objects lie in.
+//! The cache folders that hold objects.
 //!
-//! `CACHE/2-DIGEST-N/data` holds the objects of one place in a store, as files under the names that they have
-//! there; N counts the jobs that use the same place at the same time, each with a copy of its own, as an
-//! object may change between them. Who uses one holds a lock on `lock`; `used` says by its time when
-//! that was. What is on its way lies in `part`, and `list` has the manifest of a running job. The process that fetches
-//! can write to these three and nowhere else, so that no link of its making can stand in their places.
+//! `CACHE/2-DIGEST-N/data` holds the objects of one place in a store, as files under their names in the
+//! store. N counts the jobs that use the same place at the same time. Each has its own copy, since an object
+//! may change between them.
 //!
-//! The 2 is the layout's version. Folders of the first one, `DIGEST-N`, have empty files of an object's length and time in
-//! the places of objects that are not there: nothing in them is used, and they are removed.
+//! - `lock` is locked by the job that uses the folder.
+//! - The time of `used` says when a job last took the folder.
+//! - `part` holds partial downloads.
+//! - `list` holds the manifest of a running job.
+//!
+//! The fetcher process can write only below `data`, `part` and `list`, so it cannot replace these folders
+//! themselves with links.
+//!
+//! The 2 is the version of the layout. Folders of the first layout, `DIGEST-N`, hold empty placeholder files
+//! with the length and time of objects that were not fetched. Nothing in them is used, and they are removed.
 
 use crate::dataset::{Found, Manifest, ManifestWriter, Object};
 use crate::model::hex;
@@ -22,21 +28,21 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use walkdir::WalkDir;
 
-/// The folders of one that the process that fetches writes to.
+/// The folders of a slot that the fetcher process writes to.
 pub(super) const OPEN: [&str; 3] = ["data", "part", "list"];
-/// How the name of a folder begins.
+/// The prefix of a folder's name.
 const LAYOUT: &str = "2-";
 /// Letters of the digest in a folder's name.
 const DIGEST: usize = 24;
-/// What a file is like whose time some file systems round.
+/// The time that is written to a probe file, to see whether the file system rounds it.
 const PROBED: Found = Found { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
-/// More jobs than this do not read one place at the same time.
+/// The most jobs that read one place at the same time.
 const COPIES: usize = 1000;
-/// How often it is tried to get a folder that somebody else has, and the pause between.
+/// How often we try to lock a folder that another process holds, and the pause between two tries.
 const TRIES: u32 = 4;
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// A folder for objects that is this process's alone until it is dropped.
+/// A folder for objects that this process holds exclusively until it drops this.
 #[derive(Debug)]
 pub(super) struct Slot {
     folder: PathBuf,
@@ -44,7 +50,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// The first folder that nobody else uses. `place` says of which objects; it may be long.
+    /// Takes the first folder that no other job uses. `place` identifies the objects; it may be long.
     pub(super) fn take(cache: &Path, place: &str) -> io::Result<Self> {
         make_private(cache)?;
         let digest = hex(Sha256::digest(place.as_bytes()));
@@ -54,7 +60,7 @@ impl Slot {
             for below in OPEN {
                 fs::create_dir_all(folder.join(below))?;
             }
-            // Of a process that was killed.
+            // Leftovers of a process that was killed.
             for half in ["part", "list"].map(|below| folder.join(below)) {
                 for entry in fs::read_dir(half)?.flatten() {
                     let _ = fs::remove_file(entry.path());
@@ -71,29 +77,29 @@ impl Slot {
         Err(io::Error::other(format!("{COPIES} jobs use it already")))
     }
 
-    /// The folder.
+    /// The folder of the slot.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where the objects lie.
+    /// The folder that holds the objects.
     pub(super) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// Whether a path without links leads to where the objects lie, and not to what the process that fetches has put a
-    /// link to.
+    /// Whether a path is in the folder of objects. The path must be resolved: the fetcher process may have
+    /// put links there.
     pub(super) fn holds(&self, path: &Path) -> bool {
         path.starts_with(self.data())
     }
 
-    /// The list of the objects, if it is a file and no link of the process that fetches.
+    /// The manifest, if it is a file. The fetcher process could have put a link there.
     pub(super) fn manifest(&self) -> Option<PathBuf> {
         let manifest = manifest_path(&self.folder);
         manifest.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(manifest)
     }
 
-    /// Tells which paths are those of objects, whether these are here or not.
+    /// Returns a function that says whether a path is that of an object, fetched or not.
     pub(super) fn lookup(&self) -> impl FnMut(&Path) -> bool {
         let data = self.data();
         let mut manifest = Manifest::open(&manifest_path(&self.folder)).ok();
@@ -105,25 +111,25 @@ impl Slot {
     }
 }
 
-/// A manifest is written anew by each job, and may take as much room as objects do.
+/// Each job writes its own manifest, which may be as large as the objects, so it is removed.
 impl Drop for Slot {
     fn drop(&mut self) {
-        // What cannot be removed stays.
+        // If it cannot be removed, the next job removes it.
         let _ = fs::remove_file(manifest_path(&self.folder));
     }
 }
 
-/// Where the list of a folder's objects is.
+/// The path of the manifest.
 pub(super) fn manifest_path(folder: &Path) -> PathBuf {
     folder.join("list").join("manifest")
 }
 
-/// Begins a list of the objects of a folder.
+/// Begins the manifest of a folder.
 pub(super) fn begin_manifest(folder: &Path) -> io::Result<ManifestWriter> {
     ManifestWriter::new(manifest_path(folder).with_extension("part"))
 }
 
-/// What a folder's file system makes of the times that files are given.
+/// How a folder's file system stores the modification times that files are given.
 #[derive(Debug)]
 pub(super) struct Times {
     probe: File,
@@ -131,25 +137,25 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Looks at the file system of a slot.
+    /// Probes the file system of a slot.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.join("list").join("probe");
         let mut times = Self { probe: File::create(&path)?, are_kept: false };
         times.are_kept = times.kept(PROBED)? == PROBED.into();
         if times.are_kept {
-            // What cannot be removed is removed by the next job.
+            // If it cannot be removed, the next job removes it.
             let _ = fs::remove_file(path);
         }
         Ok(times)
     }
 
-    /// Whether files keep the times that they are given. Else different versions of an object may have files that look
-    /// the same.
+    /// Whether files keep the times that they are given. If not, the files of different versions of an object
+    /// may look the same.
     pub(super) fn are_kept(&self) -> bool {
         self.are_kept
     }
 
-    /// What is known of an object whose file is given a length and a time.
+    /// The manifest's record of an object whose file is given this length and time.
     pub(super) fn kept(&self, given: Found) -> io::Result<Object> {
         let mut object = Object::from(given);
         if !self.are_kept {
@@ -160,17 +166,17 @@ impl Times {
     }
 }
 
-/// The time of an object's file.
+/// The modification time of an object's file.
 pub(super) fn modified(known: &Found) -> SystemTime {
     UNIX_EPOCH + Duration::new(known.seconds.max(0).cast_unsigned(), known.nanos)
 }
 
-/// Removes what an earlier job wanted and this one does not, or the store has no more. What cannot be removed is told by
-/// the planner, who finds it.
+/// Removes the objects that this job does not want or that the store no longer has. A file that cannot be
+/// removed stays; the planner finds and reports it.
 pub(super) fn remove_others(data: &Path, is_wanted: impl Fn(&str) -> bool) {
     for entry in WalkDir::new(data).min_depth(1).contents_first(true).into_iter().flatten() {
         if entry.file_type().is_dir() {
-            // Fails if there is anything in it.
+            // Fails if the folder is not empty.
             let _ = fs::remove_dir(entry.path());
             continue;
         }
@@ -181,7 +187,7 @@ pub(super) fn remove_others(data: &Path, is_wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// Makes a folder and locks it; none if somebody else uses it.
+/// Creates a folder and locks it. `None` if another process holds the lock.
 fn claim(folder: &Path) -> io::Result<Option<File>> {
     for _ in 0..TRIES {
         match DirBuilder::new().mode(0o700).create(folder) {
@@ -190,9 +196,9 @@ fn claim(folder: &Path) -> io::Result<Option<File>> {
         }
         match hold(folder) {
             Ok(Some(lock)) => return Ok(Some(lock)),
-            // Somebody who tidies up holds it for a moment only.
+            // A process that tidies up holds the lock only briefly.
             Ok(None) => thread::sleep(MOMENT),
-            // Removed meanwhile.
+            // The folder was removed meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -200,8 +206,8 @@ fn claim(folder: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// A lock on a folder; none if somebody else has one. Fails with [`ErrorKind::NotFound`] if the folder is
-/// removed meanwhile.
+/// Locks a folder. `None` if another process holds the lock. Fails with [`ErrorKind::NotFound`] if the folder
+/// is removed meanwhile.
 fn hold(folder: &Path) -> io::Result<Option<File>> {
     let path = folder.join("lock");
     let mut options = OpenOptions::new();
@@ -212,7 +218,7 @@ fn hold(folder: &Path) -> io::Result<Option<File>> {
         Err(errno) if errno == rustix::io::Errno::WOULDBLOCK => return Ok(None),
         Err(errno) => return Err(errno.into()),
     }
-    // Whoever had it before may have removed it.
+    // The previous holder may have removed the file.
     let own = lock.metadata()?;
     let there = fs::metadata(&path)?;
     if (own.dev(), own.ino()) == (there.dev(), there.ino()) {
@@ -222,7 +228,7 @@ fn hold(folder: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Nobody else may put objects where they are taken for a store's.
+/// Makes sure that only this user can write to the cache: other users could plant objects there.
 fn make_private(folder: &Path) -> io::Result<()> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent)?;
@@ -244,13 +250,13 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes folders that no job uses: all of an old layout, and the one that was not used for the longest time first,
-/// until those that no job uses hold no more than so many bytes together. What cannot be removed stays.
+/// Removes folders that no job uses: all those of the old layout, then the least recently used ones until the
+/// rest of the idle folders take at most `most` bytes. A folder that cannot be removed stays.
 pub(super) fn prune(cache: &Path, most: u64) {
     let idle = fs::read_dir(cache).into_iter().flatten().flatten().filter_map(|entry| {
         let folder = entry.path();
         let used = folder.join("used").metadata().ok()?.modified().ok()?;
-        // For no longer than that: somebody may want it.
+        // The lock is released at once, since a job may want the folder.
         drop(hold(&folder).ok()??);
         Some((used, folder))
     });
@@ -272,14 +278,15 @@ pub(super) fn prune(cache: &Path, most: u64) {
     }
 }
 
-/// Removes a folder, unless a job has come to use it. Whether it is gone.
+/// Removes a folder, unless a job uses it by now. Returns whether it is gone.
 fn remove(folder: &Path) -> bool {
     let Ok(Some(_lock)) = hold(folder) else { return false };
-    // The lock's file last: whoever waits for it finds no folder, and makes one.
+    // The data goes first and the rest, with the lock file, after it. A job that waits for the lock finds no
+    // folder, and makes a new one.
     fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok()
 }
 
-/// Removes all folders that no job uses. Returns what was removed, and what is left.
+/// Removes all folders that no job uses. Returns what was removed and what is left.
 pub(super) fn clear(cache: &Path) -> io::Result<(Held, Held)> {
     let mut removed = Held::default();
     let mut left = Held::default();
@@ -297,7 +304,7 @@ pub(super) fn held(cache: &Path) -> io::Result<Held> {
     Ok(all)
 }
 
-/// The folders of any layout, whatever else lies beside them.
+/// The folders of both layouts. Other files in the cache are ignored.
 fn folders(cache: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(cache) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -317,7 +324,7 @@ fn folders(cache: &Path) -> io::Result<Vec<PathBuf>> {
 /// Objects that are on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// How many.
+    /// The number of objects.
     pub objects: u64,
     /// The sum of their lengths, in bytes.
     pub bytes: u64,
@@ -342,13 +349,13 @@ impl AddAssign for Held {
     }
 }
 
-/// Whether a folder is one of this layout.
+/// Whether a folder has the current layout.
 fn is_current(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str());
     name.and_then(|name| name.strip_prefix(LAYOUT)).is_some_and(|name| is_old(Path::new(name)))
 }
 
-/// Whether a folder is one of the first layout.
+/// Whether a folder has the first layout.
 fn is_old(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let parts = name.split_once('-');
@@ -426,7 +433,7 @@ mod tests {
         let old =
             cache.join(idle.file_name().unwrap().to_str().unwrap().strip_prefix(LAYOUT).unwrap());
         fs::create_dir_all(old.join("data")).unwrap();
-        // Whatever lies in a folder that the operator named.
+        // Other files in the cache folder that the operator named.
         fs::create_dir_all(cache.join("photos/data")).unwrap();
         fs::write(cache.join("photos/data/one"), "mine").unwrap();
         let one = Held { objects: 1, bytes: 100 };
@@ -438,7 +445,7 @@ mod tests {
         assert_eq!(clear(&cache).unwrap(), (one, Held::default()));
     }
 
-    /// A file of an earlier version may have an object's length and time, and nothing in it.
+    /// A file of the first layout may have an object's length and time, but no content.
     #[test]
     fn folders_of_an_earlier_version_are_not_used_and_go() {
         let dir = tempfile::tempdir().unwrap();
@@ -458,7 +465,7 @@ mod tests {
         let slot = Slot::take(&cache, "s3://b/x").unwrap();
         assert_ne!(slot.folder(), old);
         assert_eq!(fs::read_dir(slot.data()).unwrap().count(), 0);
-        // A job of the earlier version may use it.
+        // A job of an earlier version may still use it.
         let used = hold(&old).unwrap().unwrap();
         prune(&cache, u64::MAX);
         assert!(old.join("data/object").exists());
@@ -503,7 +510,7 @@ mod tests {
         assert!(!is_object(Path::new("a")) && !is_object(Path::new("/etc/passwd")));
     }
 
-    /// A job that waits for a folder while another one removes it gets one that is there.
+    /// A job that waits for a folder while another one removes it gets a folder that exists.
     #[test]
     fn a_folder_that_was_removed_is_nobodys() {
         let dir = tempfile::tempdir().unwrap();

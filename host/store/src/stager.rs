@@ -1,4 +1,4 @@
-//! Finds what a job reads from stores, and has it brought to this machine, by way of processes that fetch.
+//! Finds the objects that a job reads from stores, and has fetcher processes copy them to this machine.
 
 use super::ahead::Lot;
 use super::all::Lack;
@@ -16,80 +16,81 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::WalkDir;
 
-/// Who fetches, and where to.
+/// The settings for fetching.
 #[derive(Debug)]
 pub struct Stager<'a> {
-    /// The `sandmill` binary.
+    /// The `sandmill` binary, which is also the fetcher process.
     pub program: &'a Path,
     /// The folder for objects.
     pub cache: &'a Path,
-    /// How much of the process wall must stand.
+    /// The sandbox that the process must get from the operating system.
     pub os_sandbox: OsSandbox,
     /// Stores by name.
     pub datastores: &'a Datastores,
-    /// On whose behalf.
+    /// The tenant on whose behalf objects are fetched.
     pub tenant: &'a str,
-    /// The names of inputs that must be no tables with a [log](crate::dataset::TableLog).
+    /// The names of the inputs that must not be tables with a [log](crate::dataset::TableLog).
     pub without_tables: Vec<String>,
 }
 
-/// When the objects of a job's inputs come.
+/// When the objects of a job's inputs are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coming {
     /// At once: all of them must fit into the cache.
     AtOnce,
-    /// At once if all of them fit, else when they are [wanted](Objects::want).
+    /// At once if all of them fit, otherwise when they are [requested](Objects::want).
     AsTheyFit,
-    /// When they are wanted. A guest sees those of its mini-batch alone.
+    /// When they are requested. A guest sees only the objects of its mini-batch.
     OnDemand,
 }
 
-/// How often progress is told.
+/// How often progress is reported.
 const TELL: Duration = Duration::from_secs(10);
 
-/// What is fetched together: all that an input wants of one folder of a store.
+/// What is fetched together: all that an input names in one folder of a store.
 struct Part {
     store: StoreConfig,
     prefix: String,
     wanted: Wanted,
     shown: String,
-    /// Where the input's paths lead, below the slot's folder for objects.
+    /// The input's paths, below the slot's folder for objects.
     paths: Vec<String>,
 }
 
-/// What a job keeps of the cache.
+/// What a job holds of the cache.
 #[derive(Debug, Default)]
 pub struct Kept {
     slots: Vec<Slot>,
-    /// Of what is here, or is certain to come.
+    /// The bytes of the objects that are here or are certain to be fetched.
     bytes: u64,
 }
 
-/// What was found of a job's inputs.
+/// What was found for a job's inputs.
 #[derive(Default)]
 struct Found {
     requests: Vec<FetchRequest>,
-    /// Of what need not be here together.
+    /// The bytes of the objects that need not be here at the same time.
     bytes: u64,
 }
 
-/// Who wants the end, and who hears what takes time.
+/// The caller's hooks while it waits.
 pub struct Watch<'a> {
-    /// Whether somebody wants the end.
+    /// Whether the caller wants to stop.
     pub stop: &'a dyn Fn() -> bool,
-    /// Gets lines for people.
+    /// Receives lines for people.
     pub say: &'a mut dyn FnMut(&str),
 }
 
 impl Stager<'_> {
-    /// Finds all that inputs name in stores. Returns the inputs with paths of this machine, and the objects,
-    /// which must be kept for as long as anybody reads there. Inputs of this machine are left as they are.
+    /// Finds all objects that inputs name in stores. Returns the inputs with paths of this machine, and the
+    /// objects, which the caller must keep while the paths are in use. Inputs of this machine are returned
+    /// unchanged.
     ///
-    /// What comes at once is on its way when this returns.
+    /// Objects that are to be fetched at once are already being fetched when this returns.
     ///
     /// # Errors
     /// If a store cannot be listed, does not have what is named, or holds more than fits. An object that
-    /// cannot be fetched is none: it becomes a failed item.
+    /// cannot be fetched is not an error: it becomes a failed item.
     pub fn stage(
         &self,
         inputs: &[Input],
@@ -114,7 +115,7 @@ impl Stager<'_> {
         Ok((staged, objects))
     }
 
-    /// Fetches a folder of objects or one of them, and waits for that. Returns its path on this machine.
+    /// Fetches a folder of objects, or a single object, and waits for it. Returns its path on this machine.
     ///
     /// # Errors
     /// As for [`stage`](Self::stage), and if an object cannot be fetched.
@@ -142,7 +143,8 @@ impl Stager<'_> {
         Ok(path.into())
     }
 
-    /// Fetches all objects of these folders, and waits for them. An error says why one of them cannot be had, or all.
+    /// Fetches all objects of these folders, and waits for them. An error says why all of them, or one of
+    /// them, cannot be fetched.
     fn bring_all(
         &self,
         requests: Vec<FetchRequest>,
@@ -169,13 +171,14 @@ impl Stager<'_> {
         }
     }
 
-    /// All objects of these folders, which have room together.
+    /// A lot of all objects of these folders, which fit into the cache together.
     fn all_of(&self, requests: Vec<FetchRequest>) -> Lot {
         let program = self.program.to_owned();
         Lot { program, requests, room: u64::MAX, evicts: false, brings_all: true }
     }
 
-    /// Lists what one input names; returns its paths on this machine, none if it lies here anyway.
+    /// Lists what an input names. Returns its paths on this machine; an empty list if the input names no
+    /// store.
     fn find(
         &self,
         what: &str,
@@ -206,7 +209,7 @@ impl Stager<'_> {
                 false => found.bytes += so_far.bytes,
             }
             let data = slot.data();
-            // By a glob, as a folder's files would all be seen.
+            // As a glob, since the whole folder would be visible to the guest.
             let below = |path: &String| match (path.as_str(), coming) {
                 ("", Coming::OnDemand) => data.join("**"),
                 (path, _) => data.join(path),
@@ -283,10 +286,10 @@ impl Stager<'_> {
         }
     }
 
-    /// Puts all files of a folder to an address.
+    /// Writes all files of a folder to an address.
     ///
     /// # Errors
-    /// If one of them did not arrive. Those that did stay there.
+    /// If a file could not be written. Those that were written stay there.
     pub fn put(
         &self,
         folder: &Path,
@@ -313,7 +316,7 @@ impl Stager<'_> {
         Ok(())
     }
 
-    /// Has a process do it, and tells now and then how far it is.
+    /// Has a fetcher process handle a request, and reports progress now and then.
     fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, StoreError> {
         let mut told = Instant::now();
         ask(self.program, request, watch.stop, &mut |so_far| {
@@ -323,7 +326,7 @@ impl Stager<'_> {
 }
 
 impl Part {
-    /// What tells this part from others, of the same job or of others.
+    /// Identifies this part among the parts of this and other jobs.
     fn place(&self) -> String {
         let public = ["account_name", "region"];
         let options: Vec<_> = self
@@ -339,7 +342,7 @@ impl Part {
     }
 }
 
-/// The folder of an address, or all of it if it is a glob.
+/// The folder of an address, or the whole address if it is a glob.
 fn shown(address: &Address) -> String {
     match address.split() {
         (folder, _) if !address.is_glob() && address.key != folder => {
@@ -349,18 +352,18 @@ fn shown(address: &Address) -> String {
     }
 }
 
-/// Removes all objects that an earlier job left: they would be in the way of those that are needed first.
+/// Removes all objects that an earlier job left: they would take the room of those that are needed first.
 fn empty(folder: &Path) {
     for entry in WalkDir::new(folder.join("data")).into_iter().flatten() {
-        // Those without content take no room.
+        // Empty files take no room.
         if entry.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
-            // What cannot be removed takes room, and no more.
+            // If it cannot be removed, it only takes room.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Tells now and then how far it is.
+/// Reports progress, but not too often.
 fn tell(objects: u64, bytes: u64, told: &mut Instant, say: &mut dyn FnMut(&str)) {
     if told.elapsed() >= TELL {
         *told = Instant::now();

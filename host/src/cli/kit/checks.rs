@@ -1,6 +1,6 @@
-//! The checks of the conformance kit: what each gives, and how it judges what comes back.
+//! The checks of the conformance kit: the input of each, and how it judges the outcome.
 //!
-//! `tests/kit/README.md` says what the commands mean.
+//! `tests/kit/README.md` explains the commands.
 
 use super::plan::{Data, FOLDER, Plan, Seen, Turn, Verdict, Why, command, equal, holds, wrong};
 use crate::model::FailureKind;
@@ -11,28 +11,29 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) struct Check {
     /// Its stable name.
     pub(super) name: &'static str,
-    /// The items of the WIT that it holds.
+    /// The items of the WIT that it checks.
     pub(super) holds: &'static str,
-    /// What is given, each in a process of its own.
+    /// The inputs, each for its own process.
     pub(super) plans: fn() -> Vec<Plan>,
-    /// What comes back, one for each plan.
+    /// Judges the outcomes, one for each plan.
     pub(super) judge: fn(&[Seen]) -> Verdict,
 }
 
-/// What the command `kit` answers.
+/// The answer to the command `kit`.
 const ANSWER: &str = "sandmill kit 1";
-/// Of a text of [`long`], in bytes.
+/// The length of the text of [`long`], in bytes.
 const LONG: usize = 10_000;
-/// Bytes by which the memory of 10,000 mini-batches may grow: a leak of what each of them brings is four times this.
+/// The most bytes by which memory may grow over 10,000 mini-batches. A leak of each mini-batch's data would
+/// be four times that.
 const GROWTH: u64 = 8 << 20;
-/// Bytes of the large file.
+/// The length of the large file, in bytes.
 const LARGE: usize = 20 << 20;
-/// The guest's memory where it is to run out.
+/// The guest's memory limit in the check that exhausts it.
 const LITTLE_MEMORY: u64 = 256 << 20;
-/// Seconds that a clock may be off.
+/// How many seconds a clock may be off.
 const CLOCK: u64 = 300;
 
-/// Whether the component has the kit's script.
+/// Checks that the component has the kit's script.
 pub(super) const SCRIPT: Check = check(
     "script",
     "entry.run",
@@ -40,7 +41,7 @@ pub(super) const SCRIPT: Check = check(
     |seen| equal("the answer to `kit`", &seen[0].rows(0)?, &[ANSWER]),
 );
 
-/// Every other check, in the order in which it is run.
+/// All other checks, in the order in which they run.
 pub(super) const CHECKS: &[Check] = &[
     check(
         "init-once",
@@ -267,7 +268,7 @@ fn files() -> Vec<Plan> {
     vec![Plan::of([turn.and("Grüße 世界.txt", "ä").and("empty.bin", "")])]
 }
 
-/// A file with all bytes there are.
+/// A large file that contains almost all byte values.
 fn large(verb: &str) -> Vec<Plan> {
     let path = format!("{FOLDER}/large.bin");
     vec![Plan::of([Turn::command(&[verb, &path]).and("large.bin", large_file())])]
@@ -313,7 +314,7 @@ fn rows() -> Vec<Plan> {
     one([&["rows", "a", "", "Grüße 世界 🌍", " b "]])
 }
 
-/// The host fails such attempts; what it must not get is another row, or two.
+/// The host fails such attempts. It must not receive another row, or two rows.
 fn rows_break() -> Vec<Plan> {
     one([&["rows", "a\nb"], &["rows", "a\rb"]])
 }
@@ -383,7 +384,7 @@ fn init_error(seen: &[Seen]) -> Verdict {
     kind_is(failure.kind, FailureKind::ScriptError)
 }
 
-/// That a row came as it is, or the language's bindings refused it.
+/// Checks that a row arrived unchanged, or that the language's bindings refused it.
 fn whole_or_refused(seen: &Seen, index: usize, row: &str) -> Verdict {
     match &seen.came(index)?.failure {
         Some(_) => fails_as(seen, index, FailureKind::ScriptError),
@@ -399,7 +400,7 @@ fn kind_is(found: FailureKind, expected: FailureKind) -> Verdict {
     equal("the kind of failure", &found, &expected)
 }
 
-/// That the script returned an error with words of its own.
+/// Checks that the script returned an error with a message.
 fn explained(seen: &Seen, index: usize) -> Verdict {
     fails_as(seen, index, FailureKind::ScriptError)?;
     match seen.failure(index)?.message.contains("without a text") {

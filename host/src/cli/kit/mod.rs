@@ -1,7 +1,7 @@
-//! `sandmill check --kit COMPONENT`: whether a language's bindings keep the contract, by a script that each language
-//! implements (`tests/kit`).
+//! `sandmill check --kit COMPONENT`: checks whether a language's bindings keep the contract, by a script that
+//! each language implements (`tests/kit`).
 //!
-//! Each check gives the script mini-batches in a process of its own, behind the walls of a worker.
+//! Each check runs mini-batches in its own process, in the sandbox of a worker.
 
 mod checks;
 mod plan;
@@ -25,7 +25,7 @@ pub(super) use report::Report;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why checks are not run on a component without the script.
+/// The reason why checks are skipped if the component is not the kit's script.
 const NEEDS: &str = "needs the kit's script";
 
 /// What is checked.
@@ -34,7 +34,7 @@ enum Subject {
     Script(Chosen),
 }
 
-/// Runs the checks. `say` gets lines about what takes time.
+/// Runs the checks. `say` receives lines about steps that take long.
 ///
 /// # Errors
 /// As for [`check::check`].
@@ -64,7 +64,7 @@ pub(super) fn kit(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Resul
     Ok(report)
 }
 
-/// The checks that need no run. Whether it can be loaded.
+/// The checks that need no run. Returns whether the component can be loaded.
 fn check_names(checked: &Checked, report: &mut Report) -> bool {
     let problems = &checked.problems;
     let words = || Err(Why::Failed(problems.join("\n")));
@@ -106,7 +106,7 @@ fn judge(
     Ok((one.judge)(&seen?))
 }
 
-/// Gives a plan to the script, in a process of its own.
+/// Runs a plan in its own process.
 fn see(
     check: &Check<'_>,
     subject: &Subject,
@@ -132,7 +132,7 @@ fn see(
     Ok(Seen { ending, stdout, stderr, log, output })
 }
 
-/// What is asked of the process. The files of the mini-batches are made in the scratch folder.
+/// The request for the process. The files of the mini-batches are created in the scratch folder.
 fn ask<'a>(
     check: &Check<'_>,
     subject: &'a Subject,

@@ -1,23 +1,23 @@
-//! What a check of the conformance kit gives to the kit's script, and what it sees of it.
+//! The input of a check of the conformance kit, and what the check sees of the outcome.
 
 use crate::model::{Failure, printable};
 use crate::node::trial::{Lived, TableKind};
 
-/// Between the parts of a command: no argument and no file name holds it.
+/// The separator of the parts of a command. It is in no argument and no file name.
 const SEPARATOR: &str = "\u{1f}";
 /// The folder of the mini-batches' files, as the guest sees it.
 pub(super) const FOLDER: &str = "/inputs/items/0";
-/// With this an error begins of a script whose language lacks what the command wants.
+/// The prefix of the error that a script returns if its language cannot do what the command wants.
 const LACKS: &str = "not in this language: ";
-/// Bytes of what was found that a message shows.
+/// The most bytes of a found value that a message shows.
 const SHOWN: usize = 200;
 
-/// A command, as it stands in a file or an argument.
+/// A command, as written to a file or passed as an argument.
 pub(super) fn command(parts: &[&str]) -> String {
     parts.join(SEPARATOR)
 }
 
-/// One life of an instance, from `init` to `shutdown`.
+/// The life of an instance, from `init` to `shutdown`.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// The job's arguments.
@@ -26,11 +26,11 @@ pub(super) struct Plan {
     pub(super) environment: Vec<(String, String)>,
     /// The mini-batches.
     pub(super) turns: Vec<Turn>,
-    /// The guest's memory, in bytes, where it is not the usual.
+    /// The guest's memory limit in bytes; `None` for the default.
     pub(super) memory: Option<u64>,
-    /// The largest file that `read` reads, in bytes, where it is not the usual.
+    /// The largest file that `read` reads, in bytes; `None` for the default.
     pub(super) read: Option<u64>,
-    /// How long all may take.
+    /// How many seconds all of it may take.
     pub(super) seconds: u64,
 }
 
@@ -43,18 +43,18 @@ pub(super) struct Turn {
     pub(super) dataset: String,
     pub(super) attempt: u32,
     pub(super) keys: Vec<(String, String)>,
-    /// How often it is given.
+    /// How often it is run.
     pub(super) times: u32,
 }
 
 /// The data of a mini-batch.
 #[derive(Clone, Debug)]
 pub(super) enum Data {
-    /// The first file holds the command; the others follow it, by name and content.
+    /// The first file holds the command. The others follow it, with name and content.
     Files(String, Vec<(String, Vec<u8>)>),
-    /// The command is the first argument.
+    /// A table; the command is the first argument.
     Table(TableKind),
-    /// The command is the first argument.
+    /// No data; the command is the first argument.
     Void,
 }
 
@@ -77,7 +77,7 @@ impl Plan {
 }
 
 impl Turn {
-    /// A mini-batch with the file of a command alone.
+    /// A mini-batch with only the file of a command.
     pub(super) fn command(parts: &[&str]) -> Self {
         Self::of(Data::Files(command(parts), Vec::new()))
     }
@@ -87,7 +87,7 @@ impl Turn {
         Self { data, id: 0, dataset, attempt: 1, keys: Vec::new(), times: 1 }
     }
 
-    /// One more file.
+    /// Adds a file.
     pub(super) fn and(mut self, name: &str, content: impl Into<Vec<u8>>) -> Self {
         if let Data::Files(_, files) = &mut self.data {
             files.push((name.to_owned(), content.into()));
@@ -101,11 +101,11 @@ impl Turn {
     }
 }
 
-/// What came of a plan.
+/// The outcome of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) ending: Ending,
-    /// What it printed, and its log.
+    /// Its output, and its log.
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) log: String,
@@ -116,15 +116,15 @@ pub(super) struct Seen {
 /// How it ended.
 #[derive(Clone, Debug)]
 pub(super) enum Ending {
-    /// All was given.
+    /// All mini-batches were run.
     Lived(Lived),
-    /// It was ended, since it took too long.
+    /// It was killed because it took too long.
     TimedOut,
-    /// Its process died: how, in words.
+    /// Its process died; says how.
     Died(String),
 }
 
-/// Why a check was not passed.
+/// Why a check did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// What was wrong, in words.
@@ -133,15 +133,15 @@ pub(super) enum Why {
     Skipped(String),
 }
 
-/// What a check finds.
+/// The result of a check.
 pub(super) type Verdict = Result<(), Why>;
 
-/// What was wrong.
+/// A failed check, with the reason.
 pub(super) fn wrong(text: impl Into<String>) -> Why {
     Why::Failed(text.into())
 }
 
-/// That what was found is what was expected.
+/// Checks that the found value is the expected one.
 pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Debug + ?Sized>(
     what: &str,
     found: &T,
@@ -154,7 +154,7 @@ pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Deb
     Err(wrong(format!("{what}: found {found}, expected {expected}")))
 }
 
-/// That a text holds a part.
+/// Checks that a text contains a part.
 pub(super) fn holds(what: &str, text: &str, part: &str) -> Verdict {
     match text.contains(part) {
         true => Ok(()),
@@ -170,7 +170,7 @@ fn shown(text: &str) -> String {
 }
 
 impl Seen {
-    /// The life, if it came to its end.
+    /// The outcomes of the mini-batches, if the process lived to the end.
     pub(super) fn lived(&self) -> Result<&Lived, Why> {
         match &self.ending {
             Ending::Lived(lived) => Ok(lived),
@@ -179,7 +179,7 @@ impl Seen {
         }
     }
 
-    /// The rows of a mini-batch, in which nothing may have failed.
+    /// The rows of a mini-batch without failed items.
     pub(super) fn rows(&self, index: usize) -> Result<Vec<&str>, Why> {
         let outcomes = self.outcomes(index)?;
         let row = |it: &'_ Result<String, String>| it.as_ref().err().cloned();
@@ -189,7 +189,7 @@ impl Seen {
         Ok(outcomes.iter().flatten().map(String::as_str).collect())
     }
 
-    /// The rows and failed items of a mini-batch whose call went well.
+    /// The rows and failed items of a mini-batch whose call succeeded.
     pub(super) fn outcomes(&self, index: usize) -> Result<&[Result<String, String>], Why> {
         let came = self.came(index)?;
         match &came.failure {
@@ -198,7 +198,7 @@ impl Seen {
         }
     }
 
-    /// How a mini-batch failed, which it should.
+    /// The failure of a mini-batch that must fail.
     pub(super) fn failure(&self, index: usize) -> Result<&Failure, Why> {
         let failure = self.came(index)?.failure.as_ref();
         match failure.map(|it| (it, lack(it))) {
@@ -208,7 +208,7 @@ impl Seen {
         }
     }
 
-    /// What came of a mini-batch.
+    /// The outcome of a mini-batch.
     pub(super) fn came(&self, index: usize) -> Result<&crate::node::trial::Came, Why> {
         let lived = self.lived()?;
         if let Some(failure) = &lived.init {
@@ -223,7 +223,7 @@ fn failed(failure: &Failure) -> Why {
     lack(failure).unwrap_or_else(told)
 }
 
-/// If the script's language lacks what the command wants.
+/// The reason to skip the check, if the script's language cannot do what the command wants.
 fn lack(failure: &Failure) -> Option<Why> {
     let (_, what) = failure.message.split_once(LACKS)?;
     Some(Why::Skipped(format!("{LACKS}{}", shown(what))))

@@ -1,4 +1,4 @@
-//! What the conformance kit found, for people and for programs.
+//! The result of the conformance kit, for people and for programs.
 
 use super::checks::Check;
 use super::plan::{Verdict, Why};
@@ -6,14 +6,14 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Changes with every change of the JSON that is not an addition.
+/// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
-/// What was found. The names are those of the JSON.
+/// The result. The names of the fields are those of the JSON.
 #[derive(Debug, Serialize)]
 pub(in super::super) struct Report {
     version: u32,
-    /// Of the component or the script.
+    /// The path of the component or the script.
     path: PathBuf,
     checks: Vec<Checked>,
     passed: usize,
@@ -26,7 +26,7 @@ pub(in super::super) struct Report {
 #[derive(Debug, Serialize)]
 struct Checked {
     name: &'static str,
-    /// The items of the WIT that it holds.
+    /// The items of the WIT that it checks.
     holds: &'static str,
     result: Outcome,
     /// What was wrong, or why it was skipped; null if it passed.
@@ -62,7 +62,7 @@ impl Report {
         self.checks.push(Checked { name, holds, result, words });
     }
 
-    /// Notes for each of these why it was not run.
+    /// Notes that these checks were skipped, with the reason.
     pub(super) fn skip<'a>(&mut self, checks: impl IntoIterator<Item = &'a Check>, why: &str) {
         for check in checks {
             self.add(check.name, check.holds, Err(Why::Skipped(why.to_owned())));
@@ -74,7 +74,7 @@ impl Report {
         self.good
     }
 
-    /// For people, on several lines.
+    /// The result for people, on several lines.
     pub(in super::super) fn text(&self) -> String {
         let mut text = String::new();
         let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Judges that never fail would judge nothing: each is given what it must refuse.
+//! Makes sure that each check can fail: each gets outcomes that it must refuse.
 
 use super::checks::{CHECKS, SCRIPT};
 use super::plan::{Ending, Seen, Why};
@@ -17,7 +17,7 @@ fn seen(lived: Lived) -> Seen {
     }
 }
 
-/// As many mini-batches as any check has, all with this in them.
+/// The outcomes of two plans with as many mini-batches as any check has, all of them alike.
 fn all(came: &Came) -> Vec<Seen> {
     let lived = Lived { steps: vec![came.clone(); 5], ..Lived::default() };
     vec![seen(lived.clone()), seen(lived)]
@@ -37,7 +37,7 @@ fn a_script_that_returns_nothing_passes_no_check() {
 fn a_script_that_answers_everything_alike_passes_no_check() {
     let came = Came { rows: vec![Ok("row".to_owned())], peak: 1, ..Came::default() };
     let passed = verdicts(&all(&came)).into_iter().filter(|(_, why)| why.is_none());
-    // The one thing that it does right: it holds no memory.
+    // The only thing that it does right is to hold no memory.
     assert_eq!(passed.map(|(name, _)| name).collect::<Vec<_>>(), ["memory-flat"]);
 }
 

@@ -1,4 +1,4 @@
-//! Fetches what is asked for, a few objects at a time.
+//! Fetches objects on request, several at a time.
 
 use super::fetch::{Target, fetch, place};
 use super::list::TELL;
@@ -18,13 +18,13 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 
-/// Bytes that are read at once of what is asked for.
+/// How many bytes of requests are read at once.
 const READ: usize = 16 << 10;
 
-/// The name of an object, and why it cannot be had if it is not here.
+/// The name of an object, and why it could not be fetched.
 type Brought = (String, Result<(), FetchError>);
 
-/// Who carries objects here.
+/// The running downloads.
 struct Porter<'a> {
     request: &'a FetchRequest,
     store: Arc<Store>,
@@ -56,7 +56,7 @@ impl<'a> Porter<'a> {
         Ok(Target { file: place(&self.data, name)?, part, most })
     }
 
-    /// Begins to fetch an object of which so much is known. An error says why nothing can be fetched.
+    /// Begins to fetch an object with this record. An error says why this object cannot be fetched.
     fn begin(&mut self, name: String, known: Object) -> Result<(), FetchError> {
         let target = self.target(&name, known.found.length)?;
         let key = key(&self.store, self.request, &name)?;
@@ -69,17 +69,17 @@ impl<'a> Porter<'a> {
         Ok(())
     }
 
-    /// Stops all fetching, and removes what has come of objects: others may need the room.
+    /// Stops all downloads, and removes the partial files: other programs may need the room.
     async fn discard(&mut self) {
         self.tasks.shutdown().await;
         let parts = fs::read_dir(self.request.folder.join("part")).into_iter().flatten().flatten();
         for part in parts {
-            // The next job removes what stays.
+            // The next job removes what is left.
             let _ = fs::remove_file(part.path());
         }
     }
 
-    /// Waits for one that was begun. Fails if the disk has no room.
+    /// Waits for one of the downloads. Fails if the disk is full.
     async fn next(&mut self) -> Option<Result<Brought, FetchError>> {
         Some(match self.tasks.join_next().await? {
             Ok((_, Err(error))) if error.kind() == StoreErrorKind::DiskFull => {
@@ -92,7 +92,8 @@ impl<'a> Porter<'a> {
     }
 }
 
-/// Fetches what the leader asks for, until it closes the pipe. Fails if nothing can be fetched, or the disk has no room.
+/// Fetches the objects that the leader requests, until it closes the pipe. Fails if nothing can be fetched,
+/// or if the disk is full.
 pub(super) async fn serve(
     request: &FetchRequest,
     mut asked: Receiver,

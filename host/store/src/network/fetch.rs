@@ -1,4 +1,4 @@
-//! Brings one object.
+//! Fetches one object.
 
 use super::open::Store;
 use super::slot::modified;
@@ -15,20 +15,21 @@ use std::io::{ErrorKind, Write};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-/// Attempts at one object, each of which tries again by itself what a store refuses for now.
+/// How often an object is tried. Within each try, the library retries requests that the store refuses
+/// temporarily.
 const ATTEMPTS: u32 = 4;
-/// The pause after the first.
+/// The pause after the first try; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Bytes of the name of what stands for an object whose own name is too long.
+/// The most bytes of the name that stands for an object whose own name is too long.
 const NAME: usize = 200;
 
-/// What is known of an object that was not there when it was looked for.
+/// The manifest's record of an object that did not exist when it was looked up.
 pub(super) const MISSING: Object =
     Object { found: Found { length: 0, seconds: 0, nanos: 0 }, version: 0 };
 
-/// What the file of an object is like: the second before its last change, and nanoseconds that stand for its version
-/// (the ETag; zero if it has none), so that another version of the same second is another file for whoever compares
-/// files, and none seems to have changed later than it did.
+/// The length and time that an object's file gets. The seconds are one less than those of its last change, so
+/// that no file seems newer than its object. The nanoseconds are derived from the version (the ETag; zero if
+/// it has none), so that files of different versions differ even within one second.
 pub(super) fn file_of(object: &ObjectMeta) -> Found {
     let nanos = object.e_tag.as_deref().map_or(0, |tag| {
         let digest = Sha256::digest(bare(tag).as_bytes());
@@ -45,12 +46,12 @@ fn differs(known: &Object, answer: &Object) -> bool {
     known.found.length != answer.found.length || (both_tell && known.version != answer.version)
 }
 
-/// A version without what stands around it: Azure lists it without quotes, and answers with some.
+/// An ETag without quotes and prefix: Azure lists it without quotes, but answers with quotes.
 fn bare(e_tag: &str) -> &str {
     e_tag.trim_start_matches("W/").trim_matches('"')
 }
 
-/// A path below the folder for objects. An error says why there can be none.
+/// The path of an object's file. An error says why there can be none.
 pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, FetchError> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -63,7 +64,7 @@ pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, FetchError> {
     Ok(data.join(path))
 }
 
-/// The name of a file that stands for an object whose own name no file can have.
+/// A valid file name that stands for an object whose name is not a valid path.
 pub(super) fn file_name(name: &str) -> String {
     let plain = name.replace('/', "%2F").replace('\0', "%00");
     match plain.as_str() {
@@ -77,18 +78,19 @@ pub(super) fn file_name(name: &str) -> String {
     }
 }
 
-/// Where one object goes.
+/// The files of a download.
 pub(super) struct Target {
-    /// Its final name, which it gets when all of it is there.
+    /// The final path, which the file gets when it is complete.
     pub(super) file: PathBuf,
-    /// Where it lies until then.
+    /// The path until then.
     pub(super) part: PathBuf,
-    /// The most bytes that it may have.
+    /// The most bytes that the object may have.
     pub(super) most: u64,
 }
 
-/// Fetches an object. `known`: what is known of it. Returns what its file is to be like. Fails with [`FetchError::Gone`] if it is no
-/// object, but stands for a folder, and with [`FetchError::Write`] if it cannot be written.
+/// Fetches an object. `known` is the manifest's record of it. Returns the length and time that its file gets.
+/// Fails with [`FetchError::Gone`] if it is only the marker of a folder, and with [`FetchError::Write`] if it
+/// cannot be written.
 pub(super) async fn fetch(
     store: &Store,
     config: &StoreConfig,
@@ -103,14 +105,14 @@ pub(super) async fn fetch(
             Ok(found) => return Ok(found),
             Err(trouble) => trouble,
         };
-        // Nobody needs half of it.
+        // A partial file is useless.
         let _ = fs::remove_file(&target.part);
         if matches!(trouble, Trouble::Refused(Error::NotFound { .. }))
             && known.is_some_and(|known| known.found.length == 0 && known != MISSING)
         {
             return Err(FetchError::Gone);
         }
-        // What is refused for now was asked for again already.
+        // The library has already retried temporary refusals.
         let broke_off = matches!(trouble, Trouble::Broken(_) | Trouble::Short(..));
         if !broke_off || attempt == ATTEMPTS {
             return Err(trouble.told(config, target));
@@ -122,12 +124,12 @@ pub(super) async fn fetch(
 }
 
 enum Trouble {
-    /// No answer.
+    /// There was no answer.
     Refused(Error),
-    /// An answer that broke off.
+    /// The answer broke off.
     Broken(Error),
     Short(u64, u64),
-    /// More bytes than may be written.
+    /// The object has more bytes than may be written.
     Large(u64),
     Disk(std::io::Error),
 }
@@ -151,7 +153,7 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
-/// One attempt. The file gets its name only if it is whole, and the version that is known.
+/// Makes one attempt. The file gets its final path only if it is complete and has the known version.
 async fn bring(
     store: &Store,
     key: &Key,
@@ -189,11 +191,11 @@ async fn bring(
     Ok(found)
 }
 
-/// Gives a file its final name, whatever stands there.
+/// Moves a file to its final path. Replaces anything there.
 fn put(part: &Path, file: &Path) -> std::io::Result<()> {
     make_folder(file)?;
     match fs::rename(part, file) {
-        // What was a folder in an earlier job is an object now: nothing that is wanted lies below.
+        // An earlier job had a folder here, and now it is an object: no wanted object is below it.
         Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
             fs::remove_dir_all(file)?;
             fs::rename(part, file)
@@ -202,14 +204,14 @@ fn put(part: &Path, file: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Makes the folder of a file.
+/// Creates the folder of a file.
 fn make_folder(file: &Path) -> std::io::Result<()> {
     let Some(folder) = file.parent() else { return Ok(()) };
     match fs::create_dir_all(folder) {
         Err(error)
             if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists) =>
         {
-            // What was an object in an earlier job is a folder now.
+            // An earlier job had an object here, and now it is a folder.
             let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
             there.map_or(Ok(()), fs::remove_file)?;
             fs::create_dir_all(folder)
@@ -241,8 +243,8 @@ mod tests {
         ] {
             assert_ne!(was, file_of(&other), "{other:?}");
         }
-        // What came, by what its list said: times may be told otherwise, and versions not at all. A file system may keep
-        // other times than those that stand for versions.
+        // The answer against the list's record: the times may differ, and versions may be missing. A file
+        // system may not keep the time that stands for the version.
         for known in [was.into(), Object { found: Found { nanos: 0, ..was }, version: was.nanos }] {
             let is_other = |other: ObjectMeta| differs(&known, &file_of(&other).into());
             assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
@@ -252,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Whatever an earlier job left there.
+    /// An earlier job may have left anything there.
     #[test]
     fn a_file_comes_to_its_place_whatever_is_there() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and writes a
-//! manifest of them.
+//! Finds the wanted objects and writes a manifest of them. It works page by page, so that a list of any
+//! length takes little memory.
 
 use super::fetch::{MISSING, Target, fetch, file_name, file_of, place};
 use super::look::{is_missing, key, look};
@@ -21,14 +21,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How often it is told how far it is.
+/// How often progress is reported.
 pub(super) const TELL: Duration = Duration::from_secs(2);
-/// Objects of a page, as stores have it.
+/// The objects of a page, which is the usual limit of stores.
 const PAGE: usize = 1000;
-/// Bytes of a reason.
+/// The most bytes of a reason in the manifest.
 const REASON: usize = 1000;
 
-/// Whom it is told how far it is.
+/// Receives the progress.
 pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
 
 /// What may be fetched, and when.
@@ -36,15 +36,15 @@ pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
 pub(super) struct Extent {
     /// The most bytes.
     pub(super) most: u64,
-    /// Whether all that is wanted must be within these.
+    /// Whether all wanted objects together must not exceed these.
     pub(super) must_fit: bool,
-    /// Whether each object comes when a mini-batch wants it.
+    /// Whether each object is fetched only when a mini-batch needs it.
     pub(super) on_demand: bool,
     /// Whether tables with a log are refused.
     pub(super) refuses_tables: bool,
 }
 
-/// Writes the manifest of a request's slot. An error is for people.
+/// Writes the manifest of a request's slot. The error is for people.
 pub(super) async fn list(
     request: &FetchRequest,
     wanted: &Wanted,
@@ -57,7 +57,7 @@ pub(super) async fn list(
     let data = request.folder.join("data");
     let times = Times::of(&request.folder).map_err(FetchError::List)?;
     if !times.are_kept() {
-        // What an earlier job fetched may be of other versions, and look the same.
+        // Objects of an earlier job may be other versions, and we could not tell.
         remove_others(&data, |_| false);
     }
     let mut round = Round {
@@ -104,7 +104,7 @@ pub(super) async fn list(
         .tables
         .refuse(request, |folder| round.folders.contains(&round.hasher.hash_one(folder)))?;
     remove_others(&round.data, |name| round.seen.contains(&round.hasher.hash_one(name)));
-    // They are looked for before anything in them has come.
+    // The planner looks for these folders before any of their objects has arrived.
     for name in round.named_folders {
         let folder = place(&round.data, &name)?;
         fs::create_dir_all(&folder).map_err(|error| FetchError::make(&folder, error))?;
@@ -119,23 +119,24 @@ struct Round<'a> {
     store: Arc<Store>,
     config: Arc<StoreConfig>,
     data: PathBuf,
-    /// Whether no earlier job has left anything there.
+    /// Whether no earlier job left anything there.
     is_first: bool,
-    /// Where it is written down what is found.
+    /// The manifest that we write.
     manifest: ManifestWriter,
     times: Times,
     hasher: RandomState,
-    /// Hashes of the names of all that is wanted.
+    /// Hashes of the names of all wanted objects.
     seen: HashSet<u64>,
-    /// Hashes of the names of all folders of these.
+    /// Hashes of the names of all their folders.
     folders: HashSet<u64>,
-    /// Hashes of the names of those without content: some stores have one for each folder.
+    /// Hashes of the names of the empty ones: some stores have an empty object for each folder.
     empty: HashSet<u64>,
-    /// Objects without content that were listed: what they are shows when all others are known.
+    /// Empty objects of a list. Whether they are markers of folders is decided when all other objects are
+    /// known.
     later: Vec<(String, Object)>,
-    /// Hashes of the names of folders of objects that are not wanted.
+    /// Hashes of the names of the folders of unwanted objects.
     others: HashSet<u64>,
-    /// Those of what is named that are folders.
+    /// The named inputs that turned out to be folders.
     named_folders: Vec<String>,
     tables: Tables,
     tasks: JoinSet<Result<Arrived, FetchError>>,
@@ -145,20 +146,20 @@ struct Round<'a> {
     tell: &'a mut Tell<'a>,
 }
 
-/// What became of an object that was fetched at once.
+/// The result of fetching an object during the listing.
 enum Arrived {
     /// All of it is here.
     Whole,
-    /// The same of one of this name, of which nothing was known.
+    /// The same, for an object of this name whose length and version were unknown before.
     New(String, Found),
     /// The object of this name could not be fetched.
     Unfetched(String, FetchError),
-    /// The object of this name stood for a folder.
+    /// The object of this name was only the marker of a folder.
     Folder(String),
 }
 
 impl Round<'_> {
-    /// All objects below a prefix whose names, below the request's prefix, match.
+    /// Handles all objects below a prefix whose names, relative to the request's prefix, match the pattern.
     async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), FetchError> {
         self.tables.refuse_part(&self.store, self.request, prefix).await?;
         let mut at = At::default();
@@ -202,8 +203,9 @@ impl Round<'_> {
         }
     }
 
-    /// A page has a key that is none for the library, which then tells nothing of the page: smaller and smaller
-    /// pages are asked for up to it, then what is behind it. What has such a key cannot be had.
+    /// Steps over a key that the library rejects; it then returns an error for the whole page. We request
+    /// smaller and smaller pages up to that key, then continue after it. The object with that key cannot be
+    /// fetched.
     fn step_over(
         &mut self,
         odd: path::Error,
@@ -229,7 +231,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Objects, or folders of objects, by name.
+    /// Handles objects, or folders of objects, by name.
     async fn named(&mut self, names: &[String]) -> Result<(), FetchError> {
         let mut missing = None;
         for names in names.chunks(AT_ONCE) {
@@ -237,7 +239,7 @@ impl Round<'_> {
                 let asked = || Asked::Read(name.clone(), self.request.shown.clone());
                 match looked {
                     Ok(found) => {
-                        // What is empty may stand for a folder.
+                        // An empty object may be the marker of a folder.
                         let is_empty = found.as_ref().is_some_and(|found| found.size == 0);
                         if !(is_empty && self.list_folder(name).await?) {
                             self.want(name, found, false).await?;
@@ -262,7 +264,7 @@ impl Round<'_> {
         }
     }
 
-    /// Whether there is a folder of this name, all of which is wanted then.
+    /// Handles all objects of the folder of this name. Returns whether there is one.
     async fn list_folder(&mut self, name: &str) -> Result<bool, FetchError> {
         if matches!(*self.store, Store::Http(_)) {
             return Ok(false);
@@ -274,7 +276,7 @@ impl Round<'_> {
         Ok(is_folder)
     }
 
-    /// An object that is wanted, and gets a record of the manifest once something is known of it.
+    /// Handles a wanted object. It gets a record in the manifest as soon as its length and version are known.
     async fn want(
         &mut self,
         name: &str,
@@ -315,12 +317,13 @@ impl Round<'_> {
         self.fetch_now((name.to_owned(), key), expected, target).await
     }
 
-    /// Whether an earlier job has left an object here.
+    /// Whether an earlier job left this object here.
     fn is_here(&self, file: &Path, expected: &Object) -> bool {
         !self.is_first && expected.found.is_at(file)
     }
 
-    /// An object without content, now that all others are known: one with others below stands for a folder.
+    /// Handles an empty object, once all others are known: if there are objects below its name, it is the
+    /// marker of a folder.
     async fn look_at_empty(&mut self, name: String, known: Object) -> Result<(), FetchError> {
         let own = self.hasher.hash_one(&name);
         let file = self.data.join(&name);
@@ -335,10 +338,10 @@ impl Round<'_> {
         self.fetch_now((name, key), Some(known), target).await
     }
 
-    /// What was taken for an object stands for a folder.
+    /// Takes back an object that turned out to be the marker of a folder.
     fn one_taken_back(&mut self, name: &str) -> Result<(), FetchError> {
         self.so_far.objects = self.so_far.objects.saturating_sub(1);
-        // What an earlier job left there is in the way.
+        // So that a file of this name from an earlier job is removed.
         self.seen.remove(&self.hasher.hash_one(name));
         self.manifest.remove(name);
         self.maybe_tell()
@@ -368,7 +371,7 @@ impl Round<'_> {
         self.maybe_tell()
     }
 
-    /// Adds to what is wanted. Fails if it is more than may be fetched.
+    /// Adds to the size of the wanted objects. Fails if they may not be that large.
     fn count(&mut self, bytes: u64) -> Result<(), FetchError> {
         self.so_far.bytes += bytes;
         if self.extent.must_fit && self.so_far.bytes > self.extent.most {
@@ -378,9 +381,9 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Whether an object has the name of another one's folder, or the other way round: a file system
-    /// cannot hold both. The one that comes later becomes a failed item of another name, unless it just
-    /// stands for the folder.
+    /// Whether an object has the name of another object's folder, or the other way round: a file system
+    /// cannot hold both. The second one becomes a failed item under another name, unless it is only the
+    /// marker of the folder.
     fn clashes(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, FetchError> {
         let folders = name.match_indices('/').map(|(at, _)| self.hasher.hash_one(&name[..at]));
         let folders: Vec<u64> = folders.collect();
@@ -401,8 +404,9 @@ impl Round<'_> {
         Ok(false)
     }
 
-    /// An object that cannot be had. If it `may_come`, the mini-batch that wants it finds out again, else the manifest says
-    /// so. Among tables it has a name there that a file could have.
+    /// Notes that an object is missing. If it `may_come`, the fetch for its mini-batch will find out again;
+    /// otherwise, the manifest has the reason. If all objects are fetched at once, the manifest lists it
+    /// under a valid file name.
     fn missing(
         &mut self,
         name: &str,
@@ -421,7 +425,7 @@ impl Round<'_> {
         }
     }
 
-    /// Has the manifest say why an object cannot be had.
+    /// Writes to the manifest why an object cannot be fetched.
     fn note(&mut self, name: &str, reason: &FetchError) -> Result<(), FetchError> {
         let mut text = reason.to_string();
         text.truncate(text.floor_char_boundary(REASON));
@@ -435,9 +439,9 @@ impl Round<'_> {
         Target { file, part, most }
     }
 
-    /// Waits for one of those that are on their way.
+    /// Waits until one of the running downloads is done.
     async fn one_less(&mut self) -> Result<(), FetchError> {
-        // A large object takes long; whoever listens must not take that for the end.
+        // A large object takes long. Without reports, the leader would take the process for dead.
         let next = loop {
             match tokio::time::timeout(TELL, self.tasks.join_next()).await {
                 Ok(next) => break next,
@@ -472,7 +476,8 @@ impl Round<'_> {
     }
 }
 
-/// Whether an empty object stands for the folder of the prefix: keys come without a `/` at their end.
+/// Whether an empty object is the marker of the prefix's folder: the library removes the `/` at the end of
+/// keys.
 fn is_marker(key: &str, prefix: &str) -> bool {
     prefix.strip_suffix('/') == Some(key)
 }

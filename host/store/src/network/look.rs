@@ -8,10 +8,10 @@ use object_store::{Error, GetOptions, GetRange, ObjectMeta};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// What a store says of a name.
+/// A store's answer about a name; `None` if it did not say whether there is an object.
 pub(super) type Looked = Result<Option<ObjectMeta>, Error>;
 
-/// Asks for objects by name; in their order, what there is, or nothing where a server does not tell.
+/// Asks for objects by name. Returns the answers in the order of the names.
 pub(super) async fn look(
     store: &Arc<Store>,
     request: &FetchRequest,
@@ -27,18 +27,19 @@ pub(super) async fn look(
     Ok(looked.into_iter().map(|(_, looked)| looked).collect())
 }
 
-/// The key of an object by its name.
+/// The key of an object of this name.
 pub(super) fn key(store: &Store, request: &FetchRequest, name: &str) -> Result<Key, FetchError> {
     let text = format!("{}{name}", request.prefix);
     let key = match store {
-        // As it stands in an address.
+        // URLs are percent-encoded.
         Store::Http(_) => Key::from_url_path(&text),
         _ => Key::parse(&text),
     };
     key.map_err(|error| FetchError::NoKey(text, error))
 }
 
-/// What there is. An error says that there is nothing, or that the store is closed or out of reach.
+/// Asks for one object. An error means that it does not exist, that access is denied, or that the store is
+/// unreachable.
 async fn look_for(store: &Store, key: &Key) -> Looked {
     let head = GetOptions { head: true, ..Default::default() };
     let error = match store.objects().get_opts(key, head).await {
@@ -52,18 +53,18 @@ async fn look_for(store: &Store, key: &Key) -> Looked {
     {
         return Err(error);
     }
-    // Some servers do not answer what is asked seldom, or say that there is nothing: one byte tells.
+    // Some servers do not support HEAD, or answer it with "not found": we read one byte instead.
     let byte = GetOptions { range: Some(GetRange::Bounded(0..1)), ..Default::default() };
     match store.objects().get_opts(key, byte).await {
         Ok(found) => Ok(Some(found.meta)),
         Err(again) if is_missing(&again, store) => Err(error),
-        // It may be empty, or give no parts.
+        // The object may be empty, or the server may not support ranges.
         Err(_) => Ok(None),
     }
 }
 
-/// Whether a name stands for no object, which may be a folder. A web server has nothing else to name, so
-/// that what it refuses is not there, either.
+/// Whether an error means that there is no object of this name; there may be a folder. A web server has no
+/// folders, so an object that it denies counts as missing, too.
 pub(super) fn is_missing(error: &Error, store: &Store) -> bool {
     match error {
         Error::NotFound { .. } => true,

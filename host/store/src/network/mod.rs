@@ -1,10 +1,11 @@
-//! The process that fetches, the only one of Sandmill's that uses the network.
+//! The fetcher process, the only process of Sandmill that uses the network.
 //!
-//! - `serve`: that process: behind a wall, with nothing to write to but its folder;
-//! - `open` opens the store, `list` finds objects, by way of `look` those that are named, and writes a manifest of them
-//!   (`tables` tells what is more than its files), `bring` fetches what is asked for, `fetch` one of them, `put` takes
-//!   results there;
-//! - `words` says what went wrong in that process, without secrets.
+//! - `serve`: the process itself: it runs in a sandbox and can write only to its folder;
+//! - `open` opens the store;
+//! - `list` finds objects and writes a manifest of them; `look` finds those that are named, and `tables`
+//!   recognizes tables with a log;
+//! - `bring` fetches objects on request, `fetch` fetches one object, `put` writes results to the store;
+//! - `words` has the messages for what goes wrong in that process, without secrets.
 
 mod bring;
 mod fetch;

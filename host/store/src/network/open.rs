@@ -17,7 +17,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::{Action, Attempt, Policy};
 use std::time::Duration;
 
-/// A store that is open.
+/// An open store.
 #[derive(Debug)]
 pub(super) enum Store {
     S3(AmazonS3),
@@ -26,15 +26,15 @@ pub(super) enum Store {
     Http(HttpStore),
 }
 
-/// The longest that a server may take to take a call.
+/// The longest time that a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The longest that it may say nothing.
+/// The longest time that a server may send nothing.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How often a server may send on.
+/// The most redirects of a request.
 const REDIRECTS: usize = 5;
 
 impl Store {
-    /// Fails if what leads into the store cannot be right; asks nobody.
+    /// Fails if the settings or credentials cannot be right. Sends no request.
     pub(super) fn open(config: &StoreConfig) -> Result<Self, Error> {
         let endpoint = config.options.iter().filter(|(name, _)| is_endpoint(name));
         let is_plain = endpoint.into_iter().any(|(_, url)| url.starts_with("http://"))
@@ -53,7 +53,7 @@ impl Store {
                         builder = builder.with_config(key, value);
                     }
                 }
-                // Last: the environment has names for buckets, too.
+                // Last, since the environment has variables for the bucket, too.
                 Self::S3(builder.with_bucket_name(container).build()?)
             }
             StoreKind::Azure => {
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// As one of the library.
+    /// The store as the library's trait.
     pub(super) fn objects(&self) -> &dyn ObjectStore {
         match self {
             Self::S3(store) => store,
@@ -101,7 +101,7 @@ impl Store {
         }
     }
 
-    /// A page of what there is; none if there are no lists.
+    /// A page of the list; `None` if the store has no lists.
     pub(super) async fn page(
         &self,
         prefix: &str,
@@ -124,19 +124,19 @@ impl Store {
     }
 }
 
-/// Where a page begins, and how long it may be.
+/// The start of a page, and its length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct At {
-    /// Where the last one ended.
+    /// The end of the last page.
     pub(super) token: Option<String>,
-    /// A key behind which it begins.
+    /// The key after which the page begins.
     pub(super) behind: Option<String>,
-    /// Objects.
+    /// The most objects.
     pub(super) most: Option<usize>,
 }
 
-/// Makes clients that go where they are sent, and nowhere else: a server that sends them on to another one could
-/// lead them to what only this machine can reach.
+/// Makes HTTP clients that do not follow redirects to other servers. Such a redirect could lead to servers
+/// that only this machine can reach.
 #[derive(Debug)]
 struct Direct {
     headers: HeaderMap,
@@ -150,7 +150,7 @@ impl HttpConnector for Direct {
             .default_headers(self.headers.clone())
             .https_only(allowed.is_none_or(|allowed| allowed != "true"))
             .connect_timeout(CONNECT)
-            // An object may be long, a pause may not.
+            // An object may take long, but not a pause.
             .read_timeout(SILENCE)
             .redirect(Policy::custom(redirected))
             .build();
@@ -160,7 +160,7 @@ impl HttpConnector for Direct {
     }
 }
 
-/// A server may send to itself, and from `http` to `https`.
+/// A server may redirect to itself, and from `http` to `https`.
 fn redirected(attempt: Attempt<'_>) -> Action {
     let to = attempt.url();
     let from = attempt.previous().last();
@@ -185,7 +185,7 @@ fn client(is_plain: bool) -> ClientOptions {
     ClientOptions::new().with_allow_http(is_plain)
 }
 
-/// About half a minute in all.
+/// The retries of a request take about half a minute in all.
 fn retry() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -198,7 +198,7 @@ fn retry() -> RetryConfig {
     }
 }
 
-/// What leads into a web server's folder.
+/// The header with the credentials of a web server.
 fn authorization(options: &[(String, String)]) -> Option<HeaderValue> {
     let option = |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, it)| it);
     let text = match (option("bearer_token"), option("username"), option("password")) {
@@ -226,7 +226,8 @@ mod tests {
             assert!(header.is_sensitive(), "logs leave it out");
             Some(header.to_str().unwrap().to_owned())
         };
-        // As RFC 7617 has it, and one whose text is no multiple of three bytes, with letters beyond ASCII.
+        // The examples of RFC 7617, and texts whose length is not a multiple of three bytes, with characters
+        // beyond ASCII.
         for (user, password, expected) in [
             ("Aladdin", "open sesame", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
             ("test", "123\u{a3}", "Basic dGVzdDoxMjPCow=="),

@@ -1,21 +1,22 @@
-//! The proxy that stands between this machine and a store, if the environment names one: an answer may be its own.
+//! The proxy between this machine and a store, if the environment names one: an answer may be the proxy's
+//! own.
 
 use super::config::is_endpoint;
 use crate::model::StoreKind;
 use crate::protocol::store::StoreConfig;
 
-/// Variables that name proxies, for servers by TLS and for others.
+/// The variables that name proxies, for servers with TLS and without.
 const OF_TLS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 const OF_PLAIN: [&str; 4] = ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"];
 
-/// What to say of an answer that may be the proxy's, to go on in a message. Empty if no proxy is asked, or if the `answer`
-/// is one of a store.
+/// A hint, to be appended to a message, that an answer may be the proxy's. Empty if no proxy is used, or if
+/// the `answer` is that of a store.
 pub(super) fn hint(
     store: &StoreConfig,
     answer: &str,
     variable: impl Fn(&str) -> Option<String>,
 ) -> String {
-    // Stores say what is wrong in a document of their own.
+    // Stores answer errors with an XML or JSON document.
     if answer.contains("<Code>") || answer.contains("\"error\"") {
         return String::new();
     }
@@ -48,7 +49,7 @@ fn host(address: &str) -> &str {
     host.rsplit_once('@').map_or(host, |(_, host)| host)
 }
 
-/// Whether a host with a port is the one that is named, or below that.
+/// Whether a host with a port is the named host or a subdomain of it.
 fn is_below(host: &str, named: &str) -> bool {
     let host = host.split_once(':').map_or(host, |(host, _)| host);
     let named = named.trim_start_matches('.');

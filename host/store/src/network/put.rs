@@ -1,4 +1,4 @@
-//! Puts the files of a folder into a store. Each gets its name there when all of it has arrived.
+//! Writes the files of a folder to a store. An object appears there when its file has been sent completely.
 
 use super::list::Tell;
 use super::open::Store;
@@ -12,14 +12,14 @@ use std::io::{self, Read};
 use std::path::Path;
 use walkdir::WalkDir;
 
-/// Bytes that are sent at once.
+/// The size of a part, in bytes.
 const CHUNK: u64 = 8 << 20;
-/// Parts that stores make one object of, at most (S3 takes 10,000).
+/// The most parts of an object (S3 allows 10,000).
 const PARTS: u64 = 9000;
-/// Parts on their way at the same time.
+/// The most parts that are sent at the same time.
 const AT_ONCE: usize = 4;
 
-/// Why a file is not there.
+/// Why a file could not be sent.
 enum Trouble {
     Store(Error),
     Disk(io::Error),
@@ -38,7 +38,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Puts all files of the request's folder. An error is for people.
+/// Writes all files of the request's folder. The error is for people.
 pub(super) async fn put_all(
     request: &FetchRequest,
     tell: &mut Tell<'_>,
@@ -100,7 +100,7 @@ async fn put(
     match sent {
         Ok(()) => upload.finish().await.map(drop)?,
         Err(trouble) => {
-            // What is there of it belongs to nobody; the store removes it sooner or later.
+            // The parts so far are useless. If aborting fails, the store removes them sooner or later.
             let _ = upload.abort().await;
             return Err(trouble);
         }

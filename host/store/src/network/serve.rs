@@ -1,4 +1,4 @@
-//! The process that fetches: the only one of Sandmill's that uses the network.
+//! The main function of the fetcher process, the only process of Sandmill that uses the network.
 
 use super::bring::serve as serve_asked;
 use super::list::{Extent, list};
@@ -15,14 +15,14 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe::Receiver;
 
-/// Bytes of memory that it may write to.
+/// The most bytes of memory that it may write to.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// Bytes of the largest object.
+/// The most bytes of an object.
 const LARGEST_FILE: u64 = 1 << 40;
-/// Files and connections open at once.
+/// The most files and connections that are open at the same time.
 const OPEN_FILES: u64 = 1024;
 
-/// What the network needs: names, and whom to trust.
+/// The files that the network needs: for name resolution and TLS certificates.
 const NEEDED: [&str; 14] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -40,11 +40,12 @@ const NEEDED: [&str; 14] = [
     "/run/systemd/resolve",
 ];
 
-/// A request on standard input, messages to standard output. Fails if there is no request that it
-/// understands, if the wall cannot be built, or if the leader stops listening.
+/// Reads a request from standard input, and writes messages to standard output. Fails if there is no valid
+/// request, if the sandbox cannot be built, or if the leader stops reading.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
-    // What is behind the request is read later, by others than the standard library.
+    // The rest of the input is read later, and not by the standard library, so its buffer must not swallow
+    // any of it.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let request: Option<FetchRequest> =
         read_frame(&mut input, &mut Vec::new()).map_err(io::Error::other)?;
@@ -54,11 +55,11 @@ pub fn serve() -> io::Result<()> {
     if request.protocol != PROTOCOL_VERSION {
         return Err(io::Error::other("the program was replaced while a job began; start it again"));
     }
-    // Loads what looks names up: behind the wall no library can be.
+    // Loads the libraries for name resolution: in the sandbox, they cannot be loaded.
     let _ = "localhost:1".to_socket_addrs();
     // Fails if there is one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // It makes a pair of sockets, which nobody behind the wall can. It has no thread of its own.
+    // The runtime makes a pair of sockets, which the sandbox forbids. It has no thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asked = match request.task {
         Task::Serve => {
@@ -132,8 +133,9 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         .map_err(io::Error::other)
 }
 
-/// What must be readable for a file: a token is read again when it has ended. In pods its name is a link to what lies
-/// below its folder, which is another one by then; that folder has nothing else.
+/// The paths that must be readable for a credentials file. A token is read again when it has expired. In
+/// pods, its path is a link to a file below its folder, and by then it leads to another file, so the whole
+/// folder must be readable. The folder holds only tokens.
 fn readable(path: &Path) -> Vec<PathBuf> {
     let mut readable = vec![path.to_owned()];
     if path.is_symlink()
@@ -157,7 +159,7 @@ fn is_file(option: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As Kubernetes lays tokens out, which puts another link in the place of `..data`.
+    /// Kubernetes lays tokens out like this, and replaces the link `..data` to update them.
     #[test]
     fn a_token_of_a_pod_may_be_another_file_tomorrow() {
         let dir = tempfile::tempdir().unwrap();
@@ -168,7 +170,7 @@ mod tests {
         std::os::unix::fs::symlink("..today", path("pod/..data")).unwrap();
         std::os::unix::fs::symlink("..data/token", path("pod/token")).unwrap();
         assert_eq!(readable(&path("pod/token")), [path("pod/token"), path("pod")]);
-        // Beside others there may be what is nobody's business.
+        // A link that leads out of its folder does not make the folder readable.
         std::fs::write(path("plain"), "").unwrap();
         std::os::unix::fs::symlink("../plain", path("pod/away")).unwrap();
         for name in ["plain", "pod/away", "pod/none"] {

@@ -1,4 +1,5 @@
-//! Tables with a log among the objects of a store: their data files alone do not say which rows the tables have.
+//! Recognizes tables with a log among the objects of a store. The data files alone do not say which rows such
+//! a table has.
 
 use super::open::{At, Store};
 use super::words::FetchError;
@@ -6,20 +7,21 @@ use crate::dataset::TableLog;
 use crate::protocol::store::{FetchRequest, Wanted};
 use std::collections::BTreeMap;
 
-/// Tables that are kept in mind.
+/// The most tables that are remembered.
 const MOST: usize = 1000;
 
-/// What was found.
+/// The tables found so far.
 #[derive(Debug)]
 pub(super) struct Tables {
-    /// Whether tables are looked for.
+    /// Whether tables are searched for.
     wanted: bool,
-    /// By their folders below the request's prefix.
+    /// By their folders, relative to the request's prefix.
     found: BTreeMap<String, TableLog>,
 }
 
 impl Tables {
-    /// Nothing yet. A request that names the metadata of a table means these files.
+    /// No tables yet. If a request names the metadata files of a table, it means these files, so tables are
+    /// allowed.
     pub(super) fn new(refused: bool, wanted: &Wanted) -> Self {
         let names_log = |text: &str| TableLog::ALL.iter().any(|log| text.contains(log.folder()));
         let means_log = match wanted {
@@ -30,7 +32,7 @@ impl Tables {
         Self { wanted: refused && !means_log, found: BTreeMap::new() }
     }
 
-    /// Looks at the name of an object below the request's prefix, whether it is wanted or not.
+    /// Inspects the name of an object, relative to the request's prefix, wanted or not.
     pub(super) fn look(&mut self, name: &str) {
         if self.wanted
             && self.found.len() < MOST
@@ -40,7 +42,7 @@ impl Tables {
         }
     }
 
-    /// Fails if one of these folders, below the request's prefix, holds objects that are wanted.
+    /// Fails if one of the tables' folders has objects that are wanted.
     pub(super) fn refuse(
         &self,
         request: &FetchRequest,
@@ -55,7 +57,8 @@ impl Tables {
         }
     }
 
-    /// Fails if what lies below a prefix is a part of a table. Where the store does not let it look, it is none.
+    /// Fails if a prefix is a part of a table. If the store does not allow us to check, we assume that it is
+    /// not.
     pub(super) async fn refuse_part(
         &self,
         store: &Store,
@@ -85,7 +88,7 @@ impl Tables {
     }
 }
 
-/// Whether the folder, which is empty or has a `/` at its end, holds such a table.
+/// Whether a folder holds such a table. Its name is empty or ends in a `/`.
 async fn is_at(store: &Store, folder: &str, log: TableLog) -> bool {
     let prefix = format!("{folder}{}/", log.folder());
     let Some(Ok(page)) = store.page(&prefix, &At::default()).await else { return false };

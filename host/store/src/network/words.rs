@@ -1,4 +1,4 @@
-//! What goes wrong in the process that fetches, in words and without secrets.
+//! The messages for what goes wrong in the fetcher process, without secrets.
 
 use super::proxy;
 use super::secrets::scrub;
@@ -15,21 +15,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tokio::task::JoinError;
 
-/// What the library of TLS says of a certificate that does not hold.
+/// How the TLS library begins its message about an invalid certificate.
 const UNTRUSTED: &str = "invalid peer certificate";
 
-/// What a store was asked for: for the middle of a sentence, as in "listing s3://b/x".
+/// A request to a store, displayed for the middle of a sentence: "listing s3://b/x".
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// To be opened, for this address.
+    /// To open this address.
     Open(String),
-    /// What it has at this address.
+    /// To list the objects at this address.
     List(String),
-    /// An object, below this address.
+    /// To read an object below this address.
     Read(String, String),
-    /// An object that is named elsewhere.
+    /// To read an object that the message names elsewhere.
     ReadIt,
-    /// To take an object, below this address.
+    /// To write an object below this address.
     Write(String, String),
 }
 
@@ -45,16 +45,16 @@ impl fmt::Display for Asked {
     }
 }
 
-/// What a store did not do. The words are without secrets, the source may hold some.
+/// A request that a store did not fulfil. The message has no secrets; the source may hold some.
 #[derive(Debug, thiserror::Error)]
 pub(super) struct Refusal {
     asked: Asked,
     kind: StoreErrorKind,
-    /// Where the credentials come from.
+    /// The source of the credentials.
     with: String,
-    /// What the store answered.
+    /// The store's answer.
     detail: String,
-    /// What to say of a proxy that may have answered.
+    /// A hint at a proxy that may have answered; may be empty.
     proxy: String,
     source: Error,
 }
@@ -90,26 +90,26 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What goes wrong in the process that fetches; for people, without secrets. Its sources may hold some: only the
-/// [words](Failed) leave that process.
+/// What goes wrong in the fetcher process. The messages are for people and have no secrets. The sources may
+/// hold secrets, so only the [messages](Failed) leave the process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
-    /// The store did not do what it was asked for.
+    /// The store did not fulfil a request.
     #[error(transparent)]
     Store(Box<Refusal>),
-    /// An object broke off: its bytes that came, and those that it has.
+    /// A download broke off: the bytes that arrived, and the object's length.
     #[error("reading it ended after {0} of {1} bytes")]
     Short(u64, u64),
-    /// An object is larger than what is left of the cache.
+    /// An object is larger than the rest of the cache.
     #[error("it has {0}, and {1} are left of the cache (cache.size)")]
     Large(ByteSize, ByteSize),
-    /// What was listed as an object is none, or no more: it may have stood for a folder.
+    /// A listed object no longer exists, or was only the marker of a folder.
     #[error("it is gone; run the job again")]
     Gone,
-    /// Nothing is at an address.
+    /// There is no object at an address.
     #[error("{0} holds no object; check the address")]
     Empty(String),
-    /// All objects of an address must fit into what is left of the cache, and do not.
+    /// All objects of an address must fit into the rest of the cache, but they do not.
     #[error(
         "the objects of {0} take more than {1}, which is what is left of the cache: raise \
          cache.size in the file of datastores, or name fewer of them"
@@ -118,25 +118,25 @@ pub(super) enum FetchError {
     /// A web server has no lists.
     #[error("{0} cannot be listed: name each object")]
     NoList(String),
-    /// A list has a key that the library does not take.
+    /// A list has a key that the library rejects.
     #[error("listing {0}: {1}")]
     OddList(String, #[source] path::Error),
-    /// A name is no key.
+    /// A name is not a valid key.
     #[error("{0:?} is no key of an object: {1}")]
     NoKey(String, #[source] path::Error),
-    /// A key cannot be a path of a file.
+    /// A key cannot be the path of a file.
     #[error("the key {0:?} is no path of a file")]
     NoPath(String),
     /// A part of a key has more bytes than a file's name may have.
     #[error("a part of its key has {0} bytes, and a file's name 255")]
     LongPart(usize),
-    /// An object and a folder have one name.
+    /// An object and a folder have the same name.
     #[error(
         "the store has an object and a folder of one name, which files cannot have: \
          name the objects otherwise, or leave one out by a glob"
     )]
     Clash,
-    /// A glob is none.
+    /// A glob is invalid.
     #[error(transparent)]
     Glob(#[from] DatasetError),
     /// The objects are a table with a log, at this place.
@@ -145,12 +145,12 @@ pub(super) enum FetchError {
     /// The list of the objects cannot be written.
     #[error("the list of the objects cannot be written: {0}")]
     List(#[source] io::Error),
-    /// A folder cannot be made.
+    /// A folder cannot be created.
     #[error("{} cannot be made: {source}", path.display())]
     Make {
-        /// Its place.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// An object cannot be written.
@@ -160,9 +160,9 @@ pub(super) enum FetchError {
         if is_full(source) { "; free some space there" } else { "" }
     )]
     Write {
-        /// Its place.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// A web server takes no objects.
@@ -171,24 +171,24 @@ pub(super) enum FetchError {
     /// The files with the results cannot be listed.
     #[error("the results cannot be listed: {0}")]
     Results(#[source] walkdir::Error),
-    /// A file with results cannot be an object.
+    /// The name of a result file is not valid as a key.
     #[error("{} has a name that no object can have", .0.display())]
     OddName(PathBuf),
-    /// A file with results cannot be read.
+    /// A result file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The leader does not listen.
+    /// The leader does not read its pipe.
     #[error("{0}")]
     Leader(#[source] io::Error),
-    /// The leader cannot be heard.
+    /// The leader's requests cannot be read.
     #[error("nobody can ask: {0}")]
     Deaf(#[source] io::Error),
-    /// The leader does not speak as it should.
+    /// The leader sent an invalid message.
     #[error(transparent)]
     Nonsense(#[from] FrameError),
     /// A task of the runtime panicked.
@@ -197,12 +197,12 @@ pub(super) enum FetchError {
 }
 
 impl FetchError {
-    /// A store did not do what it was asked for.
+    /// For a store that did not fulfil a request.
     pub(super) fn store(source: Error, asked: Asked, store: &StoreConfig) -> Self {
         let detail = detail(&source, store);
         let kind = kind(&source, &detail);
         let with = store.credentials.clone();
-        // Without a request, no proxy answered.
+        // If no request was sent, no proxy answered.
         let is_answer = all_words(&source).contains(STATUS) || is_out_of_reach(&source);
         let proxy = match is_answer {
             true => proxy::hint(store, &all_words(&source), |name| std::env::var(name).ok()),
@@ -211,12 +211,12 @@ impl FetchError {
         Self::Store(Box::new(Refusal { asked, kind, with, detail, proxy, source }))
     }
 
-    /// A folder cannot be made.
+    /// For a folder that cannot be created.
     pub(super) fn make(path: &Path, source: io::Error) -> Self {
         Self::Make { path: path.to_owned(), source }
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of error.
     pub(super) fn kind(&self) -> StoreErrorKind {
         match self {
             Self::Store(refusal) => refusal.kind,
@@ -252,7 +252,7 @@ impl From<FetchError> for Failed {
     }
 }
 
-/// What kind of answer a store gave. `detail`: in words.
+/// The kind of a store's answer. `detail` is the message of the error.
 fn kind(error: &Error, detail: &str) -> StoreErrorKind {
     if matches!(error, Error::Precondition { .. }) {
         return StoreErrorKind::Changed;
@@ -271,7 +271,7 @@ fn kind(error: &Error, detail: &str) -> StoreErrorKind {
     }
 }
 
-/// Whether nobody answers where the store should be.
+/// Whether no connection to the store could be made.
 pub(super) fn is_out_of_reach(error: &Error) -> bool {
     let mut source = error.source();
     while let Some(inner) = source {
@@ -283,10 +283,10 @@ pub(super) fn is_out_of_reach(error: &Error) -> bool {
     false
 }
 
-/// How the library begins to tell what a server answered.
+/// The library writes this before the status of a server's answer.
 const STATUS: &str = "status code: ";
 
-/// What the store said, and what lies below that.
+/// The messages of an error and its sources, shortened and without secrets.
 fn detail(error: &Error, store: &StoreConfig) -> String {
     let text = all_words(error);
     for (missing, key) in
@@ -302,7 +302,7 @@ fn detail(error: &Error, store: &StoreConfig) -> String {
     scrub(&brief(&text), store)
 }
 
-/// What an error says, and what lies below it.
+/// The messages of an error and its sources.
 fn all_words(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -316,7 +316,7 @@ fn all_words(error: &Error) -> String {
     text
 }
 
-/// What matters of it: what a server answered, else the last thing that went wrong.
+/// The important part of it: the server's answer, otherwise the innermost error.
 fn brief(text: &str) -> String {
     let Some((_, answer)) = text.split_once(STATUS) else {
         return text.rsplit(" - ").next().unwrap_or(text).to_owned();
