@@ -25,32 +25,33 @@ fn version_and_help() {
     Usage: sandmill [OPTIONS] <COMMAND>
 
     Commands:
-      run          Runs a job; one that was interrupted goes on where it was
-      resume       Takes a job up from where it was interrupted, failed or cancelled
-      plan         Says what a job comes to, shows its mini-batches, and runs nothing
-      status       Says how a job stands
-      jobs         Lists the jobs below a folder, and how each stands
-      cancel       Asks a running or waiting job to end; what is committed is kept
-      clean        Removes the directories of jobs that ended long ago, output and all
-      cache        Says how much compiled code and how many objects of stores are kept for later jobs;
-                   `clear` removes them
+      run          Runs a job. If it was interrupted, it is resumed
+      resume       Resumes a job that was interrupted, failed or was cancelled
+      plan         Summarizes a job, shows its mini-batches, and runs nothing
+      status       Shows the state of a job
+      jobs         Lists the jobs below a folder and their states
+      cancel       Asks a running or waiting job to end. Committed results are kept
+      clean        Removes the directories of jobs that ended long ago, including their output
+      cache        Shows how much compiled code and how many objects are cached for later jobs. `clear`
+                   removes them
       metrics      Prints the jobs below a folder as OpenMetrics, for Prometheus
-      logs         Prints what the entry script said, of all workers, of one, or about one mini-batch
-      explain      Says what went wrong in a job or made it slow, what to read, and what to change
-      dataset      Gives names to data that jobs read, with versions
-      model        Gives names to models that jobs compute with, with versions
-      build        Makes a component from a guest crate or a core module, and prints its path
+      logs         Prints the output of the entry script: of all workers, of one worker, or for one
+                   mini-batch
+      explain      Explains what went wrong in a job or made it slow, what to read, and what to change
+      dataset      Registers input data of jobs under names with versions
+      model        Registers models of jobs under names with versions
+      build        Makes a component from a guest crate, C sources or a core module, and prints its path
       python       Installs the runtime of entry scripts in Python
       javascript   Installs the runtime of entry scripts in JavaScript and TypeScript
-      check        Says whether a component keeps the contract, and what it would need; of a script,
-                   whether it can be run
-      map          Runs an entry script on an Arrow IPC stream: standard input to standard output
-      doctor       Says what this machine has for running strangers' entry scripts, and what is missing
-      inspect      Says what a component could touch, from its imports alone, and runs nothing
-      new          Makes the folder of a new entry script, ready to build and run
-      version      Prints the version, the commit it was built from, and what was built in
-      completions  Prints a script that has a shell complete commands and options
-      man          Writes a page for `man` for each command
+      check        Checks whether a component keeps the contract, and what it would need; or whether a
+                   script can be run
+      map          Runs an entry script on an Arrow IPC stream, from standard input to standard output
+      doctor       Checks what this machine has for running untrusted entry scripts, and what is missing
+      inspect      Shows what a component could access, judged by its imports, and runs nothing
+      new          Creates the folder of a new entry script, ready to build and run
+      version      Prints the version, its commit, and the features that it was built with
+      completions  Prints a script for the shell that completes commands and options
+      man          Writes a man page for each command
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -60,14 +61,14 @@ fn version_and_help() {
     Logging:
           --log <LEVEL>          Logs what Sandmill does, on standard error: off, error, warn, info,
                                  debug or trace [default: $SANDMILL_LOG, else off]
-          --log-format <FORMAT>  How the log is written: lines for people, or a JSON object a line
+          --log-format <FORMAT>  Format of the log: lines for people, or a JSON object per line
                                  [default: text] [possible values: text, json]
       -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
-      -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
-                                 that is completed
+      -q, --quiet                Prints only failures of a job: no progress, and no result if it
+                                 completes
 
     Output:
-          --color <WHEN>  When to use colours; auto is on a terminal, unless NO_COLOR is set or TERM is
+          --color <WHEN>  When to use colours. auto: on a terminal, unless NO_COLOR is set or TERM is
                           dumb [default: auto] [possible values: auto, always, never]
 
     Exit codes:
@@ -79,7 +80,7 @@ fn version_and_help() {
     ");
     let help = Job::empty().command(&["run", "--help"]);
     assert_snapshot!(help.stdout, @"
-    Runs a job; one that was interrupted goes on where it was
+    Runs a job. If it was interrupted, it is resumed
 
     Usage: sandmill run [OPTIONS] <JOB.yaml>
 
@@ -89,52 +90,54 @@ fn version_and_help() {
     Options:
           --set <KEY=VALUE>     Sets KEY of the job file to VALUE, written as in the file; may be given
                                 many times
-          --job <NAME>          Which parallel job of a pipeline file is meant, where there are several
-          --policy <FILE>       What the operator of this machine lets jobs ask for [default:
-                                $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it is there]
-          --datastores <FILE>   The stores that inputs may name, and what leads into them; its owner
-                                alone may read it [default: $SANDMILL_DATASTORES]
-          --job-dir <DIR>       Where the job keeps its state, logs and output [default: the job's name,
-                                in the folder of $SANDMILL_JOBS_ROOT, else of jobs_root in the user's
-                                config file, else in jobs]
+          --job <NAME>          The parallel job to run, if a pipeline file has several
+          --policy <FILE>       The policy file, in which the operator of this machine limits what jobs
+                                may ask for [default: $SANDMILL_POLICY, else /etc/sandmill/policy.yaml
+                                if it exists]
+          --datastores <FILE>   The file of datastores: the stores that inputs may name, with their
+                                credentials. It must be readable only by its owner [default:
+                                $SANDMILL_DATASTORES]
+          --job-dir <DIR>       The folder for the job's state, logs and output [default: the job's
+                                name, in the folder of $SANDMILL_JOBS_ROOT, else of jobs_root in the
+                                user's config file, else in jobs]
           --process-count <N>   Number of workers; the same as --set process_count_per_node=N
-          --gpus <N>            Number of GPUs that may be leased to workers, 0 for none; the same as
-                                --set gpus=N
-          --limit <N>           Takes only the first N items of each input, rows of a table or files:
+          --gpus <N>            Number of GPUs that workers may lease, 0 for none; the same as --set
+                                gpus=N
+          --limit <N>           Takes only the first N items of each input (rows of a table, or files),
                                 for a first try
-          --sample <PERCENT>    Runs only this share of the mini-batches, as 1%: for a first try; the
-                                same as --set sample=PERCENT
-          --overwrite           Begins anew where the job was run before; its results are removed first
+          --sample <PERCENT>    Runs only this share of the mini-batches, such as 1%, for a first try;
+                                the same as --set sample=PERCENT
+          --overwrite           Starts anew if the job was run before; its results are removed first
           --dry-run             Shows what would be run, as `plan` does, and runs nothing
-          --no-reuse            Refuses where the job is finished already, instead of reusing its result
-          --cache-dir <DIR>     Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR,
+          --no-reuse            Fails if the job is already finished, instead of reusing its result
+          --cache-dir <DIR>     The folder for compiled entry scripts [default: $SANDMILL_CACHE_DIR,
                                 else cache_dir of the user's config file, else sandmill in the user's
                                 cache folder]
           --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
-                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else, if no
-                                policy holds, onnxruntime of the user's config file, else where it is
-                                found: in the active virtual environment, beside python3, or in the
-                                usual places]
+                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else, without a
+                                policy, onnxruntime of the user's config file, else where it is found:
+                                in the active virtual environment, beside python3, or in the usual
+                                places]
           --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
-                                object a line, as in logs/sys/events.jsonl
-          --json                Prints what the job came to on standard output, as JSON; with --events
-                                as one line, the last
+                                object per line, as in logs/sys/events.jsonl
+          --json                Prints the result of the job as JSON on standard output; with --events,
+                                as the last line
           --on-end <PROGRAM>    Calls this program when the job has ended, without a shell and without
-                                arguments; SANDMILL_JOB, SANDMILL_STATE (completed, failed or cancelled)
-                                and SANDMILL_DIR say of which. It ends before this command does
+                                arguments. Its environment has SANDMILL_JOB, SANDMILL_STATE (completed,
+                                failed or cancelled) and SANDMILL_DIR. This command waits for it
       -h, --help                Print help
 
     Logging:
           --log <LEVEL>          Logs what Sandmill does, on standard error: off, error, warn, info,
                                  debug or trace [default: $SANDMILL_LOG, else off]
-          --log-format <FORMAT>  How the log is written: lines for people, or a JSON object a line
+          --log-format <FORMAT>  Format of the log: lines for people, or a JSON object per line
                                  [default: text] [possible values: text, json]
       -v, --verbose...           Logs more: -v is --log info, -vv --log debug, -vvv --log trace
-      -q, --quiet                Says of a job only what went wrong: no progress, and no result of one
-                                 that is completed
+      -q, --quiet                Prints only failures of a job: no progress, and no result if it
+                                 completes
 
     Output:
-          --color <WHEN>  When to use colours; auto is on a terminal, unless NO_COLOR is set or TERM is
+          --color <WHEN>  When to use colours. auto: on a terminal, unless NO_COLOR is set or TERM is
                           dumb [default: auto] [possible values: auto, always, never]
 
     Example:
