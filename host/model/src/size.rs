@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A number of bytes. Reads `1024`, `10KB`, `1mb`, `2 GB`, `16M`, `4 MiB`. K, M, G and T are powers of 1024
-/// (prs-semantics C7), and case is ignored.
+/// (docs/parallel-run-step.md C7), and case is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteSize(pub u64);
