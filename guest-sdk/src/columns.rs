@@ -66,20 +66,20 @@ pub trait Columns {
 
 impl Columns for RecordBatch {
     fn f64(&self, column: &str) -> Result<Vec<f64>> {
-        Column::find(self, column)?.values("numbers", "f64", floats)
+        ColumnParts::find(self, column)?.values("numbers", "f64", floats)
     }
 
     fn f64_or_null(&self, column: &str) -> Result<Vec<Option<f64>>> {
-        Column::find(self, column)?.values_or_null("numbers", floats)
+        ColumnParts::find(self, column)?.values_or_null("numbers", floats)
     }
 
     fn i64(&self, column: &str) -> Result<Vec<i64>> {
-        let column = Column::find(self, column)?;
+        let column = ColumnParts::find(self, column)?;
         column.fitting(column.values("whole numbers", "i64", integers)?.into_iter())
     }
 
     fn i64_or_null(&self, column: &str) -> Result<Vec<Option<i64>>> {
-        let column = Column::find(self, column)?;
+        let column = ColumnParts::find(self, column)?;
         let values = column.values_or_null("whole numbers", integers)?.into_iter();
         // A null fits; a value that does not fit is `Some(None)`.
         let fit = column.fitting(values.clone().map(|value| value.unwrap_or(Some(0))))?;
@@ -87,19 +87,19 @@ impl Columns for RecordBatch {
     }
 
     fn bool(&self, column: &str) -> Result<Vec<bool>> {
-        Column::find(self, column)?.values("booleans", "bool", booleans)
+        ColumnParts::find(self, column)?.values("booleans", "bool", booleans)
     }
 
     fn bool_or_null(&self, column: &str) -> Result<Vec<Option<bool>>> {
-        Column::find(self, column)?.values_or_null("booleans", booleans)
+        ColumnParts::find(self, column)?.values_or_null("booleans", booleans)
     }
 
     fn text(&self, column: &str) -> Result<Vec<&str>> {
-        Column::find(self, column)?.values("text", "text", texts)
+        ColumnParts::find(self, column)?.values("text", "text", texts)
     }
 
     fn text_or_null(&self, column: &str) -> Result<Vec<Option<&str>>> {
-        Column::find(self, column)?.values_or_null("text", texts)
+        ColumnParts::find(self, column)?.values_or_null("text", texts)
     }
 
     fn f32_matrix(&self, columns: &[&str]) -> Result<Vec<f32>> {
@@ -114,7 +114,7 @@ impl Columns for RecordBatch {
 }
 
 /// A column, with a dictionary's values and keys apart.
-struct Column<'a> {
+struct ColumnParts<'a> {
     table: &'a RecordBatch,
     name: &'a str,
     array: &'a dyn Array,
@@ -123,7 +123,7 @@ struct Column<'a> {
     keys: Option<Vec<usize>>,
 }
 
-impl<'a> Column<'a> {
+impl<'a> ColumnParts<'a> {
     fn find(table: &'a RecordBatch, name: &str) -> Result<Self> {
         let schema = table.schema_ref();
         let Some((index, field)) = schema.fields().find(name) else {
@@ -139,7 +139,7 @@ impl<'a> Column<'a> {
             Some(it) if it.values().is_empty() => (it.values().as_ref(), Some(vec![0; it.len()])),
             Some(it) => (it.values().as_ref(), Some(it.normalized_keys())),
         };
-        Ok(Column { table, name: field.name(), array, values, keys })
+        Ok(ColumnParts { table, name: field.name(), array, values, keys })
     }
 
     fn values<T: Copy>(

@@ -71,7 +71,7 @@ impl Input for Files {
     fn receive<R>(raw: Raw, run: impl FnOnce(&[PathBuf]) -> Result<R>) -> Result<R> {
         match raw {
             Raw::Files(files) => run(&files),
-            other => Err(misfit(Kind::Files, &other)),
+            other => Err(misfit(InputKindValue::Files, &other)),
         }
     }
 }
@@ -85,7 +85,7 @@ impl Input for Table {
         match raw {
             Raw::Ipc(bytes) => run(crate::table::decode(bytes)?),
             Raw::Table(batch) => run(batch),
-            other => Err(misfit(Kind::Table, &other)),
+            other => Err(misfit(InputKindValue::Table, &other)),
         }
     }
 }
@@ -97,41 +97,41 @@ impl Input for Void {
     fn receive<R>(raw: Raw, run: impl FnOnce(()) -> Result<R>) -> Result<R> {
         match raw {
             Raw::Void => run(()),
-            other => Err(misfit(Kind::Void, &other)),
+            other => Err(misfit(InputKindValue::Void, &other)),
         }
     }
 }
 
-fn misfit(wanted: Kind, got: &Raw) -> Error {
+fn misfit(wanted: InputKindValue, got: &Raw) -> Error {
     let (got, found) = match got {
-        Raw::Files(_) => (Kind::Files, "files"),
-        Raw::Ipc(_) => (Kind::Table, "a table"),
+        Raw::Files(_) => (InputKindValue::Files, "files"),
+        Raw::Ipc(_) => (InputKindValue::Table, "a table"),
         #[cfg(feature = "table")]
-        Raw::Table(_) => (Kind::Table, "a table"),
-        Raw::Void => (Kind::Void, "void"),
+        Raw::Table(_) => (InputKindValue::Table, "a table"),
+        Raw::Void => (InputKindValue::Void, "void"),
     };
     let takes = match wanted {
-        Kind::Files => "files (`type Input = Files`)",
-        Kind::Table => "a table (`type Input = Table`)",
-        Kind::Void => "no data (`type Input = Void`)",
+        InputKindValue::Files => "files (`type Input = Files`)",
+        InputKindValue::Table => "a table (`type Input = Table`)",
+        InputKindValue::Void => "no data (`type Input = Void`)",
     };
     let remedy = match (wanted, got) {
-        (Kind::Void, _) => {
+        (InputKindValue::Void, _) => {
             "set `rank_mini_batch_count` in the job file, or set the `type Input` of its inputs"
         }
-        (_, Kind::Void) => {
+        (_, InputKindValue::Void) => {
             "remove `rank_mini_batch_count` from the job file and give it inputs, or set `type \
              Input = Void`"
         }
-        (Kind::Table, _) => "give the job's inputs `format: csv`, or set `type Input = Files`",
-        (Kind::Files, _) => "leave the inputs' `format` out, or set `type Input = Table`",
+        (InputKindValue::Table, _) => "give the job's inputs `format: csv`, or set `type Input = Files`",
+        (InputKindValue::Files, _) => "leave the inputs' `format` out, or set `type Input = Table`",
     };
     Error::new(format!("this entry script takes {takes}, but the mini-batch is {found}: {remedy}"))
 }
 
 /// The kinds, as values.
 #[derive(Clone, Copy)]
-enum Kind {
+enum InputKindValue {
     Files,
     Table,
     Void,

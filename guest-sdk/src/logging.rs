@@ -41,9 +41,9 @@ pub(crate) fn write(level: Level, message: &str) {
     crate::captured::capture(level, message);
 }
 
-struct Sink;
+struct LogSink;
 
-impl log::Log for Sink {
+impl log::Log for LogSink {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.level() <= Level::Debug
     }
@@ -62,7 +62,7 @@ impl log::Log for Sink {
 
 /// Makes the log the sink of the `log` crate, unless the entry script has chosen another.
 pub(crate) fn install() {
-    if log::set_logger(&Sink).is_ok() {
+    if log::set_logger(&LogSink).is_ok() {
         log::set_max_level(LevelFilter::Debug);
     }
 }

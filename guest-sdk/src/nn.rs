@@ -69,7 +69,7 @@ pub fn names() -> Vec<String> {
 #[derive(Debug)]
 pub struct Model {
     description: Description,
-    loaded: host::Loaded,
+    loaded: host::TestModel,
 }
 
 impl Model {
@@ -79,7 +79,7 @@ impl Model {
     /// There is none of that name, or it cannot be loaded: the text says why, and [`Error::code`] what
     /// kind of failure it is.
     pub fn load(name: &str) -> Result<Self, Error> {
-        let (description, loaded) = host::Loaded::load(name)?;
+        let (description, loaded) = host::TestModel::load(name)?;
         Ok(Model { description, loaded })
     }
 

@@ -39,7 +39,7 @@ mod checked;
 use crate::captured;
 pub use crate::captured::LogLine;
 use crate::input::Raw;
-use crate::nn::functions::Models;
+use crate::nn::functions::TestModels;
 use crate::nn::{Description, Error as ModelError, Tensor, Tensors};
 use crate::{EntryScript, Error, Files, Input, Job, MiniBatchContext, Result, Results, Void};
 use std::ops::{Deref, DerefMut};
@@ -57,8 +57,8 @@ pub struct TestHost {
     job: Job,
     partition_key_value: Vec<(String, String)>,
     strict: bool,
-    models: Models,
-    scratch: Arc<Scratch>,
+    models: TestModels,
+    scratch: Arc<TestFolder>,
 }
 
 impl Default for TestHost {
@@ -70,7 +70,7 @@ impl Default for TestHost {
 impl TestHost {
     /// A worker named `process000` on node "0", without arguments.
     pub fn new() -> Self {
-        let scratch = Scratch::default();
+        let scratch = TestFolder::default();
         let job = Job {
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -82,7 +82,7 @@ impl TestHost {
             gpu_index: None,
         };
         let scratch = Arc::new(scratch);
-        let models = Models::default();
+        let models = TestModels::default();
         TestHost { job, partition_key_value: Vec::new(), strict: false, models, scratch }
     }
 
@@ -228,7 +228,7 @@ pub struct TestScript<S> {
     partition_key_value: Vec<(String, String)>,
     strict: bool,
     next_id: u64,
-    _scratch: Arc<Scratch>,
+    _scratch: Arc<TestFolder>,
 }
 
 impl<S: EntryScript<Input = Files>> TestScript<S> {
@@ -344,17 +344,17 @@ impl<S> DerefMut for TestScript<S> {
 
 /// A folder that goes with the test.
 #[derive(Debug)]
-struct Scratch(PathBuf);
+struct TestFolder(PathBuf);
 
-impl Default for Scratch {
+impl Default for TestFolder {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Scratch(std::env::temp_dir().join(format!("sandmill-test-{}-{number}", process::id())))
+        TestFolder(std::env::temp_dir().join(format!("sandmill-test-{}-{number}", process::id())))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         // Not there if the test failed before `init`, or named both folders itself.
         let _ = std::fs::remove_dir_all(&self.0);

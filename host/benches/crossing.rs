@@ -5,7 +5,7 @@ use arrow::buffer::Buffer;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sandmill::compile::{Instrumentation, engine_with_stack, testing};
 use sandmill::model::{Failure, Limits, Mount};
-use sandmill::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink};
+use sandmill::sandbox::{RunContext, Grants, Instance, MiniBatchData, GuestProgram, ResultSink};
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn instance(body: &str, folder: &Path) -> Instance {
     let compiled = engine.precompile_component(&component).expect("a component");
     let mut code = tempfile::tempfile().expect("a temporary file");
     code.write_all(&compiled).expect("room for compiled code");
-    let program = Program::load(&code, with, limits.stack).expect("compiled code");
+    let program = GuestProgram::load(&code, with, limits.stack).expect("compiled code");
     let grants = Grants {
         mounts: vec![Mount { host: folder.into(), guest: "/inputs".into(), writable: false }],
         limits,
@@ -81,7 +81,7 @@ impl ResultSink for Count {
 /// Calls `run`, and returns how many bytes came back.
 fn call(instance: &mut Instance, data: MiniBatchData<'_>) -> usize {
     let mut count = Count::default();
-    instance.run(data, &Context::sample(), &mut count).1.expect("a guest that returns");
+    instance.run(data, &RunContext::sample(), &mut count).1.expect("a guest that returns");
     count.0
 }
 

@@ -3,7 +3,7 @@
 use crate::gpu;
 use crate::model::Feature;
 use crate::node;
-use crate::spec::{self, JobSpec, Machine, NoRegistry, OperatorPolicy, SpecErrors, Surroundings};
+use crate::spec::{self, JobSpec, MachineSize, NoRegistry, OperatorPolicy, SpecErrors, LoadContext};
 use std::num::NonZero;
 use std::path::Path;
 use std::thread::available_parallelism;
@@ -12,9 +12,9 @@ use std::thread::available_parallelism;
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
 /// The properties of this machine that defaults depend on.
-pub(crate) fn this_machine() -> Machine {
+pub(crate) fn this_machine() -> MachineSize {
     let cores = available_parallelism().map_or(1, NonZero::get);
-    Machine {
+    MachineSize {
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
         // A build without CUDA finds no GPUs.
         gpus_found: std::env::var_os(GPU_COUNT).filter(|_| node::has(Feature::Cuda)),
@@ -45,6 +45,6 @@ pub fn load_under(
     spec::load(
         path,
         overrides,
-        Surroundings { policy, registrations: &NoRegistry, machine: &machine },
+        LoadContext { policy, registrations: &NoRegistry, machine: &machine },
     )
 }

@@ -2,12 +2,12 @@
 
 use crate::cancel::Cancel;
 use crate::engine::machine::Obeys;
-use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Make, Node, PolicyUsed, RunningNode};
+use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle, PolicyUsed, RunningNode};
 use crate::inference::NamedLibrary;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions};
-use crate::protocol::node::{Look, Looked, Plan, Prepare};
-use crate::protocol::{Order, Standing, Told};
+use crate::protocol::node::{InspectRequest, Looked, PlanOptions, Prepare};
+use crate::protocol::{Order, WorkersStanding, NodeReport};
 use crate::spec::{Datastores, JobSpec, OperatorPolicy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ pub fn put_results(
 }
 
 /// A job that is ready to run on this machine.
-pub type Job = engine::Job<JobHere>;
+pub type Job = engine::PreparedJob<JobHere>;
 
 /// The outcome of preparing a job on this machine.
-pub type Prepared = engine::Prepared<JobHere>;
+pub type Prepared = engine::PreparedOnNode<JobHere>;
 
 /// Why a job cannot begin on this machine.
 pub type PrepareError = engine::PrepareError<NodeError>;
@@ -150,7 +150,7 @@ struct Here {
     options: NodeOptions,
 }
 
-impl Node for Here {
+impl NodeHandle for Here {
     type Error = NodeError;
     type Job = JobHere;
 
@@ -178,7 +178,7 @@ impl JobOnNode for JobHere {
 
     fn look(
         &mut self,
-        ask: &Look,
+        ask: &InspectRequest,
         hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         self.0.look(ask, hear)
@@ -188,7 +188,7 @@ impl JobOnNode for JobHere {
         self.0.take_gpus(say)
     }
 
-    fn start(&mut self, plan: &Plan) -> Result<RunningHere, NodeError> {
+    fn start(&mut self, plan: &PlanOptions) -> Result<RunningHere, NodeError> {
         self.0.start(plan).map(RunningHere)
     }
 
@@ -217,15 +217,15 @@ impl JobOnNode for JobHere {
 pub struct RunningHere(node::Running);
 
 impl Obeys for RunningHere {
-    fn obey(&mut self, order: Order) -> Vec<Told> {
+    fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         self.0.obey(order)
     }
 
-    fn tick(&mut self) -> Vec<Told> {
+    fn tick(&mut self) -> Vec<NodeReport> {
         self.0.tick()
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> WorkersStanding {
         self.0.standing()
     }
 
@@ -245,11 +245,11 @@ impl RunningNode for RunningHere {
         self.0.watch()
     }
 
-    async fn next(&mut self, wants_plan: bool) -> Vec<Told> {
+    async fn next(&mut self, wants_plan: bool) -> Vec<NodeReport> {
         self.0.next(wants_plan).await
     }
 
-    fn said_already(&mut self) -> Option<Vec<Told>> {
+    fn said_already(&mut self) -> Option<Vec<NodeReport>> {
         self.0.said_already()
     }
 

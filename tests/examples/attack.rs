@@ -15,7 +15,7 @@
 
 use libc::{c_int, c_long};
 use sandmill::model::{GpuLease, OsSandbox};
-use sandmill::wall::{self, Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
+use sandmill::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall, gpu_folders};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
@@ -50,9 +50,9 @@ fn main() {
     let number = |index: usize| arguments[index].parse().unwrap();
     let folder = PathBuf::from(&arguments[2]);
     let wanted = match &*arguments[1] {
-        "wall" => Some((Occupant::Worker, OsSandbox::Required)),
-        "weak" => Some((Occupant::Worker, OsSandbox::BestEffort)),
-        "gpu" => Some((Occupant::GpuWorker, OsSandbox::Required)),
+        "wall" => Some((WallRole::Worker, OsSandbox::Required)),
+        "weak" => Some((WallRole::Worker, OsSandbox::BestEffort)),
+        "gpu" => Some((WallRole::GpuWorker, OsSandbox::Required)),
         _ => None,
     };
     if let Some((_, mode)) = wanted
@@ -87,24 +87,24 @@ fn enter(mode: OsSandbox) -> Result<(), String> {
 }
 
 /// As a worker does.
-fn build(scene: &Scene, occupant: Occupant, mode: OsSandbox) -> Result<(), String> {
+fn build(scene: &Scene, occupant: WallRole, mode: OsSandbox) -> Result<(), String> {
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let folder = |name: &str, rights| Folder::new(scene.folder.join(name), rights);
+    let folder = |name: &str, rights| GrantedPath::new(scene.folder.join(name), rights);
     let mut folders = vec![
         folder("input", Rights::ReadAndLink),
         folder("stage", Rights::Stage),
         folder("output", Rights::Write),
         folder("profile", Rights::Files),
     ];
-    if occupant == Occupant::GpuWorker {
+    if occupant == WallRole::GpuWorker {
         folders.extend(gpu_folders(&GpuLease::plain(0), &[]));
     }
     let wall = Wall {
         occupant,
         mode,
         folders,
-        bounds: Bounds {
+        bounds: ResourceLimits {
             memory: Some(MEMORY),
             cpu_seconds: None,
             largest_file: LARGEST_FILE,

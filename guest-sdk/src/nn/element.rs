@@ -109,7 +109,7 @@ fn round_off(bits: u32, shift: u32) -> u32 {
 }
 
 /// What a tensor can be made of: [`F16`], `f32`, `f64`, [`Bf16`], `u8`, `i32`, `i64`, and no other.
-pub trait Element: sealed::Stored {
+pub trait Element: sealed::PlainNumber {
     /// Its name among the types.
     const TYPE: TensorType;
 }
@@ -131,7 +131,7 @@ mod sealed {
     use super::Values;
 
     /// Plain numbers: without padding, and with a meaning for all bits.
-    pub trait Stored: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    pub trait PlainNumber: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
         fn store(values: Vec<Self>) -> Values;
         fn view(values: &Values) -> Option<&[Self]>;
         fn take(values: Values) -> Option<Vec<Self>>;
@@ -211,7 +211,7 @@ impl Values {
 
 /// The memory of a batch, not a copy of it.
 #[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
-fn bytes<T: sealed::Stored>(values: &[T]) -> &[u8] {
+fn bytes<T: sealed::PlainNumber>(values: &[T]) -> &[u8] {
     // SAFETY: the types that are `Stored` are plain numbers, all bytes of which are there to be read,
     // and the length is that of the very slice.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }

@@ -42,7 +42,7 @@ impl Tensor {
             return Ok(Tensor { shape, values });
         }
         let ty = values.ty();
-        let named = Shape(&shape);
+        let named = ShownShape(&shape);
         Err(Error::argument(match count(&shape) {
             Some(wanted) => format!("a tensor {ty} {named} has {wanted} values, got {found}"),
             None => format!("a tensor {ty} {named} is larger than any memory, got {found} values"),
@@ -77,7 +77,7 @@ impl Tensor {
         for item in items {
             let item = item.as_ref();
             if count(&shape) != Some(item.len()) {
-                let named = Shape(&shape);
+                let named = ShownShape(&shape);
                 let found = item.len();
                 return Err(Error::argument(format!(
                     "item {number} has {found} values, which is not the shape {named}"
@@ -180,9 +180,9 @@ fn count(shape: &[usize]) -> Option<usize> {
 }
 
 /// `[20, 64]`.
-struct Shape<'a>(&'a [usize]);
+struct ShownShape<'a>(&'a [usize]);
 
-impl fmt::Display for Shape<'_> {
+impl fmt::Display for ShownShape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }

@@ -18,20 +18,20 @@ use std::path::{Path, PathBuf};
 /// What `init` made in a guest's folder. It belongs to no mini-batch. All mini-batches may write into the
 /// folders; the files must not change, and are published when the job completes.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct InitFiles {
     folders: HashSet<PathBuf>,
-    files: HashMap<PathBuf, Stamp>,
+    files: HashMap<PathBuf, EntryStamp>,
 }
 
 /// Identifies a file and its state, to detect changes.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+struct EntryStamp {
     inode: u64,
     length: u64,
     modified: (i64, i64),
 }
 
-impl From<&Metadata> for Stamp {
+impl From<&Metadata> for EntryStamp {
     fn from(metadata: &Metadata) -> Self {
         Self {
             inode: metadata.ino(),
@@ -43,14 +43,14 @@ impl From<&Metadata> for Stamp {
 
 /// How an entry of the folder relates to [`Kept`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum KeptRelation {
     None,
     Folder,
     File,
     Changed,
 }
 
-impl Kept {
+impl InitFiles {
     /// Everything that is in the folder now.
     ///
     /// # Errors
@@ -89,14 +89,14 @@ impl Kept {
         self.folders.len() + self.files.len()
     }
 
-    fn part(&self, relative: &Path, metadata: &Metadata) -> Part {
+    fn part(&self, relative: &Path, metadata: &Metadata) -> KeptRelation {
         if self.folders.contains(relative) {
-            return if metadata.is_dir() { Part::Folder } else { Part::Changed };
+            return if metadata.is_dir() { KeptRelation::Folder } else { KeptRelation::Changed };
         }
         match self.files.get(relative) {
-            None => Part::None,
-            Some(stamp) if *stamp == Stamp::from(metadata) => Part::File,
-            Some(_) => Part::Changed,
+            None => KeptRelation::None,
+            Some(stamp) if *stamp == EntryStamp::from(metadata) => KeptRelation::File,
+            Some(_) => KeptRelation::Changed,
         }
     }
 
@@ -113,7 +113,7 @@ impl Kept {
 /// # Errors
 /// If something cannot be published, if it was too much, or if `kept` has changed. Then `staged` does not
 /// exist, and the caller must clear `folder`.
-pub fn collect_files(folder: &Path, kept: &Kept, staged: &Path) -> Result<bool, OutputError> {
+pub fn collect_files(folder: &Path, kept: &InitFiles, staged: &Path) -> Result<bool, OutputError> {
     let relative = PathBuf::new();
     let made = false;
     let mut collector = Collector { folder, kept, staged, relative, made, entries: 0, seen: 0 };
@@ -129,7 +129,7 @@ pub fn collect_files(folder: &Path, kept: &Kept, staged: &Path) -> Result<bool, 
 ///
 /// # Errors
 /// The operating system's.
-pub fn clear_files(folder: &Path, kept: &Kept) -> io::Result<bool> {
+pub fn clear_files(folder: &Path, kept: &InitFiles) -> io::Result<bool> {
     let mut seen = 0;
     clear(folder, kept, Path::new(""), false, &mut seen)?;
     Ok(seen == kept.len())
@@ -139,7 +139,7 @@ pub fn clear_files(folder: &Path, kept: &Kept) -> io::Result<bool> {
 ///
 /// # Errors
 /// The operating system's.
-pub fn clear_others(folder: &Path, kept: &Kept) -> io::Result<()> {
+pub fn clear_others(folder: &Path, kept: &InitFiles) -> io::Result<()> {
     clear(folder, kept, Path::new(""), true, &mut 0)
 }
 
@@ -147,7 +147,7 @@ pub fn clear_others(folder: &Path, kept: &Kept) -> io::Result<()> {
 /// if `changed_stay`.
 fn clear(
     folder: &Path,
-    kept: &Kept,
+    kept: &InitFiles,
     below: &Path,
     changed_stay: bool,
     seen: &mut usize,
@@ -157,10 +157,10 @@ fn clear(
         let relative = below.join(entry.file_name());
         let metadata = entry.metadata()?;
         match kept.part(&relative, &metadata) {
-            Part::Changed if changed_stay && !metadata.is_dir() => {}
-            Part::None | Part::Changed => remove_tree(&entry.path())?,
-            Part::File => *seen += 1,
-            Part::Folder => {
+            KeptRelation::Changed if changed_stay && !metadata.is_dir() => {}
+            KeptRelation::None | KeptRelation::Changed => remove_tree(&entry.path())?,
+            KeptRelation::File => *seen += 1,
+            KeptRelation::Folder => {
                 *seen += 1;
                 // The recursion is no deeper than `Kept::of` allows.
                 clear(folder, kept, &relative, changed_stay, seen)?;
@@ -172,7 +172,7 @@ fn clear(
 
 struct Collector<'a> {
     folder: &'a Path,
-    kept: &'a Kept,
+    kept: &'a InitFiles,
     staged: &'a Path,
     /// The current position of the walk, below the folder.
     relative: PathBuf,
@@ -218,16 +218,16 @@ impl Collector<'_> {
         let from = self.folder.join(&self.relative);
         let metadata = fs::symlink_metadata(&from).map_err(OutputError::io("look at", &from))?;
         match self.kept.part(&self.relative, &metadata) {
-            Part::Changed => return Err(OutputError::Changed { path: self.relative.clone() }),
-            Part::Folder => {
+            KeptRelation::Changed => return Err(OutputError::Changed { path: self.relative.clone() }),
+            KeptRelation::Folder => {
                 self.seen += 1;
                 return self.folder(depth + 1);
             }
-            Part::File => {
+            KeptRelation::File => {
                 self.seen += 1;
                 return Ok(());
             }
-            Part::None => {}
+            KeptRelation::None => {}
         }
         check_name(&self.relative)?;
         if metadata.is_dir() {

@@ -2,30 +2,30 @@ use super::*;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 
-struct Folders {
+struct CollectFixture {
     _root: tempfile::TempDir,
     folder: PathBuf,
     staged: PathBuf,
 }
 
-fn folders() -> Folders {
+fn folders() -> CollectFixture {
     folders_in(tempfile::tempdir().unwrap())
 }
 
-fn folders_in(root: tempfile::TempDir) -> Folders {
+fn folders_in(root: tempfile::TempDir) -> CollectFixture {
     let folder = root.path().join("output");
     let staged = root.path().join("staged/0-1");
     fs::create_dir(&folder).unwrap();
-    Folders { _root: root, folder, staged }
+    CollectFixture { _root: root, folder, staged }
 }
 
-impl Folders {
-    fn collect(&self, kept: &Kept) -> Result<bool, OutputError> {
+impl CollectFixture {
+    fn collect(&self, kept: &InitFiles) -> Result<bool, OutputError> {
         collect_files(&self.folder, kept, &self.staged)
     }
 
     fn refused(&self) -> String {
-        let error = self.collect(&Kept::default()).unwrap_err();
+        let error = self.collect(&InitFiles::default()).unwrap_err();
         assert!(error.is_guest_fault(), "{error}");
         assert!(!self.staged.exists());
         error.to_string()
@@ -56,7 +56,7 @@ fn what_init_made_stays() {
     let at = |name: &str| folders.folder.join(name);
     fs::create_dir_all(at("made/inner")).unwrap();
     fs::write(at("labels"), "x").unwrap();
-    let kept = Kept::of(&folders.folder).unwrap();
+    let kept = InitFiles::of(&folders.folder).unwrap();
     assert!(!folders.collect(&kept).unwrap());
     fs::write(at("made/inner/a"), "a").unwrap();
     fs::create_dir(at("new")).unwrap();
@@ -73,7 +73,7 @@ fn what_init_made_stays() {
     fs::write(at("labels"), "xy").unwrap();
     insta::assert_snapshot!(folders.collect(&kept).unwrap_err(), @"run changed /output/labels, which init made: a result file belongs to the mini-batch that writes it, so write new files in run");
     assert!(!clear_files(&folders.folder, &kept).unwrap());
-    let kept = Kept::of(&folders.folder).unwrap();
+    let kept = InitFiles::of(&folders.folder).unwrap();
     fs::remove_dir(at("made/inner")).unwrap();
     fs::write(at("d"), "").unwrap();
     insta::assert_snapshot!(folders.collect(&kept).unwrap_err(), @"run removed /output/made/inner, which init made for all mini-batches: leave it where it is");

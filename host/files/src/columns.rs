@@ -13,7 +13,7 @@ pub fn common_columns(one: &str, other: &str) -> Option<String> {
     let mut one = one;
     let mut other = other;
     let mut all = String::new();
-    let mut quotes = Quotes::default();
+    let mut quotes = QuoteTracker::default();
     loop {
         let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
         // If they differ within a character, then that is within a name.
@@ -57,7 +57,7 @@ fn type_length(text: &str) -> Option<usize> {
         return Some(word);
     }
     let mut depth = 0_usize;
-    let mut quotes = Quotes::default();
+    let mut quotes = QuoteTracker::default();
     for (at, byte) in text.bytes().enumerate().skip(word) {
         quotes.pass(byte);
         match byte {
@@ -74,12 +74,12 @@ fn type_length(text: &str) -> Option<usize> {
 
 /// Tracks whether the next byte is inside quotes.
 #[derive(Default)]
-struct Quotes {
+struct QuoteTracker {
     are_open: bool,
     is_escaped: bool,
 }
 
-impl Quotes {
+impl QuoteTracker {
     fn pass(&mut self, byte: u8) {
         match byte {
             _ if self.is_escaped => self.is_escaped = false,

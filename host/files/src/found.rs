@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Length and modification time: they tell whether a file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FileVersion {
     /// Bytes.
     pub length: u64,
     /// The time of the last change, in seconds since 1970.
@@ -19,7 +19,7 @@ pub struct Found {
     pub nanos: u32,
 }
 
-impl Found {
+impl FileVersion {
     /// Whether the file was changed after a moment, in seconds since 1970 and nanoseconds.
     pub fn is_after(&self, moment: (i64, u32)) -> bool {
         (self.seconds, self.nanos) > moment
@@ -42,14 +42,14 @@ impl Found {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Found {
+impl FileVersion {
     /// One byte from long ago.
     pub fn sample() -> Self {
         Self { length: 1, seconds: 1, nanos: 1 }
     }
 }
 
-impl From<&Metadata> for Found {
+impl From<&Metadata> for FileVersion {
     fn from(metadata: &Metadata) -> Self {
         let seconds = metadata.mtime();
         let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
@@ -57,7 +57,7 @@ impl From<&Metadata> for Found {
     }
 }
 
-impl From<&Stat> for Found {
+impl From<&Stat> for FileVersion {
     fn from(stat: &Stat) -> Self {
         let length = stat.st_size.cast_unsigned();
         let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
@@ -68,7 +68,7 @@ impl From<&Stat> for Found {
 /// The stamp of a mini-batch of files: a digest of `planned`, which covers their names, and of the files'
 /// states, in order. It is `planned` itself if there are no files, or if the state of one is unknown. It is
 /// the same in every build and on every machine.
-pub fn content_stamp(planned: u64, files: impl IntoIterator<Item = Option<Found>>) -> u64 {
+pub fn content_stamp(planned: u64, files: impl IntoIterator<Item = Option<FileVersion>>) -> u64 {
     let mut facts = Vec::new();
     for file in files {
         let Some(found) = file else { return planned };
@@ -87,7 +87,7 @@ pub fn short(digest: Sha256) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Root;
+    use crate::OpenRoot;
     use std::fs::{self, File};
     use std::time::{Duration, UNIX_EPOCH};
 
@@ -101,10 +101,10 @@ mod tests {
             file.set_modified(UNIX_EPOCH + Duration::new(1000, nanos)).unwrap();
         };
         time(1);
-        let root = Root::open(folder.path());
+        let root = OpenRoot::open(folder.path());
         let stamp = || content_stamp(7, [root.look_at("a")]);
-        let metadata = Found::from(&fs::metadata(&path).unwrap());
-        let stat = Found::from(&rustix::fs::fstat(File::open(&path).unwrap()).unwrap());
+        let metadata = FileVersion::from(&fs::metadata(&path).unwrap());
+        let stat = FileVersion::from(&rustix::fs::fstat(File::open(&path).unwrap()).unwrap());
         assert_eq!([Some(metadata), Some(stat)], [root.look_at("a"); 2], "whichever way");
         let mut seen = vec![stamp(), content_stamp(8, [root.look_at("a")]), 7];
         assert_eq!(seen[0], stamp());
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn stamps_are_the_same_everywhere() {
-        let found = Found { length: 3, seconds: -1, nanos: 2 };
+        let found = FileVersion { length: 3, seconds: -1, nanos: 2 };
         assert_eq!(content_stamp(1, [Some(found)]), 245_040_867_066_677_776);
         assert_eq!(content_stamp(1, [Some(found), None]), 1);
         assert_eq!(content_stamp(1, []), 1);

@@ -31,12 +31,12 @@ mod transfer;
 
 pub use appender::{Appender, Checker, checksum, verify};
 pub use c_sources::{c_sources, is_cpp};
-pub use collect::{Kept, clear_files, clear_others, collect_files};
+pub use collect::{InitFiles, clear_files, clear_others, collect_files};
 pub use columns::common_columns;
 pub use error::OutputError;
-pub use found::{Found, content_stamp, short};
+pub use found::{FileVersion, content_stamp, short};
 pub use locks::lock_holders;
-pub use manifest::{Listed, Manifest, ManifestWriter, Object};
+pub use manifest::{ManifestRecord, Manifest, ManifestWriter, ManifestObject};
 pub use part::PartFile;
 pub use remove::{empty_folder, remove_tree};
-pub use root::Root;
+pub use root::OpenRoot;

@@ -9,7 +9,7 @@
 //! An object is here if a regular file at its path in `data` [has the state](Found::is_at) that the record
 //! says. The manifest does not change when an object arrives or is removed.
 
-use super::Found;
+use super::FileVersion;
 use memchr::memmem;
 use rustix::fs::{Mode, OFlags};
 use sandmill_model::{Source, to_usize};
@@ -37,27 +37,27 @@ const FOLDER: &str = "data";
 
 /// What is known about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Object {
+pub struct ManifestObject {
     /// The state of its file.
-    pub found: Found,
+    pub found: FileVersion,
     /// A number for its version; zero if it has none. The nanoseconds of its file's time are the same number,
     /// if the file system stores them.
     pub version: u32,
 }
 
-impl From<Found> for Object {
-    fn from(found: Found) -> Self {
+impl From<FileVersion> for ManifestObject {
+    fn from(found: FileVersion) -> Self {
         Self { found, version: found.nanos }
     }
 }
 
 /// A record of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ManifestRecord {
     /// The object's path.
     pub name: String,
     /// What is known about it, or why it cannot be fetched.
-    pub object: Result<Object, String>,
+    pub object: Result<ManifestObject, String>,
 }
 
 /// Writes a manifest. Records may be added in any order; those that come in the order of their paths need no
@@ -68,7 +68,7 @@ pub struct ManifestWriter {
     file: BufWriter<File>,
     last: String,
     /// Records that came out of order or replace others; `None` removes a record.
-    late: BTreeMap<String, Option<Result<Object, String>>>,
+    late: BTreeMap<String, Option<Result<ManifestObject, String>>>,
 }
 
 impl ManifestWriter {
@@ -79,7 +79,7 @@ impl ManifestWriter {
     }
 
     /// Adds an object, or replaces what is known about it.
-    pub fn add(&mut self, name: &str, object: Result<Object, String>) -> io::Result<()> {
+    pub fn add(&mut self, name: &str, object: Result<ManifestObject, String>) -> io::Result<()> {
         if name <= self.last.as_str() {
             self.late.insert(name.to_owned(), Some(object));
             return Ok(());
@@ -101,7 +101,7 @@ impl ManifestWriter {
             let mut merged = BufWriter::with_capacity(BLOCK, File::create(to)?);
             let written = File::open(&path)?;
             let length = written.metadata()?.len();
-            merge(Records::of(written, length), late, &mut merged)?;
+            merge(ManifestRecords::of(written, length), late, &mut merged)?;
             merged.flush()?;
             return fs::remove_file(&path);
         }
@@ -110,8 +110,8 @@ impl ManifestWriter {
 }
 
 fn merge(
-    mut records: Records,
-    late: BTreeMap<String, Option<Result<Object, String>>>,
+    mut records: ManifestRecords,
+    late: BTreeMap<String, Option<Result<ManifestObject, String>>>,
     to: &mut impl Write,
 ) -> io::Result<()> {
     let mut late = late.into_iter().peekable();
@@ -128,7 +128,7 @@ fn merge(
                 }
             }
             _ => match next {
-                Some(Listed { name, object }) => {
+                Some(ManifestRecord { name, object }) => {
                     write_record(to, &name, &object)?;
                     next = records.next()?;
                 }
@@ -141,11 +141,11 @@ fn merge(
 fn write_record(
     to: &mut impl Write,
     name: &str,
-    object: &Result<Object, String>,
+    object: &Result<ManifestObject, String>,
 ) -> io::Result<()> {
     to.write_all(name.as_bytes())?;
     match object {
-        Ok(Object { found: Found { length, seconds, nanos }, version }) => {
+        Ok(ManifestObject { found: FileVersion { length, seconds, nanos }, version }) => {
             write!(to, "\0{length} {seconds} {nanos}")?;
             if version != nanos {
                 write!(to, " {version}")?;
@@ -161,9 +161,9 @@ fn write_record(
 pub struct Manifest {
     /// Only objects whose paths have this prefix count. Paths in arguments and results come without it.
     prefix: String,
-    records: Records,
+    records: ManifestRecords,
     /// The record that was read last, if it was not returned yet.
-    next: Option<Listed>,
+    next: Option<ManifestRecord>,
 }
 
 impl Manifest {
@@ -175,7 +175,7 @@ impl Manifest {
         if !metadata.is_file() {
             return Err(invalid("it is no file"));
         }
-        let records = Records::of(file, metadata.len());
+        let records = ManifestRecords::of(file, metadata.len());
         Ok(Self { prefix: String::new(), records, next: None })
     }
 
@@ -195,19 +195,19 @@ impl Manifest {
     }
 
     /// The next object; `None` after the last.
-    pub fn next_object(&mut self) -> io::Result<Option<Listed>> {
+    pub fn next_object(&mut self) -> io::Result<Option<ManifestRecord>> {
         let next = match self.next.take() {
             Some(next) => Some(next),
             None => self.records.next()?,
         };
-        Ok(next.and_then(|Listed { name, object }| {
+        Ok(next.and_then(|ManifestRecord { name, object }| {
             let name = name.strip_prefix(&self.prefix)?.to_owned();
-            Some(Listed { name, object })
+            Some(ManifestRecord { name, object })
         }))
     }
 
     /// What is known about an object. Fast if objects are looked up in the order of their paths.
-    pub fn find(&mut self, name: &str) -> io::Result<Option<Result<Object, String>>> {
+    pub fn find(&mut self, name: &str) -> io::Result<Option<Result<ManifestObject, String>>> {
         let whole = format!("{}{name}", self.prefix);
         if !self.pass_to(&whole, self.records.offset() + NEAR)? {
             self.seek(&whole)?;
@@ -254,7 +254,7 @@ impl Manifest {
 
 /// The records of a manifest from a position on.
 #[derive(Debug)]
-struct Records {
+struct ManifestRecords {
     file: Arc<File>,
     /// The size of the file when it was opened; later additions are ignored.
     length: u64,
@@ -267,7 +267,7 @@ struct Records {
     read: usize,
 }
 
-impl Records {
+impl ManifestRecords {
     fn of(file: File, length: u64) -> Self {
         let file = Arc::new(file);
         Self { file, length, step: BLOCK, end: 0, buffer: Vec::new(), read: 0 }
@@ -284,7 +284,7 @@ impl Records {
         self.end - (self.buffer.len() - self.read) as u64
     }
 
-    fn next(&mut self) -> io::Result<Option<Listed>> {
+    fn next(&mut self) -> io::Result<Option<ManifestRecord>> {
         let Some(length) = self.ahead()? else { return Ok(None) };
         let record = self.buffer.get(self.read..self.read + length).unwrap_or_default();
         let listed = parse(record).ok_or_else(|| invalid("a record of it makes no sense"))?;
@@ -329,19 +329,19 @@ impl Records {
     }
 }
 
-fn parse(record: &[u8]) -> Option<Listed> {
+fn parse(record: &[u8]) -> Option<ManifestRecord> {
     let (name, rest) = str::from_utf8(record).ok()?.split_once('\0')?;
     let name = name.to_owned();
     if let Some(reason) = rest.strip_prefix('!') {
-        return Some(Listed { name, object: Err(reason.to_owned()) });
+        return Some(ManifestRecord { name, object: Err(reason.to_owned()) });
     }
     let mut numbers = rest.split(' ');
     let length = numbers.next()?.parse().ok()?;
     let seconds = numbers.next()?.parse().ok()?;
     let nanos = numbers.next()?.parse().ok()?;
     let version = numbers.next().map_or(Ok(nanos), str::parse).ok()?;
-    let object = Object { found: Found { length, seconds, nanos }, version };
-    numbers.next().is_none().then_some(Listed { name, object: Ok(object) })
+    let object = ManifestObject { found: FileVersion { length, seconds, nanos }, version };
+    numbers.next().is_none().then_some(ManifestRecord { name, object: Ok(object) })
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -356,8 +356,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn object(length: u64) -> Object {
-        Found { length, ..Found::sample() }.into()
+    fn object(length: u64) -> ManifestObject {
+        FileVersion { length, ..FileVersion::sample() }.into()
     }
 
     fn slot() -> tempfile::TempDir {
@@ -366,7 +366,7 @@ mod tests {
         dir
     }
 
-    fn written(dir: &Path, records: &[(String, Result<Object, String>)]) -> PathBuf {
+    fn written(dir: &Path, records: &[(String, Result<ManifestObject, String>)]) -> PathBuf {
         let to = dir.join("list/manifest");
         let mut writer = ManifestWriter::new(dir.join("part")).unwrap();
         for (name, object) in records {
@@ -377,7 +377,7 @@ mod tests {
         to
     }
 
-    fn all(manifest: &mut Manifest) -> Vec<(String, Result<Object, String>)> {
+    fn all(manifest: &mut Manifest) -> Vec<(String, Result<ManifestObject, String>)> {
         std::iter::from_fn(|| manifest.next_object().unwrap())
             .map(|it| (it.name, it.object))
             .collect()
@@ -398,7 +398,7 @@ mod tests {
         writer.remove("d");
         writer.remove("never");
         writer.add("z", Err("it\0broke".to_owned())).unwrap();
-        let rounded = Object { version: 9, ..object(1) };
+        let rounded = ManifestObject { version: 9, ..object(1) };
         writer.add("b", Ok(rounded)).unwrap();
         let path = dir.path().join("manifest");
         writer.finish(&path).unwrap();

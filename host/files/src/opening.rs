@@ -153,9 +153,9 @@ pub fn make_new_private(path: &Path) -> io::Result<()> {
 
 /// A folder that is removed on drop, with its content.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct ScratchFolder(PathBuf);
 
-impl Scratch {
+impl ScratchFolder {
     /// Makes a folder for its owner alone, at [`scratch_path`].
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         // If something stays, its name is used by nothing else.
         let _ = std::fs::remove_dir_all(&self.0);

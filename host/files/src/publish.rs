@@ -32,7 +32,7 @@ const MAX_PATH: usize = 1024;
 
 /// What new files may do to files that are already in the output folder.
 #[derive(Clone, Copy)]
-pub struct Rule<'a> {
+pub struct PublishRule<'a> {
     /// What happens to a file whose name exists.
     pub on_conflict: OnConflict,
     /// Names that guests' files may not have, such as that of the file for rows.
@@ -45,15 +45,15 @@ pub struct Rule<'a> {
     pub place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 }
 
-impl fmt::Debug for Rule<'_> {
+impl fmt::Debug for PublishRule<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rule").field("on_conflict", &self.on_conflict).finish_non_exhaustive()
     }
 }
 
-impl Rule<'_> {
+impl PublishRule<'_> {
     /// The rule that refuses every existing name.
-    pub const STRICT: Rule<'static> = Rule {
+    pub const STRICT: PublishRule<'static> = PublishRule {
         on_conflict: OnConflict::Error,
         reserved: [None; 2],
         same_passes: false,
@@ -63,7 +63,7 @@ impl Rule<'_> {
 
 /// A file or folder that a guest left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct GuestEntry {
     /// The path below the folder in which it was found.
     pub path: String,
     /// Its length in bytes; `None` for a folder.
@@ -71,7 +71,7 @@ pub struct Found {
 }
 
 /// Lists a folder that guests wrote to. Fails if something in it cannot be published or has a reserved name.
-pub fn list_files(folder: &Path, rule: &Rule<'_>) -> Result<Vec<Found>, OutputError> {
+pub fn list_files(folder: &Path, rule: &PublishRule<'_>) -> Result<Vec<GuestEntry>, OutputError> {
     let mut publisher = Publisher::new(folder, rule, true);
     match open_folder(CWD, folder, OFlags::NOFOLLOW) {
         Ok(from) => publisher.folder(&from, None, 0)?,
@@ -86,8 +86,8 @@ pub fn list_files(folder: &Path, rule: &Rule<'_>) -> Result<Vec<Found>, OutputEr
 pub fn check_files(
     staged: &Path,
     output: &Path,
-    rule: &Rule<'_>,
-) -> Result<Vec<Found>, OutputError> {
+    rule: &PublishRule<'_>,
+) -> Result<Vec<GuestEntry>, OutputError> {
     Publisher::new(output, rule, true).start(staged)
 }
 
@@ -98,7 +98,7 @@ pub fn check_files(
 ///
 /// Under [`OnConflict::Append`], files are copied instead, and `staged` stays until the caller knows that the
 /// copies are on the disk.
-pub fn publish_files(staged: &Path, output: &Path, rule: &Rule<'_>) -> Result<u64, OutputError> {
+pub fn publish_files(staged: &Path, output: &Path, rule: &PublishRule<'_>) -> Result<u64, OutputError> {
     check_files(staged, output, rule)?;
     let found = Publisher::new(output, rule, false).start(staged)?;
     if rule.on_conflict != OnConflict::Append {
@@ -136,21 +136,21 @@ pub fn same_file(
 
 struct Publisher<'a> {
     output: &'a Path,
-    rule: &'a Rule<'a>,
+    rule: &'a PublishRule<'a>,
     /// The current position of the walk, below the output folder.
     relative: PathBuf,
-    found: Vec<Found>,
+    found: Vec<GuestEntry>,
     /// The number of files and folders.
     entries: usize,
     dry: bool,
 }
 
 impl<'a> Publisher<'a> {
-    fn new(output: &'a Path, rule: &'a Rule<'a>, dry: bool) -> Self {
+    fn new(output: &'a Path, rule: &'a PublishRule<'a>, dry: bool) -> Self {
         Self { output, rule, relative: PathBuf::new(), found: Vec::new(), entries: 0, dry }
     }
 
-    fn start(mut self, staged: &Path) -> Result<Vec<Found>, OutputError> {
+    fn start(mut self, staged: &Path) -> Result<Vec<GuestEntry>, OutputError> {
         let from = match open_folder(CWD, staged, OFlags::NOFOLLOW) {
             Ok(from) => from,
             Err(Errno::NOENT) => return Ok(Vec::new()),
@@ -221,14 +221,14 @@ impl<'a> Publisher<'a> {
             if there.is_some_and(|kind| kind != FileType::Directory) {
                 return Err(self.exists());
             }
-            self.found.push(Found { path: path(), length: None });
+            self.found.push(GuestEntry { path: path(), length: None });
             let child =
                 open_folder(from, name, OFlags::NOFOLLOW).map_err(|e| self.left("open", e))?;
             let target = self.target_folder(to, name, there.is_some())?;
             return self.folder(&child, target.as_ref().map(AsFd::as_fd), depth + 1);
         }
         check_kind(&self.relative, stat.st_mode, stat.st_nlink)?;
-        self.found.push(Found { path: path(), length: u64::try_from(stat.st_size).ok() });
+        self.found.push(GuestEntry { path: path(), length: u64::try_from(stat.st_size).ok() });
         match (there, to) {
             (Some(FileType::RegularFile), Some(to)) => self.meet(from, to, name),
             (Some(_), _) => Err(self.exists()),

@@ -2,13 +2,13 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
-struct Folders {
+struct PublishFixture {
     _root: tempfile::TempDir,
     staged: PathBuf,
     output: PathBuf,
 }
 
-fn folders() -> Folders {
+fn folders() -> PublishFixture {
     let root = tempfile::tempdir().unwrap();
     let staged = root.path().join("staged");
     let output = root.path().join("output");
@@ -16,12 +16,12 @@ fn folders() -> Folders {
     fs::create_dir(&output).unwrap();
     fs::write(staged.join("one.txt"), "1").unwrap();
     fs::write(staged.join("a/b/two.txt"), "2").unwrap();
-    Folders { _root: root, staged, output }
+    PublishFixture { _root: root, staged, output }
 }
 
 /// The error, after a check that nothing was published.
-fn refused(folders: &Folders) -> OutputError {
-    let error = publish_files(&folders.staged, &folders.output, &Rule::STRICT).unwrap_err();
+fn refused(folders: &PublishFixture) -> OutputError {
+    let error = publish_files(&folders.staged, &folders.output, &PublishRule::STRICT).unwrap_err();
     assert!(error.is_guest_fault(), "{error}");
     assert!(!folders.output.join("one.txt").exists());
     assert!(folders.staged.join("one.txt").exists());
@@ -30,7 +30,7 @@ fn refused(folders: &Folders) -> OutputError {
 
 #[test]
 fn files_move_and_folders_merge() {
-    let Folders { _root, staged, output } = folders();
+    let PublishFixture { _root, staged, output } = folders();
     fs::create_dir(output.join("a")).unwrap();
     fs::write(output.join("a/old.txt"), "0").unwrap();
     assert_eq!(check_files(&staged, &output, &Rule::STRICT).unwrap().len(), 4);
@@ -89,7 +89,7 @@ fn the_name_of_the_rows_is_reserved_in_every_spelling() {
         let folders = folders();
         fs::write(folders.staged.join(name), "forged").unwrap();
         let reserved = [Some("parallel_run_step.txt"), None];
-        let rule = Rule { on_conflict: OnConflict::Overwrite, reserved, ..Rule::STRICT };
+        let rule = PublishRule { on_conflict: OnConflict::Overwrite, reserved, ..PublishRule::STRICT };
         let error = publish_files(&folders.staged, &folders.output, &rule).unwrap_err();
         assert!(matches!(error, OutputError::Taken { .. }), "{error}");
     }
@@ -143,7 +143,7 @@ fn what_is_swapped_at_the_last_moment_goes_back() {
     let open = |path: &Path| open_folder(CWD, path, OFlags::NOFOLLOW).unwrap();
     let from = open(&folders.staged);
     let to = open(&folders.output);
-    let mut publisher = Publisher::new(&folders.output, &Rule::STRICT, false);
+    let mut publisher = Publisher::new(&folders.output, &PublishRule::STRICT, false);
     fs::hard_link(folders.staged.join("one.txt"), folders.staged.join("hard")).unwrap();
     symlink("/etc/passwd", folders.staged.join("link")).unwrap();
     for name in [c"link", c"hard", c"a"] {

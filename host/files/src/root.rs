@@ -1,6 +1,6 @@
 //! Inspects the files of a folder.
 
-use super::{Found, Manifest, Object};
+use super::{FileVersion, Manifest, ManifestObject};
 use crate::opening::at_its_path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use sandmill_model::Source;
@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 /// An open folder. Inspecting its files by their full paths takes twice the time, and an input may have
 /// millions of them.
 #[derive(Debug)]
-pub struct Root {
+pub struct OpenRoot {
     folder: Option<OwnedFd>,
     manifest: Option<Mutex<Manifest>>,
 }
 
-impl Root {
+impl OpenRoot {
     /// Opens a folder at a path that was found to be without links. If it cannot be opened, it has no files.
     pub fn open(path: &Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -31,7 +31,7 @@ impl Root {
     }
 
     /// The state of a file below the folder; `None` if it is gone or cannot be fetched.
-    pub fn look_at(&self, file: &str) -> Option<Found> {
+    pub fn look_at(&self, file: &str) -> Option<FileVersion> {
         match self.listed(file) {
             Some(listed) => listed.ok().map(|object| object.found),
             None => self.stat(file, AtFlags::empty()).map(|(found, _)| found),
@@ -57,16 +57,16 @@ impl Root {
     }
 
     /// What the manifest says about a file.
-    fn listed(&self, file: &str) -> Option<Result<Object, String>> {
+    fn listed(&self, file: &str) -> Option<Result<ManifestObject, String>> {
         let manifest = self.manifest.as_ref()?;
         manifest.lock().unwrap_or_else(PoisonError::into_inner).find(file).ok()?
     }
 
-    fn stat(&self, file: &str, flags: AtFlags) -> Option<(Found, FileType)> {
+    fn stat(&self, file: &str, flags: AtFlags) -> Option<(FileVersion, FileType)> {
         let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
         let stat = rustix::fs::statx(self.folder.as_ref()?, file, flags, wanted).ok()?;
         let time = stat.stx_mtime;
-        let found = Found { length: stat.stx_size, seconds: time.tv_sec, nanos: time.tv_nsec };
+        let found = FileVersion { length: stat.stx_size, seconds: time.tv_sec, nanos: time.tv_nsec };
         Some((found, FileType::from_raw_mode(stat.stx_mode.into())))
     }
 }
@@ -89,9 +89,9 @@ mod tests {
         for name in ["sub/a", "sub/other", "sub/linked"] {
             fs::write(data(name), "abc").unwrap();
         }
-        let of = |name: &str| Found::from(&data(name).metadata().unwrap());
+        let of = |name: &str| FileVersion::from(&data(name).metadata().unwrap());
         let mut list = ManifestWriter::new(slot.join("part")).unwrap();
-        let later = Found { nanos: of("sub/other").nanos ^ 1, ..of("sub/other") };
+        let later = FileVersion { nanos: of("sub/other").nanos ^ 1, ..of("sub/other") };
         for (name, found) in [
             ("sub/a", of("sub/a")),
             ("sub/absent", later),
@@ -105,7 +105,7 @@ mod tests {
         symlink("linked", data("sub/link")).unwrap();
         let manifest = Some(slot.join("list/manifest"));
         let source = Source { manifest, ..Source::new("data", data("sub")) };
-        let root = Root::of(&source);
+        let root = OpenRoot::of(&source);
         for (name, is_here) in
             [("a", true), ("absent", false), ("link", false), ("other", false), ("failed", false)]
         {

@@ -2,7 +2,7 @@
 
 use super::scratch;
 use arrow::ipc::reader::StreamReader;
-use sandmill_data::dataset::columnar::{Columns, TableFile, check, to_message};
+use sandmill_data::dataset::columnar::{InputColumns, TypedTableFile, check, to_message};
 use sandmill_data::dataset::{DatasetError, RowPart, RowReader};
 use sandmill_model::{SliceSize, TableFormat, TableKind};
 use std::fs;
@@ -31,8 +31,8 @@ pub fn columns(data: &[u8]) {
 
 fn read(kind: TableKind, size: SliceSize, path: &Path) -> Result<(), DatasetError> {
     let root = path.parent().expect("a file lies in a folder");
-    let mut file = TableFile::open(kind, None, path)?;
-    let mut columns = Columns::new(None);
+    let mut file = TypedTableFile::open(kind, None, path)?;
+    let mut columns = InputColumns::new(None);
     columns.learn(file.schema()?, FILE)?;
     let schema = columns.schema();
     check(file.schema()?, &schema, true, FILE)?;

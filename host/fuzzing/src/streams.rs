@@ -1,7 +1,7 @@
 //! Arrow IPC streams for `sandmill map`.
 
 use arrow::ipc::reader::StreamReader;
-use sandmill_data::dataset::Incoming;
+use sandmill_data::dataset::StreamBatches;
 use std::io::Cursor;
 use std::num::NonZeroU64;
 
@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 pub fn streams(data: &[u8]) {
     let [most, stream @ ..] = data else { return };
     let most = NonZeroU64::new(u64::from(*most));
-    let mut incoming = Incoming::new(stream, most);
+    let mut incoming = StreamBatches::new(stream, most);
     let mut first = 0;
     while let Ok(Some(rows)) = incoming.next_rows() {
         assert!(rows.count > 0 && most.is_none_or(|most| rows.count <= most.get()));

@@ -59,7 +59,7 @@ fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> Vec<TextSlice> {
 
 /// The state before each byte, and at the end.
 #[derive(Clone, Copy)]
-struct At {
+struct ScanStates {
     /// Whether a record begins here, or a blank line.
     start: bool,
     /// The byte before.
@@ -71,7 +71,7 @@ struct At {
 
 struct Reference<'a> {
     text: &'a [u8],
-    at: Vec<At>,
+    at: Vec<ScanStates>,
     has_strays: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Reference<'a> {
     fn new(text: &'a [u8], delimiter: u8) -> Self {
         let mut at = Vec::new();
         let mut has_strays = false;
-        let mut now = At { start: true, before: b'\n', records: 0, lines: 0 };
+        let mut now = ScanStates { start: true, before: b'\n', records: 0, lines: 0 };
         let mut end = None;
         for place in 0..=text.len() {
             if end == Some(place) {

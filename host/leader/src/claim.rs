@@ -29,7 +29,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// What a job needs of its job directory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ClaimRequest<'a> {
     /// The job's name.
     pub(super) name: &'a str,
     /// The output folder, without links. `None` means the one in the job directory.
@@ -40,7 +40,7 @@ pub(super) struct Wanted<'a> {
 
 /// A locked job directory, in which nothing has been changed yet.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct JobDirLock {
     job_dir: JobDir,
     /// The directory's path without links.
     root: PathBuf,
@@ -163,7 +163,7 @@ impl Claim {
 /// job.
 ///
 /// Changes nothing, except that it creates the directory if it is missing.
-pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimError> {
+pub(super) fn hold(job_dir: &JobDir, wanted: ClaimRequest<'_>) -> Result<JobDirLock, ClaimError> {
     let root = resolve(job_dir.root())?;
     let mut made = missing(&root);
     let lock = lock_job_dir(job_dir, &root)?;
@@ -178,7 +178,7 @@ pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimEr
     }
     let mark = earlier.as_ref().map(|earlier| earlier.mark.clone());
     let mark = mark.filter(|mark| !mark.is_empty()).unwrap_or_else(new_mark);
-    Ok(Held {
+    Ok(JobDirLock {
         job_dir: job_dir.clone(),
         root,
         name: wanted.name.to_owned(),
@@ -192,7 +192,7 @@ pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimEr
     })
 }
 
-impl Held {
+impl JobDirLock {
     /// Records who starts the run.
     pub(super) fn started_by(self, started_by: StartedBy) -> Self {
         Self { started_by: Some(started_by), ..self }

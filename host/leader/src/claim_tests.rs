@@ -1,13 +1,13 @@
 use super::*;
-use crate::Standing;
+use crate::JobStanding;
 use std::os::unix::fs::symlink;
 
-struct Place {
+struct ClaimFixture {
     dir: tempfile::TempDir,
     job: JobDir,
 }
 
-impl Place {
+impl ClaimFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let job = JobDir::new(dir.path().join("job"));
@@ -27,8 +27,8 @@ impl Place {
         claim(&self.job, "iris", Some(&self.out()))
     }
 
-    fn hold(&self, output: Option<&Path>) -> Result<Held, ClaimError> {
-        hold(&self.job, Wanted { name: "iris", output, output_file: Some("rows.csv") })
+    fn hold(&self, output: Option<&Path>) -> Result<JobDirLock, ClaimError> {
+        hold(&self.job, ClaimRequest { name: "iris", output, output_file: Some("rows.csv") })
     }
 
     fn end(&self, claimed: Result<Claim, ClaimError>, status: JobStatus) {
@@ -51,7 +51,7 @@ impl Place {
 }
 
 fn claim(job: &JobDir, name: &str, output: Option<&Path>) -> Result<Claim, ClaimError> {
-    hold(job, Wanted { name, output, output_file: Some("rows.csv") })?.begin(None)
+    hold(job, ClaimRequest { name, output, output_file: Some("rows.csv") })?.begin(None)
 }
 
 fn result(status: JobStatus) -> JobResult {
@@ -65,7 +65,7 @@ fn write(path: PathBuf, text: &str) {
 
 #[test]
 fn a_new_directory_is_made_and_says_how_it_stands() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     let mut claimed = place.claim().unwrap();
     assert_eq!(claimed.output(), resolve(&place.job.default_output()).unwrap());
     assert!(claimed.output().is_dir());
@@ -89,7 +89,7 @@ fn ids_differ_and_tell_the_time() {
 
 #[test]
 fn an_empty_directory_is_taken() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     fs::create_dir(place.job.root()).unwrap();
     // A crash during the first write leaves this file.
     write(temporary(&place.job.state_file()), "{");
@@ -98,7 +98,7 @@ fn an_empty_directory_is_taken() {
 
 #[test]
 fn holding_changes_nothing() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     place.end(place.claim(), JobStatus::Failed);
     let state = place.state();
     let rows = place.job.default_output().join("rows.csv");
@@ -110,7 +110,7 @@ fn holding_changes_nothing() {
 /// W15.
 #[test]
 fn a_job_is_taken_up_with_all_that_it_has() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     place.end(place.claim_with_output(), JobStatus::Failed);
     let begun = place.state().begun;
     let id = place.state().id;
@@ -136,7 +136,7 @@ fn a_job_is_taken_up_with_all_that_it_has() {
 
 #[test]
 fn a_job_directory_may_be_moved() {
-    let mut place = Place::new();
+    let mut place = ClaimFixture::new();
     place.end(place.claim(), JobStatus::Failed);
     let moved = place.dir.path().join("moved");
     fs::rename(place.job.root(), &moved).unwrap();
@@ -148,7 +148,7 @@ fn a_job_directory_may_be_moved() {
 /// C25.
 #[test]
 fn results_that_are_not_what_they_were_are_told() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     let claimed = place.claim_with_output();
     let rows = place.out().join("rows.csv");
     let other = place.out().join("a/b.png");
@@ -180,7 +180,7 @@ fn results_that_are_not_what_they_were_are_told() {
 fn a_job_directory_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-    let place = Place::new();
+    let place = ClaimFixture::new();
     place.end(place.claim_with_output(), JobStatus::Failed);
     assert_eq!(mode(place.job.root()), 0o700);
     assert_eq!(mode(&place.job.state_file()), 0o600);
@@ -204,30 +204,30 @@ fn a_job_directory_is_its_owners_alone() {
 
 #[test]
 fn a_running_job_is_never_touched() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     let _running = place.claim().unwrap();
     insta::assert_snapshot!(place.text(place.claim()), @"job 'iris' (process PID) is running in DIR/job: wait for it to end, or name another place with --job-dir");
 }
 
 #[test]
 fn what_is_not_this_job_s_is_never_touched() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     place.end(place.claim(), JobStatus::Completed);
     let other = claim(&place.job, "wine", None);
     insta::assert_snapshot!(place.text(other), @"DIR/job is the directory of job 'iris', not of 'wine': name another place with --job-dir");
 
-    let place = Place::new();
+    let place = ClaimFixture::new();
     write(place.job.root().join("photo.png"), "");
     insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is no job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
 
-    let place = Place::new();
+    let place = ClaimFixture::new();
     fs::write(place.job.root(), "").unwrap();
     insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is no folder: name an empty or new one");
 }
 
 #[test]
 fn a_state_that_is_not_understood_is_left_alone() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     write(place.job.state_file(), r#"{"version": 1, "job": {}}"#);
     insta::assert_snapshot!(place.text(place.claim()), @"DIR/job/job.json cannot be understood (its version is 1, this program knows 2): name another place with --job-dir, or use the version of sandmill that wrote it");
     for text in ["", "[]", "{}", r#"{"version": 2, "name": 3}"#] {
@@ -238,7 +238,7 @@ fn a_state_that_is_not_understood_is_left_alone() {
 
 #[test]
 fn overwrite_removes_what_the_job_made_and_follows_no_links() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     place.end(place.claim(), JobStatus::Completed);
     let precious = place.dir.path().join("precious/file");
     write(precious.clone(), "keep");
@@ -269,7 +269,7 @@ fn overwrite_removes_what_the_job_made_and_follows_no_links() {
 
 #[test]
 fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     let claimed = place.claim_with_output().unwrap();
     assert_eq!(claimed.output(), place.out().canonicalize().unwrap());
     assert_eq!(fs::read_dir(place.out()).unwrap().count(), 1, "its lock");
@@ -286,7 +286,7 @@ fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
 
 #[test]
 fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     place.end(place.claim_with_output(), JobStatus::Completed);
     let rows = place.out().join("rows.csv");
     let more = place.out().join("model.bin");
@@ -303,7 +303,7 @@ fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
 
 #[test]
 fn an_output_folder_of_its_own_in_the_job_directory_is_cleared() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     let results = place.job.root().join("results");
     let take = || claim(&place.job, "iris", Some(&results));
     place.end(take(), JobStatus::Completed);
@@ -314,7 +314,7 @@ fn an_output_folder_of_its_own_in_the_job_directory_is_cleared() {
 
 #[test]
 fn a_recorded_output_that_became_a_link_is_not_followed() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     let results = place.job.root().join("results");
     let take = |output: &Path| claim(&place.job, "iris", Some(output));
     place.end(take(&results), JobStatus::Completed);
@@ -329,7 +329,7 @@ fn a_recorded_output_that_became_a_link_is_not_followed() {
 
 #[test]
 fn an_output_folder_in_the_way_is_refused() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     for output in
         [place.dir.path().to_owned(), place.job.root().to_owned(), place.job.logs().join("x")]
     {
@@ -342,7 +342,7 @@ fn an_output_folder_in_the_way_is_refused() {
 
 #[test]
 fn an_output_folder_that_cannot_be_made_is_named() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     write(place.out(), "a file");
     insta::assert_snapshot!(place.text(place.claim_with_output()), @"DIR/out is no folder: name an empty or new one");
     let refused = claim(&place.job, "iris", Some(Path::new("/proc/nowhere/out")));
@@ -354,7 +354,7 @@ fn an_output_folder_that_cannot_be_made_is_named() {
 
 #[test]
 fn a_claim_that_is_undone_leaves_no_trace() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     place.claim_with_output().unwrap().undo().unwrap();
     assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
     fs::create_dir(place.job.root()).unwrap();
@@ -372,7 +372,7 @@ fn a_claim_that_is_undone_leaves_no_trace() {
 /// The mark for copies elsewhere is known before anything of an earlier run is removed.
 #[test]
 fn a_mark_is_known_before_anything_changes() {
-    let place = Place::new();
+    let place = ClaimFixture::new();
     let held = place.hold(None).unwrap();
     let mark = held.mark().to_owned();
     assert!(!held.was_unmarked());

@@ -8,7 +8,7 @@ use crate::cancel::Cancel;
 use crate::event::EventKind;
 use crate::model::{CONTROL_SOCKET, JobDir};
 use crate::protocol::control::{
-    Answer, Ask, Asked, CONTROL_VERSION, LiveState, control_path, read_line, write_line,
+    Answer, Ask, VersionedQuestion, CONTROL_VERSION, LiveState, control_path, read_line, write_line,
 };
 use rustix::fs::{Mode, chmodat, unlinkat};
 use rustix::net::Shutdown;
@@ -32,11 +32,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Control {
     /// The job directory.
     folder: OwnedFd,
-    shared: Arc<Shared>,
+    shared: Arc<SharedControl>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedControl {
     listener: UnixListener,
     job: String,
     run: String,
@@ -62,7 +62,7 @@ impl Control {
         let listener = UnixListener::bind(path)?;
         let own = Mode::RUSR | Mode::WUSR;
         chmodat(&folder, CONTROL_SOCKET, own, rustix::fs::AtFlags::empty())?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedControl {
             listener,
             job: job.to_owned(),
             run: run.to_owned(),
@@ -111,7 +111,7 @@ fn remove(folder: &OwnedFd) {
     let _ = unlinkat(folder, CONTROL_SOCKET, rustix::fs::AtFlags::empty());
 }
 
-impl Shared {
+impl SharedControl {
     fn serve(&self) {
         while !self.has_ended.load(Ordering::Acquire) {
             match self.listener.accept() {
@@ -128,7 +128,7 @@ impl Shared {
         if !peer.is_root() && peer != rustix::process::geteuid() {
             return Ok(());
         }
-        let refused = match read_line::<Asked>(&mut stream) {
+        let refused = match read_line::<VersionedQuestion>(&mut stream) {
             Ok(asked) if asked.version != CONTROL_VERSION => {
                 let found = asked.version;
                 Some(format!("found version {found}; this job's process knows {CONTROL_VERSION}"))

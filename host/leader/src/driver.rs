@@ -7,8 +7,8 @@ use super::commit::{
 use super::control::Control;
 use super::in_force::{in_force, policy};
 use super::intake::Intake;
-use super::job::Job;
-use super::machine::{JobAction, JobMachine, JobMessage, Joined, Outcome};
+use super::job::PreparedJob;
+use super::machine::{JobAction, JobMachine, JobMessage, LocalJob, LocalOutcome};
 use super::nodes::{JobOnNode, RunningNode};
 use super::peak::peak_of_children;
 use super::spans::Spans;
@@ -21,7 +21,7 @@ use crate::files::remove_tree;
 use crate::model::{
     ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, add_bytes,
 };
-use crate::protocol::{NodePolicy, Told};
+use crate::protocol::{NodePolicy, NodeReport};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ use tracing::error_span;
 /// no job directory, unless it has overwritten an earlier run. An error means that the job could not begin,
 /// or that its end could not be recorded.
 pub fn run<N: JobOnNode + Send>(
-    job: Job<N>,
+    job: PreparedJob<N>,
     on_event: &mut dyn FnMut(&Event),
     cancel: &Cancel,
 ) -> Result<JobResult, EngineError> {
@@ -66,7 +66,7 @@ const ROUNDS: u32 = 100;
 const MANY: u32 = 64;
 
 struct Driver<'a, R> {
-    joined: Joined<R>,
+    joined: LocalJob<R>,
     committer: Committer,
     claim: Claim,
     /// The job's own folder for copies, in its parent.
@@ -97,7 +97,7 @@ struct Driver<'a, R> {
 
 impl<'a, R: RunningNode> Driver<'a, R> {
     fn begin<N: JobOnNode<Running = R> + Send>(
-        mut job: Job<N>,
+        mut job: PreparedJob<N>,
         on_event: &'a mut dyn FnMut(&Event),
         cancel: &Cancel,
     ) -> Result<Self, EngineError> {
@@ -125,7 +125,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         };
         let intake = Intake::new(&job.sources, node.comes_on_demand(), &job.again);
         let mut driver = Self {
-            joined: Joined::new(machine, node),
+            joined: LocalJob::new(machine, node),
             committer,
             claim: job.claim,
             parent: job.parent,
@@ -250,7 +250,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     /// Passes the node's messages to the state machine, and carries out its decisions.
-    fn hear(&mut self, told: Vec<Told>) {
+    fn hear(&mut self, told: Vec<NodeReport>) {
         self.with_outcomes(|joined, now, out| joined.hear(told, now, out));
     }
 
@@ -262,17 +262,17 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     /// Carries out the outcomes of `take_in`, in order, and those that they cause.
     fn with_outcomes(
         &mut self,
-        take_in: impl FnOnce(&mut Joined<R>, Duration, &mut dyn FnMut(Outcome)),
+        take_in: impl FnOnce(&mut LocalJob<R>, Duration, &mut dyn FnMut(LocalOutcome)),
     ) {
         let mut outcomes = VecDeque::new();
         take_in(&mut self.joined, self.start.elapsed(), &mut |outcome| outcomes.push_back(outcome));
         while let Some(outcome) = outcomes.pop_front() {
             let messages = match outcome {
-                Outcome::Do(action) => {
+                LocalOutcome::Do(action) => {
                     self.act(action);
                     continue;
                 }
-                Outcome::Told(told) => self.act_on(told),
+                LocalOutcome::Told(told) => self.act_on(told),
             };
             for message in messages {
                 let now = self.start.elapsed();
@@ -291,18 +291,18 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     /// Handles the node's messages that do not go to the state machine. Returns what the state machine must
     /// learn from them.
-    fn act_on(&mut self, told: Told) -> Vec<JobMessage> {
+    fn act_on(&mut self, told: NodeReport) -> Vec<JobMessage> {
         match told {
-            Told::Planned(said) => {
+            NodeReport::Planned(said) => {
                 return self.intake.take(said, &mut self.joined, &self.committer);
             }
-            Told::Fetched(number, failed) => return self.intake.arrived(number, failed),
-            Told::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
-            Told::Wall(wall) => self.note_wall(wall),
-            Told::WorkerDone(worker) => self.committer.submit(CommitRequest::WorkerDone(worker)),
-            Told::WorkerGone(worker) => self.committer.submit(CommitRequest::WorkerGone(worker)),
+            NodeReport::Fetched(number, failed) => return self.intake.arrived(number, failed),
+            NodeReport::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
+            NodeReport::Wall(wall) => self.note_wall(wall),
+            NodeReport::WorkerDone(worker) => self.committer.submit(CommitRequest::WorkerDone(worker)),
+            NodeReport::WorkerGone(worker) => self.committer.submit(CommitRequest::WorkerGone(worker)),
             // The state machine handles these.
-            Told::News(_) | Told::Changed | Told::Notice(_) | Told::Arrived | Told::NoSpace(_) => {}
+            NodeReport::News(_) | NodeReport::Changed | NodeReport::Notice(_) | NodeReport::Arrived | NodeReport::NoSpace(_) => {}
         }
         Vec::new()
     }

@@ -68,7 +68,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         // The resolved paths are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;
-    let mut settings = Settings(Vec::new());
+    let mut settings = IdentitySettings(Vec::new());
     settings.inputs(inputs, input_kind);
     settings.put("partition_keys", partition_keys);
     let own = (*own_arguments).min(arguments.len());
@@ -101,9 +101,9 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
     settings.0
 }
 
-struct Settings(Vec<(String, String)>);
+struct IdentitySettings(Vec<(String, String)>);
 
-impl Settings {
+impl IdentitySettings {
     fn put(&mut self, name: &str, value: &impl Serialize) {
         // Plain data always serialises. If it did not, all such values would compare as equal.
         self.put_text(name, serde_json::to_string(value).unwrap_or_default());

@@ -1,13 +1,13 @@
 //! The settings that the state machine enforces, and the notices about them at the job's start.
 
-use super::machine::Policy;
+use super::machine::RetryPolicy;
 use crate::spec::{JobSpec, default_progress_timeout};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The policy of the job's state machine. The GPUs are empty here: only the node knows which it has.
-pub(super) fn policy(spec: &JobSpec) -> Policy {
-    Policy {
+pub(super) fn policy(spec: &JobSpec) -> RetryPolicy {
+    RetryPolicy {
         workers: spec.process_count,
         max_try: spec.settings.run_max_try,
         error_threshold: spec.settings.error_threshold,

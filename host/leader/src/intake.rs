@@ -2,7 +2,7 @@
 //! fetched.
 
 use super::commit::{CommitRequest, Committer};
-use super::machine::{JobMessage, Joined};
+use super::machine::{JobMessage, LocalJob};
 use super::nodes::RunningNode;
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
@@ -63,7 +63,7 @@ impl Intake {
     pub(super) fn take(
         &mut self,
         message: FromPlanner,
-        joined: &mut Joined<impl RunningNode>,
+        joined: &mut LocalJob<impl RunningNode>,
         committer: &Committer,
     ) -> Vec<JobMessage> {
         match message {
@@ -120,7 +120,7 @@ impl Intake {
             })
     }
 
-    fn wait_for(&mut self, batch: MiniBatch, joined: &mut Joined<impl RunningNode>) {
+    fn wait_for(&mut self, batch: MiniBatch, joined: &mut LocalJob<impl RunningNode>) {
         self.bytes += batch.size();
         let files = batch.reads();
         let is_wanted = !files.is_empty() && !joined.job().was_done_before(batch.id);

@@ -9,16 +9,16 @@ use std::path::PathBuf;
 
 /// The outcome of preparing a job on a node.
 #[derive(Debug)]
-pub enum Prepared<N> {
+pub enum PreparedOnNode<N> {
     /// The job can run, or resume.
-    Job(Box<Job<N>>),
+    Job(Box<PreparedJob<N>>),
     /// The job was run before, and nothing has changed since. This is its result.
     Reused(Box<Reused>),
 }
 
 /// Everything that a job needs to run: what the leader knows about it, and what the node holds for it.
 #[derive(Debug)]
-pub struct Job<N> {
+pub struct PreparedJob<N> {
     /// The job's settings.
     pub spec: JobSpec,
     /// The folder for copies of logs and metrics, if the job has a parent. No other job uses it.

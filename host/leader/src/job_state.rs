@@ -18,7 +18,7 @@ const VERSION: u32 = 2;
 /// How a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum JobStanding {
     /// The job is running if its directory is locked. Otherwise it was interrupted.
     Running,
     /// It is completed.
@@ -29,7 +29,7 @@ pub enum Standing {
     Cancelled,
 }
 
-impl Standing {
+impl JobStanding {
     /// For a job that is not running: what happened to it, as in "was interrupted".
     pub fn how(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Standing {
     }
 }
 
-impl From<JobStatus> for Standing {
+impl From<JobStatus> for JobStanding {
     fn from(status: JobStatus) -> Self {
         match status {
             JobStatus::Completed => Self::Completed,
@@ -123,7 +123,7 @@ pub struct JobState {
     #[serde(default)]
     pub(super) mark: String,
     /// How the job stands.
-    pub status: Standing,
+    pub status: JobStanding,
     /// The output folder. Relative to the job directory if it is inside it.
     pub output: PathBuf,
     /// The file for rows in the output folder.
@@ -157,7 +157,7 @@ impl JobState {
             name: name.to_owned(),
             id,
             mark: String::new(),
-            status: Standing::Running,
+            status: JobStanding::Running,
             output: PathBuf::new(),
             output_file: None,
             pid: std::process::id(),

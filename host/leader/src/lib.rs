@@ -56,13 +56,13 @@ pub use claim::Claim;
 pub use claim_error::ClaimError;
 #[cfg(any(test, feature = "testing"))]
 pub use commit::fuzz_recovery;
-pub use commit::{Make, MakeError};
+pub use commit::{Make, OutputFileError};
 pub use driver::run;
 pub use folder_lock::{JobHold, is_locked};
 pub use in_force::RUNS_AS_ROOT;
-pub use job::{Job, Prepared, Reused};
-pub use job_state::{JobFile, JobState, OutputSize, PolicyUsed, Standing, StartedBy};
-pub use nodes::{JobOnNode, Node, RunningNode};
+pub use job::{PreparedJob, PreparedOnNode, Reused};
+pub use job_state::{JobFile, JobState, OutputSize, PolicyUsed, JobStanding, StartedBy};
+pub use nodes::{JobOnNode, NodeHandle, RunningNode};
 pub use options::LeaderOptions;
 pub use prepare::prepare;
 pub use prepare_error::PrepareError;

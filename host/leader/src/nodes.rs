@@ -4,15 +4,15 @@
 use super::commit::Make;
 use super::machine::Obeys;
 use crate::model::{MiniBatchId, WorkerId};
-use crate::protocol::Told;
-use crate::protocol::node::{Look, Looked, Plan, Prepare, Prepared};
+use crate::protocol::NodeReport;
+use crate::protocol::node::{InspectRequest, Looked, PlanOptions, Prepare, Prepared};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A machine that a job is to run on.
-pub trait Node {
+pub trait NodeHandle {
     /// Why the machine cannot do what the leader asked.
     type Error: Error + 'static;
     /// What the machine holds for a job that it has prepared.
@@ -47,7 +47,7 @@ pub trait JobOnNode {
     /// If the inputs cannot be planned, or the planner is silent for too long.
     fn look(
         &mut self,
-        ask: &Look,
+        ask: &InspectRequest,
         hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
@@ -61,7 +61,7 @@ pub trait JobOnNode {
     ///
     /// # Errors
     /// If what an earlier run left is in the way.
-    fn start(&mut self, plan: &Plan) -> Result<Self::Running, Self::Error>;
+    fn start(&mut self, plan: &PlanOptions) -> Result<Self::Running, Self::Error>;
 
     /// Cleans up after a worker whose leader was killed, as that leader would have done at the worker's end.
     fn settle(&self, worker: WorkerId);
@@ -100,10 +100,10 @@ pub trait RunningNode: Obeys {
 
     /// Waits for the next event on the machine. Reads the planner only if `wants_plan`. The future can be
     /// dropped while it waits: no message is lost.
-    fn next(&mut self, wants_plan: bool) -> impl Future<Output = Vec<Told>>;
+    fn next(&mut self, wants_plan: bool) -> impl Future<Output = Vec<NodeReport>>;
 
     /// The next message that a worker has already sent, if there is one.
-    fn said_already(&mut self) -> Option<Vec<Told>>;
+    fn said_already(&mut self) -> Option<Vec<NodeReport>>;
 
     /// Whether a worker has sent something since the last call, and all workers have enough to do while the
     /// leader pauses.

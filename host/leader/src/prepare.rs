@@ -2,13 +2,13 @@
 //! directory. The claim comes last, so that an earlier error leaves no trace.
 
 use super::ClaimError;
-use super::claim::{Wanted, hold, resolve};
-use super::job::Prepared;
+use super::claim::{ClaimRequest, hold, resolve};
+use super::job::PreparedOnNode;
 use super::job_state::JobState;
-use super::nodes::{JobOnNode as _, Node};
+use super::nodes::{JobOnNode as _, NodeHandle};
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
-use super::taking_up::Ready;
+use super::taking_up::ReadyToResume;
 use crate::model::{JobDir, OutputAction};
 use crate::protocol::node::Prepare;
 use crate::spec::JobSpec;
@@ -21,21 +21,21 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// If the job cannot begin.
-pub fn prepare<N: Node>(
+pub fn prepare<N: NodeHandle>(
     spec: JobSpec,
     options: &LeaderOptions,
     node: N,
     say: &mut dyn FnMut(&str),
-) -> Result<Prepared<N::Job>, PrepareError<N::Error>> {
+) -> Result<PreparedOnNode<N::Job>, PrepareError<N::Error>> {
     let spec = with_earlier_name(spec, options)?;
     let ask = places(&spec, options)?;
     let (found, node) = node.prepare(&ask, say).map_err(PrepareError::Node)?;
     let job_dir = JobDir::new(&ask.job_dir);
     let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
-    let wanted = Wanted { name: &spec.name, output: ask.output.as_deref(), output_file };
+    let wanted = ClaimRequest { name: &spec.name, output: ask.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;
-    let mut ready = Ready { spec, found, node, job_dir, parent: ask.parent };
+    let mut ready = ReadyToResume { spec, found, node, job_dir, parent: ask.parent };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
             ready.node.await_objects(say);

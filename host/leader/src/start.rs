@@ -2,17 +2,17 @@
 
 use super::EngineError;
 use super::commit::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Places, Success,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, WorkerFolders, Success,
     worker_of,
 };
-use super::job::{Job, TakenUp};
-use super::machine::Settled;
+use super::job::{PreparedJob, TakenUp};
+use super::machine::SettledMiniBatch;
 use super::nodes::{JobOnNode, RunningNode};
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal};
 use crate::model::{OutputAction, Restored};
-use crate::protocol::node::Plan;
+use crate::protocol::node::PlanOptions;
 use std::panic::resume_unwind;
 use std::thread;
 use tokio::sync::mpsc;
@@ -30,10 +30,10 @@ pub(super) struct Started<R> {
 
 /// Starts all parts. Takes what an earlier run left out of `job`.
 pub(super) fn start<N: JobOnNode + Send>(
-    job: &mut Job<N>,
+    job: &mut PreparedJob<N>,
 ) -> Result<Started<N::Running>, EngineError> {
     let failed = |error: N::Error| EngineError(error.to_string());
-    let plan = Plan { again: job.again.clone() };
+    let plan = PlanOptions { again: job.again.clone() };
     let mut node = job.node.start(&plan).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (committer, restored) = if job.taken_up.is_some() {
@@ -67,7 +67,7 @@ pub(super) fn resumed(restored: &Restored, has_earlier_run: bool) -> Option<Resu
 }
 
 fn start_committer<N: JobOnNode>(
-    job: &mut Job<N>,
+    job: &mut PreparedJob<N>,
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
     let (journal, retry_failed) = match job.taken_up.take() {
@@ -88,7 +88,7 @@ fn start_committer<N: JobOnNode>(
 
 /// Cleans up after the workers of a killed leader, before their folders are removed. A folder that cannot be
 /// read holds no logs.
-fn settle_workers<N: JobOnNode>(job: &Job<N>) {
+fn settle_workers<N: JobOnNode>(job: &PreparedJob<N>) {
     for entry in std::fs::read_dir(job.job_dir.work()).into_iter().flatten().flatten() {
         if let Some(worker) = entry.file_name().to_str().and_then(worker_of) {
             job.node.settle(worker);
@@ -97,7 +97,7 @@ fn settle_workers<N: JobOnNode>(job: &Job<N>) {
 }
 
 /// The job's identity, for the journal.
-fn identity<N>(job: &Job<N>) -> JobIdentity {
+fn identity<N>(job: &PreparedJob<N>) -> JobIdentity {
     JobIdentity {
         name: job.spec.name.clone(),
         id: job.claim.id().to_owned(),
@@ -108,14 +108,14 @@ fn identity<N>(job: &Job<N>) -> JobIdentity {
 }
 
 /// Where results go.
-fn commit_target<N: JobOnNode>(job: &Job<N>) -> CommitTarget {
+fn commit_target<N: JobOnNode>(job: &PreparedJob<N>) -> CommitTarget {
     let appends = job.spec.worker.output_action == OutputAction::AppendRow;
     let name = &job.spec.append_row_file_name;
     let format = &job.spec.output_format;
     let finish = (appends && !format.kind.is_lines())
         .then(|| Finish { name: name.clone(), make: job.node.finisher() });
     CommitTarget {
-        places: Places::Here(job.job_dir.clone()),
+        places: WorkerFolders::Here(job.job_dir.clone()),
         output: job.claim.output().to_owned(),
         output_file: appends.then(|| format.appended(name)),
         ordered: job.spec.settings.ordered,
@@ -128,8 +128,8 @@ fn commit_target<N: JobOnNode>(job: &Job<N>) -> CommitTarget {
 }
 
 /// The commit request for a settled mini-batch.
-pub(super) fn commit_request(settled: Settled) -> CommitRequest {
-    let Settled { worker, report } = settled;
+pub(super) fn commit_request(settled: SettledMiniBatch) -> CommitRequest {
+    let SettledMiniBatch { worker, report } = settled;
     match report.outcome {
         Ok(segment) => CommitRequest::Success(Success {
             worker,

@@ -1,25 +1,25 @@
 //! Decides what to do with a job that was run before: resume it, reuse its result, or refuse it.
 
-use super::claim::Held;
+use super::claim::JobDirLock;
 use super::differences::differences;
 use super::identity::settings;
-use super::job::{Job, Prepared, Reused, TakenUp};
-use super::job_state::{JobFile, JobState, Standing, StartedBy};
+use super::job::{PreparedJob, PreparedOnNode, Reused, TakenUp};
+use super::job_state::{JobFile, JobState, JobStanding, StartedBy};
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
-use super::verify::{Changed, Comparison, Known};
+use super::verify::{InputsChanged, Comparison, RecordedPlan};
 use super::{Claim, ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobStatus};
-use crate::protocol::node::{self, Look, Plan};
+use crate::protocol::node::{self, InspectRequest, PlanOptions};
 use crate::spec::JobSpec;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// A job that is ready except for its job directory.
-pub(super) struct Ready<N> {
+pub(super) struct ReadyToResume<N> {
     pub(super) spec: JobSpec,
     /// What the node found.
     pub(super) found: node::Prepared,
@@ -31,21 +31,21 @@ pub(super) struct Ready<N> {
 }
 
 /// The result of preparing a job on this kind of node.
-type Outcome<N> = Result<Prepared<N>, PrepareError<<N as JobOnNode>::Error>>;
+type Outcome<N> = Result<PreparedOnNode<N>, PrepareError<<N as JobOnNode>::Error>>;
 
 /// The function that claims a held job directory: to begin anew, or to resume.
-type ClaimHeld = fn(Held, Option<JobFile>) -> Result<Claim, ClaimError>;
+type ClaimHeld = fn(JobDirLock, Option<JobFile>) -> Result<Claim, ClaimError>;
 
-impl<N: JobOnNode> Ready<N> {
+impl<N: JobOnNode> ReadyToResume<N> {
     /// Begins the job in a directory without a job, or begins it anew.
     pub(super) fn begin(
         self,
-        held: Held,
+        held: JobDirLock,
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
     ) -> Outcome<N> {
         let settings = settings(&self.spec, &self.found);
-        self.job(options, say, settings, None, (held, Held::begin))
+        self.job(options, say, settings, None, (held, JobDirLock::begin))
     }
 
     /// Completes the preparation. Claims the job directory last.
@@ -55,7 +55,7 @@ impl<N: JobOnNode> Ready<N> {
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
         taken_up: Option<TakenUp>,
-        (held, claim): (Held, ClaimHeld),
+        (held, claim): (JobDirLock, ClaimHeld),
     ) -> Outcome<N> {
         let mut notices = options.notices.clone();
         notices.append(&mut self.found.notices);
@@ -81,7 +81,7 @@ impl<N: JobOnNode> Ready<N> {
         let Self { spec, found, node, job_dir, .. } = self;
         let node::Prepared { sources, component, runtime, .. } = found;
         let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
-        let job = Job {
+        let job = PreparedJob {
             spec,
             parent,
             sources,
@@ -95,13 +95,13 @@ impl<N: JobOnNode> Ready<N> {
             notices,
             node,
         };
-        Ok(Prepared::Job(Box::new(job)))
+        Ok(PreparedOnNode::Job(Box::new(job)))
     }
 
     /// The folder for copies of logs and metrics, if the job has a parent.
     fn take_parent(
         &self,
-        held: &Held,
+        held: &JobDirLock,
         notices: &mut Vec<String>,
     ) -> Result<Option<PathBuf>, ClaimError> {
         let Some(parent) = self.parent.as_deref() else { return Ok(None) };
@@ -127,12 +127,12 @@ impl<N: JobOnNode> Ready<N> {
     /// anew if there is nothing to keep.
     pub(super) fn go_on(
         mut self,
-        held: Held,
+        held: JobDirLock,
         earlier: &JobState,
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
     ) -> Outcome<N> {
-        if earlier.status == Standing::Completed {
+        if earlier.status == JobStanding::Completed {
             return self.reuse(&held, earlier, options);
         }
         let Some(journal) = self.journal(earlier)? else {
@@ -142,12 +142,12 @@ impl<N: JobOnNode> Ready<N> {
             ));
             return self.begin(held, options, say);
         };
-        let known = Known::but_unreadable(&journal)?;
+        let known = RecordedPlan::but_unreadable(&journal)?;
         let again = known.again();
         match self.check(&held, &journal, known) {
             Ok(()) => {}
             // Nothing is lost. In the usual case, the script failed at once and was then fixed.
-            Err(Refusal::Changed(Changed(why))) if journal.counts().succeeded == 0 => {
+            Err(ResumeRefusal::Changed(InputsChanged(why))) if journal.counts().succeeded == 0 => {
                 say(&format!(
                     "job '{}' {} before any mini-batch had succeeded, and begins anew: {why}",
                     earlier.name,
@@ -173,14 +173,14 @@ impl<N: JobOnNode> Ready<N> {
         // `job.json`. The journal keeps the status until the failed mini-batches are removed from it, even if
         // that takes several runs.
         let retry_failed =
-            earlier.status == Standing::Failed || journal.finished()? == Some(JobStatus::Failed);
+            earlier.status == JobStanding::Failed || journal.finished()? == Some(JobStatus::Failed);
         let taken_up = Some(TakenUp { journal, retry_failed, again });
         // The journal already has the settings.
-        self.job(options, say, Vec::new(), taken_up, (held, Held::take_up))
+        self.job(options, say, Vec::new(), taken_up, (held, JobDirLock::take_up))
     }
 
     /// Reuses the result of a completed run, if this run would have the same result (prs-semantics C25).
-    fn reuse(mut self, held: &Held, earlier: &JobState, options: &LeaderOptions) -> Outcome<N> {
+    fn reuse(mut self, held: &JobDirLock, earlier: &JobState, options: &LeaderOptions) -> Outcome<N> {
         let dir = self.job_dir.root().to_owned();
         let name = earlier.name.clone();
         let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
@@ -194,12 +194,12 @@ impl<N: JobOnNode> Ready<N> {
             return Err(not_reused(why).into());
         }
         let journal = Journal::open(&self.job_dir.journal())?;
-        let checked = self.check(held, &journal, Known::of(&journal)?);
+        let checked = self.check(held, &journal, RecordedPlan::of(&journal)?);
         checked.map_err(|mismatch| refused(mismatch, not_reused))?;
         let result = result.clone();
         let output = held.output().to_owned();
         let Self { spec, job_dir, .. } = self;
-        Ok(Prepared::Reused(Box::new(Reused { spec, result, ended, output, job_dir })))
+        Ok(PreparedOnNode::Reused(Box::new(Reused { spec, result, ended, output, job_dir })))
     }
 
     /// The journal. `None` if the job was interrupted before it had a usable one.
@@ -212,7 +212,7 @@ impl<N: JobOnNode> Ready<N> {
                 JournalError::Missing(_)
                 | JournalError::Corrupt { .. }
                 | JournalError::Version { found: 0, .. },
-            ) if earlier.status == Standing::Running && !self.job_dir.parts().exists() => Ok(None),
+            ) if earlier.status == JobStanding::Running && !self.job_dir.parts().exists() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -220,10 +220,10 @@ impl<N: JobOnNode> Ready<N> {
     /// Checks that the job and its inputs have not changed.
     fn check(
         &mut self,
-        held: &Held,
+        held: &JobDirLock,
         journal: &Journal,
-        known: Known,
-    ) -> Result<(), Refusal<N::Error>> {
+        known: RecordedPlan,
+    ) -> Result<(), ResumeRefusal<N::Error>> {
         let was = journal.job()?;
         let is = JobIdentity {
             entry_script_digest: self.found.component.clone(),
@@ -231,18 +231,18 @@ impl<N: JobOnNode> Ready<N> {
             ..was.clone()
         };
         if let Some(differences) = differences(&was, &is) {
-            return Err(Changed(differences).into());
+            return Err(InputsChanged(differences).into());
         }
         if let Some(output) = held.earlier_output().filter(|output| output != held.output()) {
             let was = output.display();
             let is = held.output().display();
-            return Err(Changed(format!("the output folder was {was}, is now {is}")).into());
+            return Err(InputsChanged(format!("the output folder was {was}, is now {is}")).into());
         }
         if known.is_empty() {
             return Ok(());
         }
-        let look = Look {
-            plan: Plan { again: known.again() },
+        let look = InspectRequest {
+            plan: PlanOptions { again: known.again() },
             since: known.created(),
             patience: self
                 .spec
@@ -257,24 +257,24 @@ impl<N: JobOnNode> Ready<N> {
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let looked = self.node.look(&look, &mut hear);
-        looked.map_err(|error| Refusal::Other(PrepareError::Node(error)))?;
+        looked.map_err(|error| ResumeRefusal::Other(PrepareError::Node(error)))?;
         Ok(result?)
     }
 }
 
 /// Why a check failed.
-enum Refusal<E: Error + 'static> {
-    Changed(Changed),
+enum ResumeRefusal<E: Error + 'static> {
+    Changed(InputsChanged),
     Other(PrepareError<E>),
 }
 
-impl<E: Error + 'static> From<Changed> for Refusal<E> {
-    fn from(changed: Changed) -> Self {
+impl<E: Error + 'static> From<InputsChanged> for ResumeRefusal<E> {
+    fn from(changed: InputsChanged) -> Self {
         Self::Changed(changed)
     }
 }
 
-impl<E: Error + 'static> From<JournalError> for Refusal<E> {
+impl<E: Error + 'static> From<JournalError> for ResumeRefusal<E> {
     fn from(error: JournalError) -> Self {
         Self::Other(error.into())
     }
@@ -282,11 +282,11 @@ impl<E: Error + 'static> From<JournalError> for Refusal<E> {
 
 /// The error of a failed check. `changed` builds the error if something has changed.
 fn refused<E: Error + 'static>(
-    refusal: Refusal<E>,
+    refusal: ResumeRefusal<E>,
     changed: impl FnOnce(String) -> ClaimError,
 ) -> PrepareError<E> {
     match refusal {
-        Refusal::Changed(Changed(why)) => changed(why).into(),
-        Refusal::Other(error) => error,
+        ResumeRefusal::Changed(InputsChanged(why)) => changed(why).into(),
+        ResumeRefusal::Other(error) => error,
     }
 }

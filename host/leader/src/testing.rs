@@ -1,6 +1,6 @@
 //! One sample value of each struct that tests build, for the fields that do not matter to a test.
 
-use super::commit::{CommitTarget, FinalFailure, Places, Success};
+use super::commit::{CommitTarget, FinalFailure, WorkerFolders, Success};
 use super::journal::JobIdentity;
 use super::model::{
     Failure, FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId,
@@ -23,7 +23,7 @@ impl CommitTarget {
     /// A target for files only, in the output folder of the job directory.
     pub(crate) fn sample(job_dir: &JobDir) -> Self {
         Self {
-            places: Places::Here(job_dir.clone()),
+            places: WorkerFolders::Here(job_dir.clone()),
             output: job_dir.default_output(),
             output_file: None,
             ordered: false,

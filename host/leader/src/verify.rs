@@ -74,7 +74,7 @@ impl PlanDigest {
 
 /// What an earlier run recorded about its plan.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct RecordedPlan {
     /// The stamps of finished mini-batches.
     stamps: HashMap<MiniBatchId, u64>,
     /// [`PlanDigest::note`], if the plan was complete.
@@ -87,7 +87,7 @@ pub(super) struct Known {
     again: Vec<(u32, String)>,
 }
 
-impl Known {
+impl RecordedPlan {
     /// Reads what the journal recorded.
     pub(super) fn of(journal: &Journal) -> Result<Self, JournalError> {
         let stamps = journal.stamps()?.into_iter().collect();
@@ -134,24 +134,24 @@ impl Known {
 
 /// The inputs have changed. Says what differs, in words.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Changed(pub(super) String);
+pub(super) struct InputsChanged(pub(super) String);
 
 /// Compares today's plan with what an earlier run recorded.
 pub(super) struct Comparison<'a> {
     sources: &'a [Source],
-    known: Known,
+    known: RecordedPlan,
     digest: PlanDigest,
 }
 
 impl<'a> Comparison<'a> {
     /// A comparison that has not seen any of today's plan.
-    pub(super) fn new(known: Known, sources: &'a [Source]) -> Self {
+    pub(super) fn new(known: RecordedPlan, sources: &'a [Source]) -> Self {
         let digest = PlanDigest::new(&known.again);
         Self { sources, known, digest }
     }
 
     /// Compares the next part of the plan.
-    pub(super) fn take(&mut self, looked: Looked) -> Result<(), Changed> {
+    pub(super) fn take(&mut self, looked: Looked) -> Result<(), InputsChanged> {
         match looked {
             Looked::MiniBatches(looked) => {
                 self.digest.add(looked.iter().map(|looked| &looked.batch));
@@ -159,7 +159,7 @@ impl<'a> Comparison<'a> {
             }
             Looked::Tables(tables) => {
                 if self.known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
-                    return Err(Changed(
+                    return Err(InputsChanged(
                         "the inputs changed: their columns are not what they were".to_owned(),
                     ));
                 }
@@ -170,7 +170,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Checks that a mini-batch has not changed, and removes its stamp from `known`.
-    fn check(&mut self, looked: &LookedAt) -> Result<(), Changed> {
+    fn check(&mut self, looked: &LookedAt) -> Result<(), InputsChanged> {
         let LookedAt { batch, stamp, changed } = looked;
         let how = match self.known.stamps.remove(&batch.id) {
             Some(was) if was == *stamp => return Ok(()),
@@ -186,7 +186,7 @@ impl<'a> Comparison<'a> {
             }
             _ => return Ok(()),
         };
-        Err(Changed(self.told(batch, how)))
+        Err(InputsChanged(self.told(batch, how)))
     }
 
     fn told(&self, batch: &MiniBatch, how: &str) -> String {
@@ -201,9 +201,9 @@ impl<'a> Comparison<'a> {
 
     /// Called when the whole plan has been seen. A mini-batch that is still in `known` is missing from
     /// today's plan.
-    fn complete(&mut self) -> Result<(), Changed> {
+    fn complete(&mut self) -> Result<(), InputsChanged> {
         if let Some(id) = self.known.stamps.keys().min() {
-            return Err(Changed(format!(
+            return Err(InputsChanged(format!(
                 "the inputs changed: mini-batch {id}, which was done, is not among today's {}",
                 self.digest.mini_batches
             )));
@@ -218,13 +218,13 @@ impl<'a> Comparison<'a> {
                 (first, last) if first == last => format!("mini-batch {first}"),
                 (first, last) => format!("one of the mini-batches {first} to {last}"),
             };
-            Err(Changed(format!(
+            Err(InputsChanged(format!(
                 "the inputs changed: {which}, which was not done yet, is not what it was"
             )))
         } else {
             let was = counts.0.unwrap_or(0);
             let is = counts.1.unwrap_or(0);
-            Err(Changed(format!("the inputs changed: there were {was} mini-batches, now {is}")))
+            Err(InputsChanged(format!("the inputs changed: there were {was} mini-batches, now {is}")))
         }
     }
 }
@@ -272,8 +272,8 @@ mod tests {
         stamps: HashMap<MiniBatchId, u64>,
         plan: Option<String>,
         tables: Option<String>,
-    ) -> Known {
-        Known { stamps, plan, tables, created: Timestamp::now(), again: Vec::new() }
+    ) -> RecordedPlan {
+        RecordedPlan { stamps, plan, tables, created: Timestamp::now(), again: Vec::new() }
     }
 
     /// What a node reports about files that do not exist.
@@ -282,11 +282,11 @@ mod tests {
         Looked::MiniBatches(batches.into_iter().map(at).collect())
     }
 
-    fn compared(known: Known, messages: Vec<Looked>) -> Result<(), String> {
+    fn compared(known: RecordedPlan, messages: Vec<Looked>) -> Result<(), String> {
         let sources = [Source::new("texts", "/data".into())];
         let mut comparison = Comparison::new(known, &sources);
         let result = messages.into_iter().try_for_each(|looked| comparison.take(looked));
-        result.map_err(|Changed(text)| format!("changed: {text}"))
+        result.map_err(|InputsChanged(text)| format!("changed: {text}"))
     }
 
     fn with(done: &[(u64, u64)], was: Option<&[u64]>, is: &[u64]) -> Result<(), String> {
@@ -344,7 +344,7 @@ mod tests {
             let result =
                 comparison.take(Looked::MiniBatches(vec![LookedAt { batch, stamp, changed }]));
             assert!(comparison.known.stamps.is_empty());
-            result.map_err(|Changed(text)| text)
+            result.map_err(|InputsChanged(text)| text)
         };
         for done in [None, Some(7)] {
             assert_eq!(check(done, 99, false), Ok(()));

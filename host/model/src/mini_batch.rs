@@ -108,8 +108,8 @@ impl MiniBatch {
 
     /// The places of its items, if known. For files, each file. For rows, each file with the position of its
     /// first row.
-    pub fn places(&self) -> Vec<Place<'_>> {
-        let whole = |(source, file)| Place { source, file, line: None, row: None };
+    pub fn places(&self) -> Vec<ItemLocation<'_>> {
+        let whole = |(source, file)| ItemLocation { source, file, line: None, row: None };
         match &self.work {
             Work::Files(_) | Work::FileGroup(_) => self.files().map(whole).collect(),
             Work::Text(slice) => vec![slice.place(self.source)],
@@ -192,7 +192,7 @@ impl MiniBatch {
 
 /// The place of items of a mini-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct ItemLocation<'a> {
     /// The index of the source.
     pub source: u32,
     /// The file, as a path below the source's root.
@@ -248,8 +248,8 @@ pub struct TextSlice {
 }
 
 impl TextSlice {
-    fn place(&self, source: u32) -> Place<'_> {
-        Place { source, file: &self.file, line: Some(self.first_line), row: None }
+    fn place(&self, source: u32) -> ItemLocation<'_> {
+        ItemLocation { source, file: &self.file, line: Some(self.first_line), row: None }
     }
 }
 
@@ -271,9 +271,9 @@ pub struct TableSlice {
 }
 
 impl TableSlice {
-    fn place(&self, source: u32) -> Place<'_> {
+    fn place(&self, source: u32) -> ItemLocation<'_> {
         let row = Some(self.first_row.saturating_add(1));
-        Place { source, file: &self.file, line: None, row }
+        ItemLocation { source, file: &self.file, line: None, row }
     }
 }
 

@@ -89,13 +89,13 @@ impl Serialize for Names {
 
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_seq(List)
+        from.deserialize_seq(NamesList)
     }
 }
 
-struct List;
+struct NamesList;
 
-impl<'de> Visitor<'de> for List {
+impl<'de> Visitor<'de> for NamesList {
     type Value = Names;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,15 +106,15 @@ impl<'de> Visitor<'de> for List {
         let mut names = Names::default();
         // The sender is not trusted, so do not reserve as much as it claims.
         names.ends.reserve(list.size_hint().unwrap_or(0).min(1024));
-        while list.next_element_seed(Next(&mut names))?.is_some() {}
+        while list.next_element_seed(NextText(&mut names))?.is_some() {}
         Ok(names)
     }
 }
 
 /// Appends the next string of a list directly to the names.
-struct Next<'a>(&'a mut Names);
+struct NextText<'a>(&'a mut Names);
 
-impl<'de> DeserializeSeed<'de> for Next<'_> {
+impl<'de> DeserializeSeed<'de> for NextText<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -122,7 +122,7 @@ impl<'de> DeserializeSeed<'de> for Next<'_> {
     }
 }
 
-impl Visitor<'_> for Next<'_> {
+impl Visitor<'_> for NextText<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,13 +13,13 @@ const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionFormat {
     text: String,
-    levels: Vec<Vec<Part>>,
+    levels: Vec<Vec<FormatPart>>,
     /// Whether the template is for folders as Hive makes them, whose values are percent-encoded.
     is_hive: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Part {
+enum FormatPart {
     Text(String),
     Key(String),
 }
@@ -65,8 +65,8 @@ impl PartitionFormat {
     /// Its keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.levels.iter().flatten().filter_map(|part| match part {
-            Part::Key(key) => Some(key.as_str()),
-            Part::Text(_) => None,
+            FormatPart::Key(key) => Some(key.as_str()),
+            FormatPart::Text(_) => None,
         })
     }
 
@@ -93,7 +93,7 @@ impl PartitionFormat {
     }
 
     fn plain_folder_values<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
-        if let Some([.., Part::Text(ending)]) = self.levels.last().map(Vec::as_slice)
+        if let Some([.., FormatPart::Text(ending)]) = self.levels.last().map(Vec::as_slice)
             && ending.contains('.')
         {
             return self.values(path);
@@ -122,7 +122,7 @@ fn hive_value(value: &str) -> Cow<'_, str> {
     percent_decode_str(value).decode_utf8().unwrap_or(Cow::Borrowed(value))
 }
 
-fn level(text: &str) -> Result<Vec<Part>, String> {
+fn level(text: &str) -> Result<Vec<FormatPart>, String> {
     if text.is_empty() {
         return Err("a level between two '/' is empty".to_owned());
     }
@@ -131,7 +131,7 @@ fn level(text: &str) -> Result<Vec<Part>, String> {
     while !rest.is_empty() {
         let fixed = rest.find(['{', '}']).unwrap_or(rest.len());
         if fixed > 0 {
-            parts.push(Part::Text(rest[..fixed].to_owned()));
+            parts.push(FormatPart::Text(rest[..fixed].to_owned()));
         }
         rest = &rest[fixed..];
         let Some(inside) = rest.strip_prefix('{') else {
@@ -146,13 +146,13 @@ fn level(text: &str) -> Result<Vec<Part>, String> {
         if key.is_empty() || key.contains(['{', ':', '*']) {
             return Err(format!("{{{key}}} is no key: a key is a plain name"));
         }
-        if let Some(Part::Key(before)) = parts.last() {
+        if let Some(FormatPart::Key(before)) = parts.last() {
             return Err(format!(
                 "nothing stands between {{{before}}} and {{{key}}}, so that nobody knows where one \
                  ends"
             ));
         }
-        parts.push(Part::Key(key.to_owned()));
+        parts.push(FormatPart::Key(key.to_owned()));
         rest = after;
     }
     Ok(parts)
@@ -160,23 +160,23 @@ fn level(text: &str) -> Result<Vec<Part>, String> {
 
 /// Appends the values of one level's keys. Returns `None` if the name does not match.
 fn level_values<'a>(
-    parts: &[Part],
+    parts: &[FormatPart],
     name: &'a str,
     may_be_empty: bool,
     values: &mut Vec<&'a str>,
 ) -> Option<()> {
     let mut rest = name;
     for (index, part) in parts.iter().enumerate() {
-        if let Part::Text(text) = part {
+        if let FormatPart::Text(text) = part {
             rest = rest.strip_prefix(text.as_str())?;
             continue;
         }
         let end = match parts.get(index + 1) {
             // The level ends with this text, so the key's value ends right before it.
-            Some(Part::Text(text)) if index + 2 == parts.len() => {
+            Some(FormatPart::Text(text)) if index + 2 == parts.len() => {
                 rest.len().checked_sub(text.len())?
             }
-            Some(Part::Text(text)) => {
+            Some(FormatPart::Text(text)) => {
                 let first = rest.chars().next()?.len_utf8();
                 first + rest[first..].find(text.as_str())?
             }

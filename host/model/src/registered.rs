@@ -122,7 +122,7 @@ pub struct Registered {
     /// Who registered it: a user's name, or ID.
     pub by: String,
     /// A summary of the files at that time. `None` for files in a datastore.
-    pub held: Option<Held>,
+    pub held: Option<RegisteredContent>,
 }
 
 impl Registered {
@@ -134,7 +134,7 @@ impl Registered {
 
 /// A summary of files when they were registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct RegisteredContent {
     /// The number of files.
     pub files: u64,
     /// The total of their bytes.

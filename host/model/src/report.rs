@@ -119,7 +119,7 @@ pub struct CallStats {
 
 /// The top of the output file: the columns of its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct OutputHeader {
     /// The first line, without its line end. For an output with types: each column on a line of its own. The
     /// text contains everything that must be the same in every attempt.
     pub text: String,
@@ -132,7 +132,7 @@ pub struct Header {
     pub open_columns: Option<Vec<u8>>,
 }
 
-impl Header {
+impl OutputHeader {
     /// The first line with its end. `None` if it is empty, or if other bytes are to be written.
     pub fn line(&self) -> Option<String> {
         let line = self.text.strip_suffix('\n').unwrap_or(&self.text);
@@ -145,7 +145,7 @@ impl Header {
     }
 }
 
-impl From<&str> for Header {
+impl From<&str> for OutputHeader {
     fn from(line: &str) -> Self {
         Self { text: line.to_owned(), bytes: None, open_columns: None }
     }
@@ -229,7 +229,7 @@ pub struct AttemptReport {
     #[serde(default)]
     pub unknown_keys: Option<UnknownKeys>,
     /// The columns of the attempt's rows, if the output file begins with a header.
-    pub header: Option<Header>,
+    pub header: Option<OutputHeader>,
     /// Whether the guest left files to publish (in `staged/<id>-<attempt>` of the worker's folder).
     pub has_files: bool,
     /// Seconds from picking up the mini-batch to the end of writing its rows.

@@ -197,7 +197,7 @@ pub enum TableKind {
 
 /// The facts about a kind of table that hold for every file.
 #[derive(Clone, Copy, Debug, Default)]
-struct Facts {
+struct TableFacts {
     name: &'static str,
     is_text: bool,
     is_whole: bool,
@@ -211,14 +211,14 @@ impl TableKind {
 
     /// The facts that each format must define. A new format also needs a reader (for columns with types, a
     /// `TypedFile` of `sandmill-data`) and an entry in the table of keys of `sandmill-spec`.
-    fn facts(self) -> Facts {
-        let typed = Facts::default();
+    fn facts(self) -> TableFacts {
+        let typed = TableFacts::default();
         match self {
-            Self::Csv => Facts { name: "csv", is_text: true, ..typed },
-            Self::Jsonl => Facts { name: "jsonl", is_text: true, ..typed },
-            Self::Parquet => Facts { name: "parquet", may_have_log: true, ..typed },
-            Self::Arrow => Facts { name: "arrow", ..typed },
-            Self::Sqlite => Facts { name: "sqlite", is_whole: true, is_asked: true, ..typed },
+            Self::Csv => TableFacts { name: "csv", is_text: true, ..typed },
+            Self::Jsonl => TableFacts { name: "jsonl", is_text: true, ..typed },
+            Self::Parquet => TableFacts { name: "parquet", may_have_log: true, ..typed },
+            Self::Arrow => TableFacts { name: "arrow", ..typed },
+            Self::Sqlite => TableFacts { name: "sqlite", is_whole: true, is_asked: true, ..typed },
         }
     }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// The libraries that were found besides tract.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundBackends {
     /// ONNX Runtime's library, if the job may use it, with its version.
     pub(super) onnxruntime: Option<(PathBuf, Option<String>)>,
     /// A notice for the user.
@@ -21,12 +21,12 @@ pub(super) struct Found {
 /// Finds ONNX Runtime's library for a job that may use it. If it cannot be used, this is an error only if a
 /// model of the job must run on it, or if the command line names it for this job. Otherwise tract is used
 /// instead, and a notice says so.
-pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<Found, NodeError> {
+pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<FoundBackends, NodeError> {
     let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
     let may = by_name.is_some()
         || spec.inference.allow_guest_models
         || spec.models.iter().any(|model| model.backend == Backend::Auto);
-    let mut found = Found::default();
+    let mut found = FoundBackends::default();
     if !may {
         return Ok(found);
     }

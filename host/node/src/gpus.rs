@@ -8,20 +8,20 @@ use crate::compile::Cache;
 use crate::gpu::{Inventory, MemoryWatch, Nvidia};
 use crate::model::{GpuLease, InferenceSettings};
 use crate::spec::JobSpec;
-use crate::turns::{Devices, Taken, TurnsError};
+use crate::turns::{Devices, TakenDevices, TurnsError};
 use std::fmt::Write as _;
 
 /// The GPUs that the job has taken. Other jobs may take them once this is dropped and the workers are gone.
 #[derive(Debug, Default)]
-pub(super) struct Gpus {
+pub(super) struct LeasedGpus {
     leases: Vec<GpuLease>,
     /// Holds the locks.
-    _taken: Taken,
+    _taken: TakenDevices,
     /// `None` if no driver reports GPU memory.
     memory: Option<MemoryWatch>,
 }
 
-impl Gpus {
+impl LeasedGpus {
     /// Takes as many GPUs as the job has workers for. If there are fewer, a notice says why, and which
     /// processes have the others.
     pub(super) fn take(

@@ -2,8 +2,8 @@
 
 use super::backends::cuda_folders;
 use super::error::NodeError;
-use super::gpus::Gpus;
-use super::models::Seen;
+use super::gpus::LeasedGpus;
+use super::models::InspectedModel;
 use super::options::NodeOptions;
 use super::real_paths::RealPaths;
 use super::staging::{Staged, wait_for};
@@ -11,7 +11,7 @@ use crate::compile::Compiled;
 use crate::model::{InferenceSettings, JobDir, MemoryBudget};
 use crate::pool::Standby;
 use crate::spec::JobSpec;
-use crate::turns::Turns;
+use crate::turns::MachineSlots;
 use std::path::PathBuf;
 
 /// A prepared job on this machine: its settings as they were checked, and what was found for them here.
@@ -29,16 +29,16 @@ pub struct NodeJob {
     /// The library of a script's runtime.
     pub(super) library: Option<PathBuf>,
     /// The models as they were checked.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<InspectedModel>,
     /// The memory budget of each worker.
     pub(super) budget: MemoryBudget,
     pub(super) job_dir: JobDir,
     /// The machine's caps. `None` if there are none.
-    pub(super) turns: Option<Turns>,
+    pub(super) turns: Option<MachineSlots>,
     /// Processes that were started during the preparation, if any.
     pub(super) standby: Option<Standby>,
     /// The GPUs that only this job has.
-    pub(super) gpus: Gpus,
+    pub(super) gpus: LeasedGpus,
 }
 
 impl NodeJob {
@@ -52,7 +52,7 @@ impl NodeJob {
     /// # Errors
     /// If it is not possible to find out which GPUs other jobs have.
     pub fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
-        let (mut gpus, lacking) = Gpus::take(&self.spec, &self.options)?;
+        let (mut gpus, lacking) = LeasedGpus::take(&self.spec, &self.options)?;
         if !gpus.is_empty() {
             self.inference.cuda = cuda_folders(&self.options);
         }

@@ -5,7 +5,7 @@ use crate::inference::KERNELS_COMMAND;
 use crate::model::{Backend, DeviceChoice, GpuLease};
 use crate::pool::gpu_environment;
 use crate::spec::{JobSpec, ModelSpec};
-use crate::wall::{self, Ended, WaitError};
+use crate::wall::{self, TaskEnd, WaitError};
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -40,10 +40,10 @@ pub(super) enum KernelsError {
     Stopped(WaitError),
     /// The process failed.
     #[error("{}", said(.0))]
-    Failed(Ended),
+    Failed(TaskEnd),
 }
 
-fn said(ended: &Ended) -> String {
+fn said(ended: &TaskEnd) -> String {
     if ended.faults.is_empty() { ended.told("its process") } else { ended.faults.clone() }
 }
 

@@ -3,12 +3,12 @@
 
 use super::error::NodeError;
 use super::job::NodeJob;
-use super::looks::{LonePlanner, Looks};
-use crate::dataset::{Found, Root, content_stamp};
+use super::looks::{LonePlanner, PlannerReads};
+use crate::dataset::{FileVersion, OpenRoot, content_stamp};
 use crate::model::{MiniBatch, Source};
 use crate::pool::Pool;
 use crate::protocol::FromPlanner;
-use crate::protocol::node::{Look, Looked, LookedAt};
+use crate::protocol::node::{InspectRequest, Looked, LookedAt};
 use jiff::Timestamp;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl NodeJob {
     /// If the inputs cannot be planned, if no news arrives for too long, or if the job is cancelled.
     pub fn look(
         &mut self,
-        look: &Look,
+        look: &InspectRequest,
         hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let looked = self.look_at_inputs(look, hear);
@@ -34,7 +34,7 @@ impl NodeJob {
 
     fn look_at_inputs(
         &mut self,
-        look: &Look,
+        look: &InspectRequest,
         hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
@@ -53,9 +53,9 @@ impl NodeJob {
             let mut pool = Pool::new(program, component, worker_events);
             pool.plan(&request, events).map_err(failed)?;
             let answer = |answer| pool.answer(answer);
-            let looks = Looks::new(&request.sources);
+            let looks = PlannerReads::new(&request.sources);
             let planner = LonePlanner { says, answer: &answer, looks, objects };
-            let looker = Looker::new(&request.sources, look.since);
+            let looker = WorkerView::new(&request.sources, look.since);
             let mut cancelled = cancel.watch();
             let asked = async { cancelled.wait_for(Option::is_some).await.is_ok() };
             tokio::select! {
@@ -73,7 +73,7 @@ impl NodeJob {
 /// Follows the planner to the end of the plan, and passes on what it plans, with the state of the files.
 async fn follow(
     mut planner: LonePlanner<'_>,
-    looker: Looker,
+    looker: WorkerView,
     patience: Duration,
     hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
 ) -> Result<(), NodeError> {
@@ -118,16 +118,16 @@ async fn follow(
 }
 
 /// Reads the state of files as the workers did.
-struct Looker {
-    roots: Vec<Root>,
+struct WorkerView {
+    roots: Vec<OpenRoot>,
     since: Timestamp,
     now: Timestamp,
 }
 
-impl Looker {
+impl WorkerView {
     /// Reports files that were changed after `since`.
     fn new(sources: &[Source], since: Timestamp) -> Self {
-        Self { roots: sources.iter().map(Root::of).collect(), since, now: Timestamp::now() }
+        Self { roots: sources.iter().map(OpenRoot::of).collect(), since, now: Timestamp::now() }
     }
 
     fn look_at(&self, batches: Vec<MiniBatch>) -> Vec<LookedAt> {
@@ -143,7 +143,7 @@ impl Looker {
 
     /// The time a file was changed, if that is after `since`. A time in the future is ignored: a file
     /// server's clock may be fast.
-    fn change(&self, file: &Found) -> Option<Timestamp> {
+    fn change(&self, file: &FileVersion) -> Option<Timestamp> {
         let nanos = i32::try_from(file.nanos).unwrap_or(0);
         let time = Timestamp::new(file.seconds, nanos).ok()?;
         (self.since < time && time <= self.now).then_some(time)
@@ -154,7 +154,7 @@ impl Looker {
 mod tests {
     use super::*;
     use crate::model::{MiniBatchId, Work};
-    use crate::store::Objects;
+    use crate::store::JobObjects;
     use jiff::SignedDuration;
 
     fn batch(stamp: u64) -> MiniBatch {
@@ -173,10 +173,10 @@ mod tests {
                 events.send(message).await.unwrap();
             }
             drop(events);
-            let mut objects = Objects::default();
-            let looks = Looks::new(&[]);
+            let mut objects = JobObjects::default();
+            let looks = PlannerReads::new(&[]);
             let planner = LonePlanner { says, answer: &drop, looks, objects: &mut objects };
-            let looker = Looker::new(&[source], Timestamp::UNIX_EPOCH);
+            let looker = WorkerView::new(&[source], Timestamp::UNIX_EPOCH);
             let mut hear = |looked| {
                 heard.push(looked);
                 if heard.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -216,7 +216,7 @@ mod tests {
         let file = std::fs::File::open(folder.path().join("0.txt")).unwrap();
         let source = Source::new("texts", folder.path().into());
         let now = Timestamp::now();
-        let looker = Looker::new(&[source], now - SignedDuration::from_secs(100));
+        let looker = WorkerView::new(&[source], now - SignedDuration::from_secs(100));
         let look = |age: i64| {
             let time = now - SignedDuration::from_secs(age);
             file.set_modified(time.into()).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::model::Source;
 use crate::protocol::{FromPlanner, MayOpen};
-use crate::store::{Arrival, Objects};
+use crate::store::{Arrival, JobObjects};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio::time::error::Elapsed;
 /// object stays here from the answer until the planner asks for another, or says that it needs none. The
 /// others are downloaded as far as there is room.
 #[derive(Debug)]
-pub struct Looks {
+pub struct PlannerReads {
     roots: Vec<PathBuf>,
-    files: VecDeque<Look>,
+    files: VecDeque<PlannerRead>,
 }
 
 #[derive(Debug)]
-struct Look {
+struct PlannerRead {
     number: u64,
     source: u32,
     file: String,
@@ -27,7 +27,7 @@ struct Look {
     answer: Option<MayOpen>,
 }
 
-impl Looks {
+impl PlannerReads {
     /// For a planner that reads these sources and has not asked for anything yet.
     pub fn new(sources: &[Source]) -> Self {
         let roots = sources.iter().map(|source| source.root.clone()).collect();
@@ -42,7 +42,7 @@ impl Looks {
         source: u32,
         file: String,
         next: Vec<String>,
-        objects: &mut Objects,
+        objects: &mut JobObjects,
     ) -> Option<MayOpen> {
         let known = self.files.iter().position(|look| look.is(source, &file));
         // Release first: there may be room for one object only, and objects are downloaded in the order of
@@ -54,7 +54,7 @@ impl Looks {
             }
             if index == self.files.len() {
                 let number = objects.want_one(self.path(source, &file));
-                self.files.push_back(Look { number, source, file, answer: None });
+                self.files.push_back(PlannerRead { number, source, file, answer: None });
             }
         }
         self.files.front()?.answer.clone()
@@ -77,11 +77,11 @@ impl Looks {
     }
 
     /// The planner needs no file now.
-    pub fn close(&mut self, objects: &Objects) {
+    pub fn close(&mut self, objects: &JobObjects) {
         self.release(0, self.files.len(), objects);
     }
 
-    fn release(&mut self, from: usize, to: usize, objects: &Objects) {
+    fn release(&mut self, from: usize, to: usize, objects: &JobObjects) {
         let numbers: Vec<u64> = self.files.drain(from..to).map(|look| look.number).collect();
         if !numbers.is_empty() {
             objects.release(numbers);
@@ -89,7 +89,7 @@ impl Looks {
     }
 }
 
-impl Look {
+impl PlannerRead {
     fn is(&self, source: u32, file: &str) -> bool {
         (self.source, self.file.as_str()) == (source, file)
     }
@@ -102,9 +102,9 @@ pub(super) struct LonePlanner<'a> {
     /// Sends answers to the planner.
     pub(super) answer: &'a dyn Fn(MayOpen),
     /// The files that the planner asks for.
-    pub(super) looks: Looks,
+    pub(super) looks: PlannerReads,
     /// The objects of the job's inputs.
-    pub(super) objects: &'a mut Objects,
+    pub(super) objects: &'a mut JobObjects,
 }
 
 impl LonePlanner<'_> {
@@ -161,9 +161,9 @@ mod tests {
         Arrival::Ready(FIRST + number, vec![])
     }
 
-    struct Bench(Looks, Objects);
+    struct LooksFixture(PlannerReads, JobObjects);
 
-    impl Bench {
+    impl LooksFixture {
         fn open(&mut self, file: &str, next: &[&str]) -> Option<MayOpen> {
             let next = next.iter().map(|&file| file.to_owned()).collect();
             self.0.open(0, file.to_owned(), next, &mut self.1)
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn each_file_that_is_asked_for_is_answered_once_it_is_known() {
-        let mut bench = Bench(Looks::new(&[]), Objects::default());
+        let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &[]), None);
         assert_eq!(bench.0.arrived(&Arrival::Progress), None);
         assert_eq!(bench.0.arrived(&Arrival::Ready(0, vec![])), None, "that of a mini-batch");
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_likely_to_follow_is_asked_for_once_and_in_its_order() {
-        let mut bench = Bench(Looks::new(&[]), Objects::default());
+        let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &["b", "c"]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None, "nobody waits for it yet");
         assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));

@@ -1,10 +1,10 @@
 //! The child process of `sandmill map`: it reads an Arrow IPC stream as it arrives, calls `run` with each
 //! record batch, and writes the results as another stream.
 
-use crate::dataset::{Incoming, IncomingRows};
+use crate::dataset::{StreamBatches, IncomingRows};
 use crate::model::Failure;
-use crate::sandbox::{Context, Instance, MiniBatchData};
-use sandmill_data::attempt::{Loaded, Outgoing, Sink, Tally};
+use crate::sandbox::{RunContext, Instance, MiniBatchData};
+use sandmill_data::attempt::{LoadedMiniBatch, Outgoing, RowSink, AttemptTally};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Mapping {
 
 /// The rows of a mini-batch, by their position in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
+pub struct TakenRows {
     /// The number of the mini-batch, from 0.
     pub id: u64,
     /// Its first row in the input, from 0.
@@ -37,7 +37,7 @@ pub enum MapNews {
     /// `init` succeeded.
     Ready,
     /// `run` is about to be called.
-    Began(Taken),
+    Began(TakenRows),
     /// `run` returned. Has the number of items that it reported as failed, and the first of them: the
     /// position in the mini-batch, from 1, and the reason.
     Returned(u64, Vec<(u64, String)>),
@@ -63,7 +63,7 @@ pub(super) fn map(
         return say(MapNews::Failed(failure));
     }
     say(MapNews::Ready)?;
-    let mut incoming = Incoming::new(data, mapping.rows);
+    let mut incoming = StreamBatches::new(data, mapping.rows);
     let mut outgoing = Outgoing::new(data);
     let mut rows = Outgoing::<File>::rows(limits);
     let mut id = 0;
@@ -73,8 +73,8 @@ pub(super) fn map(
             Ok(None) => break,
             Err(error) => return say(MapNews::BadInput(error.to_string())),
         };
-        say(MapNews::Began(Taken { id, first: taken.first, count: taken.count }))?;
-        let mut sink = Sink::new(&mut rows, false);
+        say(MapNews::Began(TakenRows { id, first: taken.first, count: taken.count }))?;
+        let mut sink = RowSink::new(&mut rows, false);
         let tally = call(instance, id, &taken, &mut sink)
             .and_then(|loaded| sink.finish(loaded))
             .and_then(|tally| outgoing.take(&rows, tally.header.as_ref()).map(|()| tally));
@@ -97,15 +97,15 @@ fn call<'a>(
     instance: &mut Instance,
     id: u64,
     taken: &'a IncomingRows,
-    sink: &mut Sink<'_>,
-) -> Result<Loaded<'a>, Failure> {
+    sink: &mut RowSink<'_>,
+) -> Result<LoadedMiniBatch<'a>, Failure> {
     let data = MiniBatchData::Table(taken.table.pieces());
-    let context = Context { id, dataset: DATASET, attempt: 1, partition_key_value: &[] };
+    let context = RunContext { id, dataset: DATASET, attempt: 1, partition_key_value: &[] };
     let (_, result) = instance.run(data, &context, sink);
-    result.map(|()| Loaded::new(data, DATASET, taken.count))
+    result.map(|()| LoadedMiniBatch::new(data, DATASET, taken.count))
 }
 
-fn failed(tally: &Tally) -> MapNews {
+fn failed(tally: &AttemptTally) -> MapNews {
     let named = tally.failed_items.iter().map(|item| (item.row.unwrap_or(1), item.reason.clone()));
     let named: Vec<_> = named.collect();
     // Rows that are missing without a reason have not failed: a script may filter.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// A model that was checked.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct InspectedModel {
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub(super) sha256: String,
     /// The ONNX file that was read, without links.
@@ -33,7 +33,7 @@ pub(super) fn look(
     models: &[ModelSpec],
     limit: ByteSize,
     cancel: &Cancel,
-) -> Result<Vec<Seen>, ModelError> {
+) -> Result<Vec<InspectedModel>, ModelError> {
     let stop = || cancel.reason().is_some();
     models.iter().map(|model| look_at(model, limit, &stop)).collect()
 }
@@ -42,7 +42,7 @@ pub(super) fn look_at(
     model: &ModelSpec,
     limit: ByteSize,
     stop: &dyn Fn() -> bool,
-) -> Result<Seen, ModelError> {
+) -> Result<InspectedModel, ModelError> {
     let failed = |e| io_error(model, "cannot be read", &model.file, e);
     let real = model.file.canonicalize().map_err(failed)?;
     let folder = model.folder.as_ref().map(|folder| folder.canonicalize()).transpose();
@@ -63,13 +63,13 @@ pub(super) fn look_at(
         }
     }
     let folder = folder.map_err(failed)?;
-    Ok(Seen { sha256, file: real, folder, stamp: FileStamp::of(&metadata) })
+    Ok(InspectedModel { sha256, file: real, folder, stamp: FileStamp::of(&metadata) })
 }
 
 /// The paths of models without links, with the models' names.
 pub(super) fn places<'a>(
     models: &'a [ModelSpec],
-    seen: &'a [Seen],
+    seen: &'a [InspectedModel],
 ) -> impl Iterator<Item = (&'a str, &'a Path)> {
     models.iter().zip(seen).flat_map(|(model, seen)| {
         let paths = seen.folder.iter().chain([&seen.file]);
@@ -114,7 +114,7 @@ pub fn give_models(
 /// there. `seen`: the models as they were checked.
 pub(super) fn stage(
     models: &[ModelSpec],
-    seen: &[Seen],
+    seen: &[InspectedModel],
     job_dir: &JobDir,
 ) -> Result<(), ModelError> {
     for (model, seen) in models.iter().zip(seen) {
@@ -127,7 +127,7 @@ pub(super) fn stage(
 }
 
 /// Opens the file of a model again, and checks that it has not changed.
-fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
+fn open_again(model: &ModelSpec, seen: &InspectedModel) -> Result<File, ModelError> {
     let opened = regular_at_its_path(&seen.file);
     let (file, now) = opened.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
     if FileStamp::of(&now) != seen.stamp {
@@ -138,7 +138,7 @@ fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
     Ok(file)
 }
 
-fn give_folder(model: &ModelSpec, seen: &Seen, folder: &Path) -> Result<(), ModelError> {
+fn give_folder(model: &ModelSpec, seen: &InspectedModel, folder: &Path) -> Result<(), ModelError> {
     let mut file = open_again(model, seen)?;
     let name = Path::new(model.file.file_name().unwrap_or_default());
     // The size of models was checked against their own limit.
@@ -148,8 +148,8 @@ fn give_folder(model: &ModelSpec, seen: &Seen, folder: &Path) -> Result<(), Mode
 }
 
 /// The models as workers find them. Those that are single files must have been [staged](stage).
-pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
-    let placed = |(model, seen): (&ModelSpec, &Seen)| {
+pub(super) fn placed(models: &[ModelSpec], seen: &[InspectedModel], job_dir: &JobDir) -> Vec<Model> {
+    let placed = |(model, seen): (&ModelSpec, &InspectedModel)| {
         let host = seen.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
         let file = match &model.folder {
             Some(folder) => model.file.strip_prefix(folder).unwrap_or(&model.file),
@@ -194,7 +194,7 @@ mod tests {
 
     const LIMIT: ByteSize = ByteSize(1 << 20);
 
-    fn seen(model: &ModelSpec) -> Seen {
+    fn seen(model: &ModelSpec) -> InspectedModel {
         look_at(model, LIMIT, &|| false).unwrap()
     }
 

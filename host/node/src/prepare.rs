@@ -5,9 +5,9 @@ use super::backends::{self, find_onnxruntime, judge_models, weigh_models};
 use super::content::content;
 use super::error::NodeError;
 use super::features;
-use super::gpus::Gpus;
+use super::gpus::LeasedGpus;
 use super::job::NodeJob;
-use super::models::{Seen, look, places};
+use super::models::{InspectedModel, look, places};
 use super::options::NodeOptions;
 use super::overlap::refuse_overlap;
 use super::python::{self, Chooser};
@@ -23,7 +23,7 @@ use crate::pool::Standby;
 use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
 use crate::runtimes;
 use crate::spec::{JobSpec, LoadedScript, ModelSpec};
-use crate::turns::Turns;
+use crate::turns::MachineSlots;
 use crate::wall;
 use std::path::{Path, PathBuf};
 
@@ -48,14 +48,14 @@ pub fn prepare(
     let checked = real.of(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
     options.policy.check(&checked, &staged.sources, Some(&job_dir))?;
     refuse_overlap(&spec, &staged, job_dir.root())?;
-    let script = Script::find(&spec, &options, &mut real, say)?;
+    let script = FoundScript::find(&spec, &options, &mut real, say)?;
     let seen = look(&staged.models, spec.limits.models, &options.cancel)?;
     options.policy.check_model_places(places(&staged.models, &seen))?;
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
     // An entry script may do other things with its models than compute with them.
     let computes = !staged.models.is_empty() && script.computes_with_models(&spec)?;
-    let Ready { path: entry_script, component, library, runtime, notices: of_script } =
+    let ReadyComponent { path: entry_script, component, library, runtime, notices: of_script } =
         script.compile(&spec, &options, &real, say)?;
     notices.extend(of_script);
     let mut found = find_onnxruntime(&spec, &options)?;
@@ -67,7 +67,7 @@ pub fn prepare(
     let mut inference = spec.inference.clone();
     inference.onnxruntime = found.onnxruntime.as_ref().map(|(library, _)| library.clone());
     let budget = setup::budget(&spec, &staged.models, &inference);
-    let turns = Turns::open(&options.policy.machine(), budget.total(), &spec.settings.tenant)?;
+    let turns = MachineSlots::open(&options.policy.machine(), budget.total(), &spec.settings.tenant)?;
     let job = NodeJob {
         spec,
         options,
@@ -82,7 +82,7 @@ pub fn prepare(
         job_dir,
         turns,
         standby,
-        gpus: Gpus::default(),
+        gpus: LeasedGpus::default(),
     };
     Ok((told(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
 }
@@ -90,14 +90,14 @@ pub fn prepare(
 /// The result for the leader.
 fn told(
     job: &NodeJob,
-    found: backends::Found,
+    found: backends::FoundBackends,
     job_file: Option<&Path>,
     (runtime, notices): (Option<String>, Vec<String>),
 ) -> Result<Prepared, NodeError> {
     let NodeJob { spec, real, staged, seen, component, budget, .. } = job;
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
     let content = |folder: &Path| content(folder, job_file.as_deref());
-    let model = |(model, seen): (&ModelSpec, &Seen)| PreparedModel {
+    let model = |(model, seen): (&ModelSpec, &InspectedModel)| PreparedModel {
         name: model.name.clone(),
         file: model.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         sha256: seen.sha256.clone(),
@@ -121,7 +121,7 @@ fn told(
     })
 }
 
-fn usable_backends(job: &NodeJob, found: backends::Found) -> Vec<PreparedBackend> {
+fn usable_backends(job: &NodeJob, found: backends::FoundBackends) -> Vec<PreparedBackend> {
     if !has_inference(&job.staged.models, &job.inference) {
         return Vec::new();
     }
@@ -136,14 +136,14 @@ fn usable_backends(job: &NodeJob, found: backends::Found) -> Vec<PreparedBackend
 }
 
 /// An entry script that was found, with the digest that the job expects.
-struct Script {
+struct FoundScript {
     /// Its name in the job, or where it was built.
     path: PathBuf,
     file: EntryFile,
     compiler: Compiler,
 }
 
-impl Script {
+impl FoundScript {
     /// Finds the entry script. Builds it if the job names a guest crate.
     fn find(
         spec: &JobSpec,
@@ -177,7 +177,7 @@ impl Script {
         options: &NodeOptions,
         real: &RealPaths,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Ready, NodeError> {
+    ) -> Result<ReadyComponent, NodeError> {
         if let Some(script) = &spec.script {
             return python_script(script, &self.compiler, spec, options, real, say);
         }
@@ -186,12 +186,12 @@ impl Script {
         refuse_cancelled(options)?;
         let component = component?;
         refuse_misfit(spec, &self.path, component.takes)?;
-        Ok(Ready { path: self.path, component, library: None, runtime: None, notices: Vec::new() })
+        Ok(ReadyComponent { path: self.path, component, library: None, runtime: None, notices: Vec::new() })
     }
 }
 
 /// The code that runs a job.
-struct Ready {
+struct ReadyComponent {
     /// The entry script, or the runtime that loads it.
     path: PathBuf,
     component: Compiled,
@@ -211,7 +211,7 @@ fn python_script(
     options: &NodeOptions,
     real: &RealPaths,
     say: &mut dyn FnMut(&str),
-) -> Result<Ready, NodeError> {
+) -> Result<ReadyComponent, NodeError> {
     let chooser = Chooser {
         program: &options.program,
         cache_dir: options.cache_dir.as_deref(),
@@ -220,7 +220,7 @@ fn python_script(
         limits: &spec.limits,
         os_sandbox: spec.worker.os_sandbox,
     };
-    let shown = python::Script {
+    let shown = python::ScriptToRun {
         path: &real.entry_script,
         guest: &script.guest,
         source: real.source_directory.as_deref(),
@@ -231,7 +231,7 @@ fn python_script(
     refuse_cancelled(options)?;
     let runtime = Some(runtimes::describe(chosen.runtime));
     let python::Chosen { component: path, compiled: component, library, notices, .. } = chosen;
-    Ok(Ready { path, component, library, runtime, notices })
+    Ok(ReadyComponent { path, component, library, runtime, notices })
 }
 
 /// Starts standby processes if the job begins here and its workers can be forked.

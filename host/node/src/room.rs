@@ -4,7 +4,7 @@ use crate::model::{WorkerId, os_error};
 use crate::perf::Monitor;
 use crate::pool::Pool;
 use crate::protocol::Setup;
-use crate::turns::{Place, Turns};
+use crate::turns::{SlotLease, MachineSlots};
 use std::collections::HashMap;
 use std::io;
 
@@ -21,16 +21,16 @@ pub(super) enum Spawned {
 
 /// The places that this job's workers have.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Admission {
     /// `None` if there are no caps.
-    turns: Option<Turns>,
-    taken: HashMap<WorkerId, Place>,
+    turns: Option<MachineSlots>,
+    taken: HashMap<WorkerId, SlotLease>,
     /// Whether the machine was full in this round.
     full: bool,
 }
 
-impl Room {
-    pub(super) fn new(turns: Option<Turns>) -> Self {
+impl Admission {
+    pub(super) fn new(turns: Option<MachineSlots>) -> Self {
         Self { turns, ..Self::default() }
     }
 

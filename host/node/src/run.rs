@@ -2,20 +2,20 @@
 //! itself.
 
 use super::error::NodeError;
-use super::gpus::Gpus;
+use super::gpus::LeasedGpus;
 use super::inferring::inferring;
-use super::looks::Looks;
+use super::looks::PlannerReads;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use super::processor_time::ProcessorTime;
-use super::room::{Room, Spawned};
+use super::room::{Admission, Spawned};
 use super::setup::for_worker;
 use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{
-    FromPlanner, FromWorker, News, Order, PlanRequest, Setup, Standing, ToWorker, Told,
+    FromPlanner, FromWorker, News, Order, PlanRequest, Setup, WorkersStanding, ToWorker, NodeReport,
 };
-use crate::store::{Arrival, Objects};
+use crate::store::{Arrival, JobObjects};
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -33,9 +33,9 @@ pub struct Running {
     /// Workers that were asked to end.
     pub(super) leaving: HashSet<WorkerId>,
     /// Decides whether there is a place for another worker.
-    pub(super) room: Room,
+    pub(super) room: Admission,
     /// The GPUs that the job has until it ends.
-    pub(super) gpus: Gpus,
+    pub(super) gpus: LeasedGpus,
     /// Whether workers will have GPUs.
     pub(super) wants_gpus: bool,
     /// The set-up of workers. `None` until the models are where workers find them.
@@ -48,9 +48,9 @@ pub struct Running {
     /// How to read the tables. `None` until the planner has inspected them.
     pub(super) tables: Option<Vec<TableFormat>>,
     /// The objects of stores in the inputs.
-    pub(super) objects: Objects,
+    pub(super) objects: JobObjects,
     /// The objects that the planner asks for.
-    pub(super) looks: Looks,
+    pub(super) looks: PlannerReads,
     pub(super) watched: MonitorOptions,
     /// `None` before and after the job.
     pub(super) monitor: Option<Monitor>,
@@ -103,7 +103,7 @@ impl Running {
 
     /// Waits for the next event here, and returns what the leader must know of it. The planner's messages are
     /// read only if `wants_plan`. Nothing is lost if this is dropped while it waits.
-    pub async fn next(&mut self, wants_plan: bool) -> Vec<Told> {
+    pub async fn next(&mut self, wants_plan: bool) -> Vec<NodeReport> {
         tokio::select! {
             biased;
             Some(event) = self.perf.recv() => self.on_perf(event),
@@ -114,12 +114,12 @@ impl Running {
     }
 
     /// What the leader must know of a worker event that is already queued, if there is one.
-    pub fn said_already(&mut self) -> Option<Vec<Told>> {
+    pub fn said_already(&mut self) -> Option<Vec<NodeReport>> {
         let event = self.workers.try_recv().ok()?;
         Some(self.on_pool_event(event))
     }
 
-    fn on_perf(&mut self, event: PerfEvent) -> Vec<Told> {
+    fn on_perf(&mut self, event: PerfEvent) -> Vec<NodeReport> {
         match event {
             PerfEvent::Overrun(worker, failure) => {
                 self.handle(NodeMessage::Overrun(worker, failure), Vec::new())
@@ -129,13 +129,13 @@ impl Running {
         }
     }
 
-    fn on_pool_event(&mut self, event: PoolEvent) -> Vec<Told> {
+    fn on_pool_event(&mut self, event: PoolEvent) -> Vec<NodeReport> {
         self.heard = true;
         self.processor_time.note(&event, &self.pool);
         let mut told = Vec::new();
         let message = match event {
             PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {
-                told.push(Told::Wall(self.all_of_wall(wall)));
+                told.push(NodeReport::Wall(self.all_of_wall(wall)));
                 NodeMessage::Ready(worker, init)
             }
             PoolEvent::Worker(worker, FromWorker::Restarting) => NodeMessage::Restarting(worker),
@@ -151,9 +151,9 @@ impl Running {
             PoolEvent::Exited(worker, exit) => {
                 // A worker that was killed, or that failed, may have left half a file.
                 if self.leaving.remove(&worker) && exit.code == Some(0) {
-                    told.push(Told::WorkerDone(worker));
+                    told.push(NodeReport::WorkerDone(worker));
                 }
-                told.push(Told::WorkerGone(worker));
+                told.push(NodeReport::WorkerGone(worker));
                 if let Some(monitor) = &self.monitor {
                     monitor.exited(worker);
                 }
@@ -172,7 +172,7 @@ impl Running {
         wall
     }
 
-    fn on_arrival(&mut self, arrival: Arrival) -> Vec<Told> {
+    fn on_arrival(&mut self, arrival: Arrival) -> Vec<NodeReport> {
         if let Some(answer) = self.looks.arrived(&arrival) {
             self.pool.answer(answer);
         }
@@ -184,7 +184,7 @@ impl Running {
     }
 
     /// The planner waits for the objects it asks for, so its messages about one come before its next request.
-    fn on_planner(&mut self, said: FromPlanner) -> Vec<Told> {
+    fn on_planner(&mut self, said: FromPlanner) -> Vec<NodeReport> {
         match said {
             FromPlanner::Opening { waits: false, .. } => Vec::new(),
             FromPlanner::Opening { source, file, waits: true, next } => {
@@ -210,13 +210,13 @@ impl Running {
     }
 
     /// Does what the leader orders. Returns what the leader must know of that.
-    pub fn obey(&mut self, order: Order) -> Vec<Told> {
+    pub fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         let outputs = self.machine.obey(order, self.start.elapsed());
         self.follow_all(outputs, Vec::new())
     }
 
     /// Handles the passing of time: a worker may be late. Returns what the leader must know.
-    pub fn tick(&mut self) -> Vec<Told> {
+    pub fn tick(&mut self) -> Vec<NodeReport> {
         let now = self.start.elapsed();
         let template = self.template.as_ref();
         let noted =
@@ -229,16 +229,16 @@ impl Running {
         self.handle(NodeMessage::Tick, Vec::new())
     }
 
-    fn handle(&mut self, message: NodeMessage, told: Vec<Told>) -> Vec<Told> {
+    fn handle(&mut self, message: NodeMessage, told: Vec<NodeReport>) -> Vec<NodeReport> {
         let outputs = self.machine.handle(message, self.start.elapsed());
         let mut told = self.follow_all(outputs, told);
-        told.push(Told::Changed);
+        told.push(NodeReport::Changed);
         told
     }
 
     /// Does what was decided, and what follows from that. The machine receives a result only after all
     /// actions of its round are done.
-    fn follow_all(&mut self, outputs: Vec<NodeOutput>, mut told: Vec<Told>) -> Vec<Told> {
+    fn follow_all(&mut self, outputs: Vec<NodeOutput>, mut told: Vec<NodeReport>) -> Vec<NodeReport> {
         let mut inbox = VecDeque::new();
         self.room.begin_round();
         self.follow(outputs, &mut told, &mut inbox);
@@ -252,7 +252,7 @@ impl Running {
     fn follow(
         &mut self,
         outputs: Vec<NodeOutput>,
-        told: &mut Vec<Told>,
+        told: &mut Vec<NodeReport>,
         inbox: &mut VecDeque<NodeMessage>,
     ) {
         for output in outputs {
@@ -262,7 +262,7 @@ impl Running {
                     if let News::Lost { worker, process_seconds, .. } = &mut news {
                         *process_seconds = self.processor_time.of_killed(*worker);
                     }
-                    told.push(Told::News(news));
+                    told.push(NodeReport::News(news));
                 }
             }
         }
@@ -306,7 +306,7 @@ impl Running {
     }
 
     /// What the workers are doing now.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> WorkersStanding {
         self.machine.standing()
     }
 

@@ -7,7 +7,7 @@ use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{ByteSize, Input, InputKind, Mount, Source};
 use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
-use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
+use crate::store::{Coming, KeptObjects, JobObjects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub struct Staged {
     /// The sources of the inputs.
     pub sources: Vec<Source>,
     /// Keeps the objects of the inputs here; hold it while the inputs are read.
-    pub objects: Objects,
+    pub objects: JobObjects,
     /// The job's side inputs. Those from stores have the folders to which they were downloaded.
     pub side_inputs: Vec<Mount>,
     /// The job's models. Those from stores have the paths to which they were downloaded.
@@ -48,7 +48,7 @@ pub fn stage(
     check_stores(spec)?;
     let mut staged = Staged {
         sources: Vec::new(),
-        objects: Objects::default(),
+        objects: JobObjects::default(),
         side_inputs: spec.side_inputs.clone(),
         models: spec.models.clone(),
     };
@@ -127,7 +127,7 @@ fn stage_inputs(
     let cache = cache(options)?;
     let stop = || options.cancel.reason().is_some();
     let mut watch = Watch { stop: &stop, say };
-    let mut kept = Kept::default();
+    let mut kept = KeptObjects::default();
     let stager = stager(spec, options, &cache);
     for stored in &spec.stored {
         let wrong = |error: StoreError| error.of(&stored.key);
@@ -172,7 +172,7 @@ fn coming(spec: &JobSpec) -> Coming {
 
 /// Waits for all objects that are downloaded without a request, so that a plan that is compared with an
 /// earlier one does not have to wait.
-pub(super) fn wait_for(objects: &Objects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
+pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
     let mut told = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
         if told.elapsed() >= TELL {

@@ -2,12 +2,12 @@
 
 use super::error::NodeError;
 use super::job::NodeJob;
-use super::looks::Looks;
+use super::looks::PlannerReads;
 use super::machine::NodeMachine;
 use super::models;
 use super::processor_time::ProcessorTime;
 use super::python;
-use super::room::Room;
+use super::room::Admission;
 use super::run::Running;
 use super::setup::{plan_request, template};
 use super::single_file;
@@ -18,7 +18,7 @@ use crate::model::WorkerId;
 use crate::output::remove_tree;
 use crate::perf::MonitorOptions;
 use crate::pool::{self, Pool};
-use crate::protocol::node::Plan;
+use crate::protocol::node::PlanOptions;
 use crate::protocol::{NodePolicy, PlanRequest};
 use std::collections::HashSet;
 use std::time::Instant;
@@ -30,7 +30,7 @@ impl NodeJob {
     ///
     /// # Errors
     /// If files of an earlier run cannot be removed, or if the compiled entry script cannot be used.
-    pub fn start(&mut self, plan: &Plan) -> Result<Running, NodeError> {
+    pub fn start(&mut self, plan: &PlanOptions) -> Result<Running, NodeError> {
         // An interrupted shuffle may have left files there.
         self.remove_spill()?;
         let (events, workers) = mpsc::channel(256);
@@ -58,14 +58,14 @@ impl NodeJob {
         };
         // Before `objects` is moved out, as the request depends on it.
         let request = self.plan_request(plan);
-        let looks = Looks::new(&self.staged.sources);
+        let looks = PlannerReads::new(&self.staged.sources);
         Ok(Running {
             machine: NodeMachine::new(policy, 0),
             pool,
             workers,
             heard: false,
             leaving: HashSet::new(),
-            room: Room::new(self.turns.take()),
+            room: Admission::new(self.turns.take()),
             gpus,
             wants_gpus: self.spec.gpus > 0,
             template: None,
@@ -117,7 +117,7 @@ impl NodeJob {
     }
 
     /// The request for the planner.
-    pub(super) fn plan_request(&self, plan: &Plan) -> PlanRequest {
+    pub(super) fn plan_request(&self, plan: &PlanOptions) -> PlanRequest {
         let Staged { sources, objects, .. } = &self.staged;
         PlanRequest {
             again: plan.again.clone(),

@@ -2,11 +2,11 @@
 //! as a worker. The calling process loads nothing.
 
 use super::mapping::{self, MapNews, Mapping};
-use super::trial_results::{First, Returned};
+use super::trial_results::{FirstResult, Returned};
 use super::trial_steps::live;
-pub use super::trial_steps::{Came, Lived, Step, StepData, TableKind};
+pub use super::trial_steps::{Came, Lived, TrialStep, StepData, TrialTableKind};
 use crate::compile::{Compiled, Instrumentation};
-use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
+use crate::inference::{LoadedModels, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
     Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model, Mount,
     NODE_ID,
@@ -14,10 +14,10 @@ use crate::model::{
 use crate::model::{OsSandbox, printable};
 use crate::protocol::{encode, packets, read_frame, receive_packet, send_packet};
 use crate::sandbox::{
-    Context, Grants, Instance, LogFile, LogFolder, MiniBatchData, guest_thread_stack,
+    RunContext, Grants, Instance, SinkFile, LogFolder, MiniBatchData, guest_thread_stack,
 };
-use crate::sandbox::{Program, Seed};
-use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
+use crate::sandbox::{GuestProgram, Seed};
+use crate::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall, death};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -44,7 +44,7 @@ const OPEN_FILES: u64 = 16 << 10;
 
 /// What to try. The caller has made its folders.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Asked {
+pub struct TrialSetup {
     /// Which layers of the process wall are required.
     pub os_sandbox: OsSandbox,
     /// The limits of the guest.
@@ -64,16 +64,16 @@ pub struct Asked {
     /// How the code was compiled.
     pub with: Instrumentation,
     /// What the caller wants to know.
-    pub wanted: Wanted,
+    pub wanted: TrialRequest,
 }
 
-impl Asked {
+impl TrialSetup {
     /// A request without folders, arguments, models and limits of its own. `with`: how the code was compiled.
     pub fn plain(
         scratch: &Path,
         os_sandbox: OsSandbox,
         with: Instrumentation,
-        wanted: Wanted,
+        wanted: TrialRequest,
     ) -> Self {
         Self {
             os_sandbox,
@@ -92,7 +92,7 @@ impl Asked {
 
 /// What the caller wants to know about an entry script.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Wanted {
+pub enum TrialRequest {
     /// Whether it can be loaded.
     Load,
     /// What it returns, for people: calls `init`, then `run` on these items, as the guest sees them, then
@@ -103,7 +103,7 @@ pub enum Wanted {
     /// The table that `run` returns when it gets no data, in the file [`TABLE`] of the scratch folder.
     Table,
     /// The results of these mini-batches, one after another.
-    Steps(Vec<Step>),
+    Steps(Vec<TrialStep>),
     /// What it makes of a stream of tables: see [`Trial::map`].
     Map(Mapping),
 }
@@ -146,7 +146,7 @@ pub enum TrialError {
 
 /// The child's messages, in this order.
 #[derive(Debug, Serialize, Deserialize)]
-enum Said {
+enum TrialMessage {
     /// The contract functions that the component has, or why it cannot be loaded.
     Loaded(Result<Vec<String>, NotLoaded>),
     /// The text about the run, and whether all calls succeeded.
@@ -160,16 +160,16 @@ enum Said {
 }
 
 /// The child process. Dropping this kills it.
-pub struct Trial {
+pub struct TrialChild {
     child: Child,
-    said: Receiver<Option<Said>>,
-    sender: SyncSender<Option<Said>>,
+    said: Receiver<Option<TrialMessage>>,
+    sender: SyncSender<Option<TrialMessage>>,
 }
 
 /// Kills the process of a [`Trial`] from another thread: the waiting call then fails with
 /// [`TrialError::Died`].
 #[derive(Clone)]
-pub struct Stopper(SyncSender<Option<Said>>);
+pub struct Stopper(SyncSender<Option<TrialMessage>>);
 
 impl Stopper {
     /// Kills the process. Does nothing if it has ended.
@@ -178,12 +178,12 @@ impl Stopper {
     }
 }
 
-impl Trial {
+impl TrialChild {
     /// Starts the child process. Its stderr goes to the file `worker` of the scratch folder.
     ///
     /// # Errors
     /// If the arguments are too long for a message, or the process cannot be started.
-    pub fn start(program: &Path, code: &Compiled, asked: &Asked) -> Result<Self, TrialError> {
+    pub fn start(program: &Path, code: &Compiled, asked: &TrialSetup) -> Result<Self, TrialError> {
         Self::spawn(program, Stdio::from(code.file.try_clone()?), asked)
     }
 
@@ -195,7 +195,7 @@ impl Trial {
     pub fn map(
         program: &Path,
         code: &Compiled,
-        asked: &Asked,
+        asked: &TrialSetup,
     ) -> Result<(Self, UnixStream), TrialError> {
         let (ours, theirs) = UnixStream::pair()?;
         let (sends, receives) = packets()?;
@@ -203,7 +203,7 @@ impl Trial {
         Ok((Self::spawn(program, Stdio::from(receives), asked)?, ours))
     }
 
-    fn spawn(program: &Path, given: Stdio, asked: &Asked) -> Result<Self, TrialError> {
+    fn spawn(program: &Path, given: Stdio, asked: &TrialSetup) -> Result<Self, TrialError> {
         let mut frame = Vec::new();
         encode(asked, &mut frame).map_err(|_| TrialError::Arguments)?;
         let (mut ours, theirs) = UnixStream::pair()?;
@@ -242,7 +242,7 @@ impl Trial {
     /// If the process died, or took too long.
     pub fn functions(&mut self) -> Result<Result<Vec<String>, NotLoaded>, TrialError> {
         match self.next(LOADING) {
-            Ok(Said::Loaded(result)) => Ok(result),
+            Ok(TrialMessage::Loaded(result)) => Ok(result),
             Ok(_) => Err(self.died()),
             Err(None) => Err(TrialError::Slow(LOADING)),
             Err(Some(error)) => Err(error),
@@ -255,7 +255,7 @@ impl Trial {
     /// If the process died.
     pub fn ran(&mut self, limit: Duration) -> Result<Option<(String, bool)>, TrialError> {
         match self.next(limit) {
-            Ok(Said::Ran(text, good)) => Ok(Some((text, good))),
+            Ok(TrialMessage::Ran(text, good)) => Ok(Some((text, good))),
             Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
@@ -268,7 +268,7 @@ impl Trial {
     /// If the process died.
     pub fn lived(&mut self, limit: Duration) -> Result<Option<Lived>, TrialError> {
         match self.next(limit) {
-            Ok(Said::Lived(lived)) => Ok(Some(lived)),
+            Ok(TrialMessage::Lived(lived)) => Ok(Some(lived)),
             Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
@@ -281,7 +281,7 @@ impl Trial {
     /// If the process died, or it took longer than `limit`.
     pub fn row(&mut self, limit: Duration) -> Result<Result<String, String>, TrialError> {
         match self.next(limit) {
-            Ok(Said::Returned(row)) => Ok(row),
+            Ok(TrialMessage::Returned(row)) => Ok(row),
             Ok(_) => Err(self.died()),
             Err(None) => Err(TrialError::Slow(limit)),
             Err(Some(error)) => Err(error),
@@ -294,7 +294,7 @@ impl Trial {
     /// If the process died, or was [stopped](Self::stopper).
     pub fn news(&mut self, limit: Option<Duration>) -> Result<Option<MapNews>, TrialError> {
         match self.next(limit.unwrap_or(Duration::MAX)) {
-            Ok(Said::Mapped(news)) => Ok(Some(news)),
+            Ok(TrialMessage::Mapped(news)) => Ok(Some(news)),
             Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
@@ -306,7 +306,7 @@ impl Trial {
         Stopper(self.sender.clone())
     }
 
-    fn next(&mut self, limit: Duration) -> Result<Said, Option<TrialError>> {
+    fn next(&mut self, limit: Duration) -> Result<TrialMessage, Option<TrialError>> {
         match self.said.recv_timeout(limit) {
             Ok(Some(said)) => Ok(said),
             Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(Some(self.died())),
@@ -324,7 +324,7 @@ impl Trial {
     }
 }
 
-impl Drop for Trial {
+impl Drop for TrialChild {
     fn drop(&mut self) {
         // It has ended, or should.
         let _ = self.child.kill();
@@ -338,12 +338,12 @@ pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let given = io::stdout().as_fd().try_clone_to_owned()?;
-    let asked: Option<Asked> =
+    let asked: Option<TrialSetup> =
         read_frame(&mut socket, &mut Vec::new()).map_err(io::Error::other)?;
     let missing = |what| io::Error::new(io::ErrorKind::UnexpectedEof, what);
     let Some(asked) = asked else { return Err(missing("nothing was asked for")) };
     let (code, data) = match &asked.wanted {
-        Wanted::Map(_) => {
+        TrialRequest::Map(_) => {
             let received = receive_packet::<bool>(&given)?;
             let files = received.and_then(|(_, files)| <[OwnedFd; 2]>::try_from(files).ok());
             let [code, data] = files.ok_or_else(|| missing("no data was given"))?;
@@ -351,17 +351,17 @@ pub fn serve() -> io::Result<()> {
         }
         _ => (File::from(given), None),
     };
-    let loaded = Program::load(&code, asked.with, asked.limits.stack);
-    let models = Models::open(asked.models.clone(), &asked.inference, None, 1, &asked.limits);
+    let loaded = GuestProgram::load(&code, asked.with, asked.limits.stack);
+    let models = LoadedModels::open(asked.models.clone(), &asked.inference, None, 1, &asked.limits);
     lock_down(&asked)?;
     let program = match loaded {
         Ok(program) => program,
         Err(failure) => {
-            return say(&mut socket, &Said::Loaded(Err(NotLoaded(failure.to_string()))));
+            return say(&mut socket, &TrialMessage::Loaded(Err(NotLoaded(failure.to_string()))));
         }
     };
     let functions = program.functions().into_iter().map(str::to_owned).collect();
-    say(&mut socket, &Said::Loaded(Ok(functions)))?;
+    say(&mut socket, &TrialMessage::Loaded(Ok(functions)))?;
     if matches!(asked.wanted, Wanted::Load) {
         return Ok(());
     }
@@ -375,23 +375,23 @@ pub fn serve() -> io::Result<()> {
 }
 
 fn serve_wanted(
-    program: &Program,
-    asked: &Asked,
-    models: Arc<Models>,
+    program: &GuestProgram,
+    asked: &TrialSetup,
+    models: Arc<LoadedModels>,
     data: Option<&File>,
     socket: &mut UnixStream,
 ) -> io::Result<()> {
     match (&asked.wanted, data) {
-        (Wanted::Run(items), _) => {
+        (TrialRequest::Run(items), _) => {
             let (text, good) = run(program, asked, models, items);
-            say(socket, &Said::Ran(text, good))
+            say(socket, &TrialMessage::Ran(text, good))
         }
-        (Wanted::Steps(steps), _) => {
+        (TrialRequest::Steps(steps), _) => {
             let make = || program.instantiate(&grants(asked, Arc::clone(&models)));
-            say(socket, &Said::Lived(live(&make, steps)))
+            say(socket, &TrialMessage::Lived(live(&make, steps)))
         }
-        (Wanted::Map(wanted), Some(data)) => {
-            let mut say = |news| say(socket, &Said::Mapped(news));
+        (TrialRequest::Map(wanted), Some(data)) => {
+            let mut say = |news| say(socket, &TrialMessage::Mapped(news));
             match program.instantiate(&grants(asked, models)) {
                 Ok(mut instance) => {
                     mapping::map(&mut instance, &asked.limits, *wanted, data, &mut say)
@@ -399,34 +399,34 @@ fn serve_wanted(
                 Err(failure) => say(MapNews::Failed(failure)),
             }
         }
-        (Wanted::Load | Wanted::Row | Wanted::Table | Wanted::Map(_), _) => {
-            say(socket, &Said::Returned(first(program, asked, models)))
+        (TrialRequest::Load | TrialRequest::Row | TrialRequest::Table | TrialRequest::Map(_), _) => {
+            say(socket, &TrialMessage::Returned(first(program, asked, models)))
         }
     }
 }
 
-fn say(socket: &mut UnixStream, message: &Said) -> io::Result<()> {
+fn say(socket: &mut UnixStream, message: &TrialMessage) -> io::Result<()> {
     let mut frame = Vec::new();
     encode(message, &mut frame).map_err(io::Error::other)?;
     socket.write_all(&frame)
 }
 
-fn lock_down(asked: &Asked) -> io::Result<()> {
+fn lock_down(asked: &TrialSetup) -> io::Result<()> {
     let limits = &asked.limits;
     let models: Vec<&Path> = asked.models.iter().map(|model| model.host.as_path()).collect();
     let inference = inference_memory(&models, &asked.inference, limits);
     let mounts = asked.mounts.iter().map(|mount| {
         let rights = if mount.writable { Rights::Write } else { Rights::Read };
-        Folder::real(&mount.host, rights)
+        GrantedPath::real(&mount.host, rights)
     });
-    let scratch = Folder::real(&asked.scratch, Rights::Write);
-    let processors = Folder::new(PROCESSORS, Rights::Read);
+    let scratch = GrantedPath::real(&asked.scratch, Rights::Write);
+    let processors = GrantedPath::new(PROCESSORS, Rights::Read);
     let processors = (!asked.models.is_empty()).then_some(processors);
     let wall = Wall {
-        occupant: Occupant::Worker,
+        occupant: WallRole::Worker,
         mode: asked.os_sandbox,
         folders: mounts.chain([scratch]).chain(processors).collect(),
-        bounds: Bounds {
+        bounds: ResourceLimits {
             memory: Some(limits.memory.0 + limits.results.0 + OWN_MEMORY)
                 .map(|bytes| bytes.saturating_add(inference)),
             // The caller limits the time.
@@ -439,7 +439,7 @@ fn lock_down(asked: &Asked) -> io::Result<()> {
 }
 
 /// Calls `init`, `run` on the items, and `shutdown`. Returns a text, and whether all calls succeeded.
-fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) -> (String, bool) {
+fn run(program: &GuestProgram, asked: &TrialSetup, models: Arc<LoadedModels>, items: &[String]) -> (String, bool) {
     let mut text = String::new();
     let good = match program.instantiate(&grants(asked, models)) {
         Ok(mut instance) => call(&mut instance, items, &mut text),
@@ -449,13 +449,13 @@ fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) 
 }
 
 /// Calls `init` and `run`, and returns the first row, or the path of the table.
-fn first(program: &Program, asked: &Asked, models: Arc<Models>) -> Result<String, String> {
+fn first(program: &GuestProgram, asked: &TrialSetup, models: Arc<LoadedModels>) -> Result<String, String> {
     let table = asked.scratch.join(TABLE);
     let mut first =
-        First { row: None, table: matches!(asked.wanted, Wanted::Table).then_some(&table) };
+        FirstResult { row: None, table: matches!(asked.wanted, Wanted::Table).then_some(&table) };
     let mut instance = program.instantiate(&grants(asked, models)).map_err(in_words)?;
     instance.init().1.map_err(in_words)?;
-    let context = Context { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
+    let context = RunContext { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
     instance.run(MiniBatchData::Void, &context, &mut first).1.map_err(in_words)?;
     first.row.ok_or_else(|| "it returned nothing".to_owned())
 }
@@ -465,7 +465,7 @@ fn in_words(failure: Failure) -> String {
     failure.to_string()
 }
 
-fn grants(asked: &Asked, models: Arc<Models>) -> Grants {
+fn grants(asked: &TrialSetup, models: Arc<LoadedModels>) -> Grants {
     Grants {
         mounts: asked.mounts.clone(),
         arguments: asked.arguments.clone(),
@@ -481,9 +481,9 @@ fn grants(asked: &Asked, models: Arc<Models>) -> Grants {
         logging_level: LoggingLevel::Debug,
         limits: asked.limits.clone(),
         seed: Seed::before_mini_batches(),
-        stdout: LogFile::open(&asked.scratch.join("stdout")),
-        stderr: LogFile::open(&asked.scratch.join("stderr")),
-        log: LogFile::open(&asked.scratch.join("log")),
+        stdout: SinkFile::open(&asked.scratch.join("stdout")),
+        stderr: SinkFile::open(&asked.scratch.join("stderr")),
+        log: SinkFile::open(&asked.scratch.join("log")),
     }
 }
 
@@ -493,7 +493,7 @@ fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
         return false;
     }
     let data = if paths.is_empty() { MiniBatchData::Void } else { MiniBatchData::Files(paths) };
-    let context = Context { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
+    let context = RunContext { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
     let mut returned = Returned::default();
     let (stats, result) = instance.run(data, &context, &mut returned);
     if !report(&format!("run ({:.3} s)", stats.seconds), &result, text) {
@@ -543,11 +543,11 @@ mod tests {
         let code = compile_here(&component, Instrumentation::default()).expect("compiles");
         let limits = Limits::default();
         let with = Instrumentation::default();
-        let program = Program::load(&code, with, limits.stack).expect("loads");
-        let asked = Asked {
+        let program = GuestProgram::load(&code, with, limits.stack).expect("loads");
+        let asked = TrialSetup {
             limits,
             arguments: vec!["entry-script".into()],
-            ..Asked::plain(folder.path(), OsSandbox::Off, with, Wanted::Load)
+            ..TrialSetup::plain(folder.path(), OsSandbox::Off, with, TrialRequest::Load)
         };
         let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];
         let models = crate::sandbox::no_models();

@@ -62,12 +62,12 @@ impl ResultSink for Returned {
 }
 
 /// The first row that `run` returned, or the path of the file with its table, if the caller wants a table.
-pub(super) struct First<'a> {
+pub(super) struct FirstResult<'a> {
     pub(super) row: Option<String>,
     pub(super) table: Option<&'a Path>,
 }
 
-impl ResultSink for First<'_> {
+impl ResultSink for FirstResult<'_> {
     fn row(&mut self, row: &str) {
         self.row.get_or_insert_with(|| row.to_owned());
     }

@@ -2,13 +2,13 @@
 //! contract.
 
 use crate::model::{Failure, FailureKind};
-use crate::sandbox::{Context, Instance, MiniBatchData, ResultSink};
+use crate::sandbox::{RunContext, Instance, MiniBatchData, ResultSink};
 use sandmill_data::sample;
 use serde::{Deserialize, Serialize};
 
 /// A mini-batch, and how often the script gets it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct TrialStep {
     /// Its data.
     pub data: StepData,
     /// The mini-batch number in the context.
@@ -25,7 +25,7 @@ pub struct Step {
 
 /// A table for the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TableKind {
+pub enum TrialTableKind {
     /// Every type of CSV columns, with nulls.
     Types,
     /// The same columns without rows.
@@ -40,7 +40,7 @@ pub enum StepData {
     /// Files, as the guest sees them.
     Files(Vec<String>),
     /// A table of [`sample`].
-    Table(TableKind),
+    Table(TrialTableKind),
     /// Nothing.
     Void,
 }
@@ -69,7 +69,7 @@ pub struct Came {
     pub peak: u64,
 }
 
-impl TableKind {
+impl TrialTableKind {
     fn ipc(self) -> Result<Vec<u8>, Failure> {
         let made = match self {
             Self::Types => sample::types(),
@@ -90,7 +90,7 @@ impl TableKind {
 
 /// Runs the steps on instances from `make`. As in a worker, a failure that breaks an instance is followed by
 /// a new instance.
-pub(super) fn live(make: &dyn Fn() -> Result<Instance, Failure>, steps: &[Step]) -> Lived {
+pub(super) fn live(make: &dyn Fn() -> Result<Instance, Failure>, steps: &[TrialStep]) -> Lived {
     let mut lived = Lived::default();
     let mut instance = match begin(make) {
         Ok(instance) => instance,
@@ -123,7 +123,7 @@ fn begin(make: &dyn Fn() -> Result<Instance, Failure>) -> Result<Instance, Failu
     Ok(instance)
 }
 
-fn take(instance: &mut Instance, step: &Step) -> Came {
+fn take(instance: &mut Instance, step: &TrialStep) -> Came {
     let mut came = Came::default();
     let table;
     let data = match &step.data {
@@ -137,7 +137,7 @@ fn take(instance: &mut Instance, step: &Step) -> Came {
             Err(failure) => return Came { failure: Some(failure), ..came },
         },
     };
-    let context = Context {
+    let context = RunContext {
         id: step.id,
         dataset: &step.dataset,
         attempt: step.attempt,

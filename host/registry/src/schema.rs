@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::types::Type;
 use rusqlite::{Error, Row};
-use sandmill_model::{Held, Registered};
+use sandmill_model::{RegisteredContent, Registered};
 
 /// The format of this build, in SQLite's `user_version`. A new database has 0.
 pub(super) const VERSION: i64 = 1;
@@ -62,7 +62,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Registered> {
     let paths = serde_json::from_str(&text(2)?)
         .map_err(|e| Error::FromSqlConversionFailure(2, Type::Text, Box::new(e)))?;
     let held = match (count(9)?, count(10)?) {
-        (Some(files), Some(bytes)) => Some(Held {
+        (Some(files), Some(bytes)) => Some(RegisteredContent {
             files: files.cast_unsigned(),
             bytes: bytes.cast_unsigned(),
             newest: maybe(11)?.map(|text| time(11, text)).transpose()?,

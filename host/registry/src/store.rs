@@ -8,7 +8,7 @@ use super::{RegistryError, place, schema};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use sandmill_model::fail_point;
-use sandmill_model::{Held, Registered, RegisteredKind, RegisteredName, near};
+use sandmill_model::{RegisteredContent, Registered, RegisteredKind, RegisteredName, near};
 use std::path::{Path, PathBuf};
 
 /// How many similar names are suggested for an unknown name.
@@ -30,7 +30,7 @@ pub struct NewVersion {
     /// As in [`Registered`].
     pub description: Option<String>,
     /// As in [`Registered`].
-    pub held: Option<Held>,
+    pub held: Option<RegisteredContent>,
 }
 
 /// An open registry.
@@ -72,14 +72,14 @@ impl Registry {
     }
 
     fn connect(path: PathBuf, flags: OpenFlags) -> Result<Self, RegistryError> {
-        let connect = || -> rusqlite::Result<(Connection, Format)> {
+        let connect = || -> rusqlite::Result<(Connection, DatabaseFormat)> {
             let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let connection = Connection::open_with_flags(&path, flags)?;
             connection.busy_timeout(PATIENCE)?;
             // SQLite must not run functions that the file's own schema names.
             connection.pragma_update(None, "trusted_schema", false)?;
             // Read everything in one transaction: another process may be making the registry.
-            let format = Format::of(&*connection.unchecked_transaction()?)?;
+            let format = DatabaseFormat::of(&*connection.unchecked_transaction()?)?;
             Ok((connection, format))
         };
         let (connection, format) = connect().map_err(|e| RegistryError::of(&path, e))?;
@@ -102,7 +102,7 @@ impl Registry {
         // Lock the registry before reading it: another process may be about to register the same name.
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        if !Format::of(&transaction).map_err(failed)?.check(path)? {
+        if !DatabaseFormat::of(&transaction).map_err(failed)?.check(path)? {
             transaction.execute_batch(schema::CREATE).map_err(failed)?;
             transaction
                 .pragma_update(None, "application_id", schema::APPLICATION)
@@ -237,13 +237,13 @@ impl Registry {
 }
 
 /// What a database says about itself.
-struct Format {
+struct DatabaseFormat {
     application: i64,
     version: i64,
     tables: i64,
 }
 
-impl Format {
+impl DatabaseFormat {
     fn of(connection: &Connection) -> rusqlite::Result<Self> {
         let number =
             |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));

@@ -3,15 +3,15 @@
 use super::*;
 use insta::assert_snapshot;
 use rusqlite::Connection;
-use sandmill_model::{Held, Registered, RegisteredKind};
+use sandmill_model::{RegisteredContent, Registered, RegisteredKind};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// A folder for a registry.
-struct Fixture(tempfile::TempDir);
+struct RegistryFolder(tempfile::TempDir);
 
-impl Fixture {
+impl RegistryFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -33,7 +33,7 @@ impl Fixture {
         let new = NewVersion {
             name: name.to_owned(),
             paths: vec![path.to_owned()],
-            held: Some(Held { files: 3, bytes: 4, newest: Some(jiff::Timestamp::UNIX_EPOCH) }),
+            held: Some(RegisteredContent { files: 3, bytes: 4, newest: Some(jiff::Timestamp::UNIX_EPOCH) }),
             ..NewVersion::default()
         };
         self.open()?.register(RegisteredKind::Dataset, new, may_be_there)
@@ -61,7 +61,7 @@ impl Fixture {
 
 #[test]
 fn what_is_registered_is_found_again() {
-    let fixture = Fixture::new();
+    let fixture = RegistryFolder::new();
     assert!(Registry::open(&fixture.file()).unwrap().is_none());
     let first = fixture.register("digits", "/data/1", false).unwrap();
     assert_eq!((first.version, first.title().as_str()), (1, "digits@1"));
@@ -81,7 +81,7 @@ fn what_is_registered_is_found_again() {
 
 #[test]
 fn what_is_not_there_is_told_with_what_is() {
-    let fixture = Fixture::new();
+    let fixture = RegistryFolder::new();
     assert_snapshot!(fixture.missing("digits"), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
     for name in ["digits", "digit", "Other"] {
         fixture.register(name, "/data/1", false).unwrap();
@@ -100,7 +100,7 @@ fn what_is_not_there_is_told_with_what_is() {
 
 #[test]
 fn what_is_removed_is_gone_and_its_number_with_it() {
-    let fixture = Fixture::new();
+    let fixture = RegistryFolder::new();
     let kind = RegisteredKind::Dataset;
     let remove = |name: &str| {
         let removed = fixture.open().unwrap().remove(kind, &name.parse().unwrap());
@@ -131,7 +131,7 @@ fn what_is_removed_is_gone_and_its_number_with_it() {
 
 #[test]
 fn files_that_are_no_registry_are_refused() {
-    let fixture = Fixture::new();
+    let fixture = RegistryFolder::new();
     fs::create_dir(fixture.0.path().join("data")).unwrap();
     fs::write(fixture.file(), "x".repeat(5000)).unwrap();
     assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
@@ -152,7 +152,7 @@ fn files_that_are_no_registry_are_refused() {
 
 #[test]
 fn what_others_can_write_to_is_not_trusted() {
-    let fixture = Fixture::new();
+    let fixture = RegistryFolder::new();
     fixture.register("digits", "/data/1", false).unwrap();
     let open_up = |path: PathBuf, mode| {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -169,7 +169,7 @@ fn what_others_can_write_to_is_not_trusted() {
 /// Twenty threads register at the same time: no version is lost or duplicated.
 #[test]
 fn versions_are_handed_out_once() {
-    let fixture = Fixture::new();
+    let fixture = RegistryFolder::new();
     let mut versions: Vec<u64> = std::thread::scope(|scope| {
         let one = || fixture.register("digits", "/data/1", true).unwrap().version;
         let threads: Vec<_> = (0..20).map(|_| scope.spawn(one)).collect();

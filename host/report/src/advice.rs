@@ -2,11 +2,11 @@
 //! sentence that names the setting to change.
 
 use super::history::Attempt;
-use super::places::Places;
+use super::places::ReportPaths;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
 /// What to do about a result that is not good, in one line; `None` for a good result.
-pub(super) fn of_result(result: &JobResult, places: &Places) -> Option<String> {
+pub(super) fn of_result(result: &JobResult, places: &ReportPaths) -> Option<String> {
     let ended_by = result.ended_by?;
     // The rows so far were made with the old script or settings, and do not fit new ones.
     let is_kept = result.succeeded_mini_batches > 0;
@@ -79,7 +79,7 @@ fn nothing_succeeded(result: &JobResult) -> String {
 }
 
 /// One line. `is_kept`: whether a mini-batch has succeeded.
-fn advice(ended_by: EndedBy, is_kept: bool, places: &Places) -> String {
+fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
     let go_on = |set: &str| places.go_on(set);
     let more = |setting: &str| {
         let go_on = go_on(&format!("{setting}=N"));

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Files of failures. They are written too rarely to be kept open. If the disk is full, failures wait, up to
 /// a limit. Failures beyond the limit are counted, and their file gets a note once there is room.
-pub(super) struct Appended {
+pub(super) struct FailureFiles {
     /// The most bytes of one file.
     most: u64,
     budget: ReportBudget,
@@ -24,7 +24,7 @@ pub(super) struct Appended {
     tried: Instant,
 }
 
-impl Appended {
+impl FailureFiles {
     /// Files of at most this many bytes, all of them within the budget.
     pub(super) fn new(most: u64, budget: &ReportBudget) -> Self {
         let waiting = VecDeque::new();
@@ -118,7 +118,7 @@ mod tests {
     fn failures_wait_for_room() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("process000.txt");
-        let mut files = Appended::new(u64::MAX, &ReportBudget::default());
+        let mut files = FailureFiles::new(u64::MAX, &ReportBudget::default());
         for number in 0..6 {
             let text = format!("{number}{}\n", "-".repeat(HELD / 4 - 2));
             let written = files.append("/dev/full".into(), text);

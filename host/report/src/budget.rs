@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The budget that the reports of a job share. A clone is another handle to the same budget.
 #[derive(Clone, Debug)]
-pub struct ReportBudget(Arc<Counts>);
+pub struct ReportBudget(Arc<BudgetCounts>);
 
 #[derive(Debug)]
-struct Counts {
+struct BudgetCounts {
     /// The most bytes.
     most: u64,
     used: AtomicU64,
@@ -28,7 +28,7 @@ impl ReportBudget {
     pub fn new(most: ByteSize) -> Self {
         let used = AtomicU64::new(0);
         let left_out = AtomicU64::new(0);
-        Self(Arc::new(Counts { most: most.0, used, left_out }))
+        Self(Arc::new(BudgetCounts { most: most.0, used, left_out }))
     }
 
     /// A separate budget of the same size.
@@ -39,7 +39,7 @@ impl ReportBudget {
     /// Takes the bytes of a line from the budget. Returns whether there was room; otherwise, the line is
     /// counted as left out.
     pub(super) fn take(&self, bytes: usize) -> bool {
-        let Counts { most, used, .. } = &*self.0;
+        let BudgetCounts { most, used, .. } = &*self.0;
         let bytes = bytes as u64;
         let after = used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if after > *most {

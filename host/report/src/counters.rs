@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// The state of a job. A resumed job counts from where the earlier run left it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct JobCounters {
     /// The mini-batches planned so far.
     pub(super) planned: u64,
     /// The number of their items.
@@ -42,7 +42,7 @@ pub(super) struct Counters {
     waiting_items: u64,
 }
 
-impl Counters {
+impl JobCounters {
     pub(super) fn update(&mut self, kind: &EventKind) {
         match kind {
             EventKind::JobStarted { resumed: Some(resumed), .. } => {
@@ -210,7 +210,7 @@ impl Speed {
     const WINDOW: f64 = 30.0;
 
     /// Samples the counters, `now` seconds after the start.
-    pub(super) fn sample(&mut self, now: f64, counters: &Counters) {
+    pub(super) fn sample(&mut self, now: f64, counters: &JobCounters) {
         // The work of earlier runs says nothing about the speed of this one.
         let done = counters.done.saturating_sub(counters.restored.0);
         let items = counters.items.total.saturating_sub(counters.restored.1);
@@ -241,7 +241,7 @@ mod tests {
     /// They are shown only while the job runs.
     #[test]
     fn the_use_of_gpus_is_in_the_line() {
-        let mut counters = Counters::default();
+        let mut counters = JobCounters::default();
         let speed = Speed::default();
         assert!(!counters.line(&speed).contains("GPU"));
         counters.update(&EventKind::GpuUse { percent: 93 });
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn counts_a_job() {
-        let mut counters = Counters::default();
+        let mut counters = JobCounters::default();
         let mut speed = Speed::default();
         let mut lines = vec![counters.line(&speed)];
         for (index, event) in samples::job().iter().enumerate() {
@@ -282,8 +282,8 @@ mod tests {
     /// C10: a mini-batch that will be retried counts as failed only until then.
     #[test]
     fn a_failure_in_between_counts_until_the_mini_batch_passes() {
-        let mut counters = Counters::default();
-        let shown = |counters: &Counters| {
+        let mut counters = JobCounters::default();
+        let shown = |counters: &JobCounters| {
             (counters.failed_now(), counters.failed_items_now(), counters.succeeded())
         };
         counters.update(&samples::failed(5, 1, samples::trap(), true));
@@ -300,7 +300,7 @@ mod tests {
     /// W4: a mini-batch that succeeded with fewer rows than items.
     #[test]
     fn short_mini_batches_are_counted() {
-        let mut counters = Counters::default();
+        let mut counters = JobCounters::default();
         counters.update(&samples::succeeded(0, 1, vec![samples::broken_item()]));
         counters.update(&samples::succeeded(1, 1, Vec::new()));
         assert_eq!((counters.short, counters.succeeded()), (1, 2));
@@ -309,7 +309,7 @@ mod tests {
     /// W15: a resumed job counts from where it was, but its speed is that of this run.
     #[test]
     fn a_job_taken_up_goes_on_counting() {
-        let mut counters = Counters::default();
+        let mut counters = JobCounters::default();
         let mut speed = Speed::default();
         counters.update(&samples::taken_up());
         speed.sample(1.0, &counters);

@@ -1,7 +1,7 @@
 //! `logs/user/error.txt`, the digest of all failures; `logs/job_error.txt`, the most frequent failures; and
 //! `logs/user/error/<node>/<worker>.txt`, each failure in full.
 
-use super::appended::Appended;
+use super::appended::FailureFiles;
 use super::budget::ReportBudget;
 use super::log_file;
 use super::reporters::Reporter;
@@ -25,7 +25,7 @@ const MOST_EARLIER: u64 = 64 << 10;
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// A line of the digest.
-struct Entry {
+struct DigestLine {
     text: String,
     count: u64,
     first: String,
@@ -36,13 +36,13 @@ struct Entry {
 /// Writes these files. Without failures, there are no files.
 pub(super) struct Errors {
     dir: JobDir,
-    entries: Vec<Entry>,
+    entries: Vec<DigestLine>,
     /// From an entry's text to its index in `entries`.
     known: HashMap<String, usize>,
     /// The failures that the digest had no room for.
     others: u64,
     /// The files of the workers.
-    full: Appended,
+    full: FailureFiles,
     /// The digest and the most frequent failures of earlier runs of a resumed job.
     earlier: [String; 2],
     dirty: bool,
@@ -56,7 +56,7 @@ impl Errors {
             entries: Vec::new(),
             known: HashMap::new(),
             others: 0,
-            full: Appended::new(MOST_BYTES, budget),
+            full: FailureFiles::new(MOST_BYTES, budget),
             earlier: Default::default(),
             dirty: false,
             written: Instant::now(),
@@ -80,7 +80,7 @@ impl Errors {
             let file = worker_id(worker).map(|id| self.dir.worker_errors(id));
             let file = file.as_deref().and_then(|file| file.strip_prefix(self.dir.root()).ok());
             let file = file.map(|file| file.display().to_string());
-            self.entries.push(Entry { text, count: 1, first, file });
+            self.entries.push(DigestLine { text, count: 1, first, file });
         } else {
             self.others += 1;
         }
@@ -109,7 +109,7 @@ impl Errors {
 
     /// The most frequent failures, the most frequent first.
     fn summary(&self) -> String {
-        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        let mut entries: Vec<&DigestLine> = self.entries.iter().collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
         let all = self.others + entries.iter().map(|entry| entry.count).sum::<u64>();
         let mut text = format!("{} so far, the most frequent first:\n", counted(all, "failure"));
@@ -155,7 +155,7 @@ impl Errors {
     }
 }
 
-impl Entry {
+impl DigestLine {
     fn tell(&self, text: &mut String) {
         text.push_str(&format!("{}: {}\n", counted(self.count, "time"), self.text));
         text.push_str(&format!("  first in {}\n", self.first));

@@ -8,7 +8,7 @@ use crate::model::JobDir;
 use std::io;
 
 /// Writes the events.
-pub(super) struct Events {
+pub(super) struct EventWriter {
     file: LogFile,
     line: Vec<u8>,
     budget: ReportBudget,
@@ -16,14 +16,14 @@ pub(super) struct Events {
     is_cut: bool,
 }
 
-impl Events {
+impl EventWriter {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
         let file = LogFile::json(dir.events()).within(budget);
         Self { file, line: Vec::new(), budget: budget.clone(), is_cut: false }
     }
 }
 
-impl Events {
+impl EventWriter {
     fn encode(&mut self, event: &Event) -> io::Result<()> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, event)?;
@@ -32,7 +32,7 @@ impl Events {
     }
 }
 
-impl Reporter for Events {
+impl Reporter for EventWriter {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let is_end = matches!(event.kind, EventKind::JobFinished { .. });
         // These are few, and readers of the job need them.
@@ -72,7 +72,7 @@ mod tests {
     fn events_come_back_as_they_went_in() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut events = Events::new(&dir, &ReportBudget::default());
+        let mut events = EventWriter::new(&dir, &ReportBudget::default());
         for event in samples::job() {
             events.on_event(&event).unwrap();
         }
@@ -88,7 +88,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let budget = ReportBudget::new(crate::model::ByteSize(2000));
-        let mut events = Events::new(&dir, &budget);
+        let mut events = EventWriter::new(&dir, &budget);
         let all = samples::job();
         all.iter().for_each(|event| events.on_event(event).unwrap());
         let text = std::fs::read_to_string(dir.events()).unwrap();

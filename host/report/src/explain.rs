@@ -1,8 +1,8 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
 use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_killed};
-use super::history::{Attempt, Doing, Group, History};
-use super::places::Places;
+use super::history::{Attempt, WorkerActivity, FailureGroup, History};
+use super::places::ReportPaths;
 use super::words::{count, counted, first_line, seconds, worker_id};
 use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;
@@ -14,8 +14,8 @@ const STACK: usize = 12;
 /// The explanation, in sections: how the job ended, the first cause, failures by kind, failed items, the
 /// slowest mini-batches, notices, what to read, what to change. Empty sections are left out. `running`:
 /// whether the job is running.
-pub fn explain_text(history: &History, places: &Places, running: bool) -> String {
-    let mut text = Text(String::new());
+pub fn explain_text(history: &History, places: &ReportPaths, running: bool) -> String {
+    let mut text = SectionedText(String::new());
     text.line(&title(history, places, running));
     first_cause(&mut text, history);
     failures(&mut text, history);
@@ -37,7 +37,7 @@ pub fn explain_text(history: &History, places: &Places, running: bool) -> String
     text.0
 }
 
-fn title(history: &History, places: &Places, running: bool) -> String {
+fn title(history: &History, places: &ReportPaths, running: bool) -> String {
     let job = &places.job;
     match &history.result {
         Some(result) => {
@@ -63,7 +63,7 @@ fn title(history: &History, places: &Places, running: bool) -> String {
     }
 }
 
-fn first_cause(text: &mut Text, history: &History) {
+fn first_cause(text: &mut SectionedText, history: &History) {
     let result = history.result.as_ref();
     let first = result.and_then(|result| result.first_failure.as_ref());
     if let Some((worker, failure)) = &history.first_init_failure
@@ -96,7 +96,7 @@ fn first_cause(text: &mut Text, history: &History) {
     }
 }
 
-fn failures(text: &mut Text, history: &History) {
+fn failures(text: &mut SectionedText, history: &History) {
     let none = history.groups.is_empty() && history.init_failures == 0 && history.exit_count == 0;
     if none && history.late == 0 {
         return;
@@ -131,14 +131,14 @@ fn failures(text: &mut Text, history: &History) {
 }
 
 /// `mini-batches 3, 4, 9 and others`.
-fn mini_batches(group: &Group) -> String {
+fn mini_batches(group: &FailureGroup) -> String {
     let ids: Vec<String> = group.mini_batches.iter().map(MiniBatchId::to_string).collect();
     let noun = if ids.len() == 1 { "mini-batch" } else { "mini-batches" };
     let others = if group.unnamed { " and more" } else { "" };
     format!("{noun} {}{others}", ids.join(", "))
 }
 
-fn failed_items(text: &mut Text, history: &History) {
+fn failed_items(text: &mut SectionedText, history: &History) {
     let failed = history.items.failed;
     if failed == 0 {
         return;
@@ -159,9 +159,9 @@ fn failed_items(text: &mut Text, history: &History) {
 }
 
 /// The mini-batches that workers were running when the job was cut off, or ended for lack of progress.
-fn unfinished(text: &mut Text, history: &History) {
+fn unfinished(text: &mut SectionedText, history: &History) {
     let cut_off = history.workers.iter().filter_map(|(worker, state)| match state.doing {
-        Doing::Running(id, attempt) => {
+        WorkerActivity::Running(id, attempt) => {
             Some(format!("mini-batch {id}, attempt {attempt}, {worker}"))
         }
         _ => None,
@@ -181,7 +181,7 @@ fn item_place(item: &str, line: Option<u64>, row: Option<u64>) -> String {
     }
 }
 
-fn slowest(text: &mut Text, history: &History) {
+fn slowest(text: &mut SectionedText, history: &History) {
     let Some(median) = history.median_run() else { return };
     text.head("Slowest mini-batches");
     text.line(&format!(
@@ -211,7 +211,7 @@ fn attempt(attempt: &Attempt) -> String {
     format!("mini-batch {}, attempt {}, {}", attempt.id, attempt.attempt, attempt.worker)
 }
 
-pub(super) fn to_read(history: &History, places: &Places) -> Vec<String> {
+pub(super) fn to_read(history: &History, places: &ReportPaths) -> Vec<String> {
     let dir = &places.job_dir;
     let mut files: Vec<(PathBuf, &str)> = vec![
         (dir.result_file(), "the outcome"),
@@ -244,7 +244,7 @@ pub(super) fn to_read(history: &History, places: &Places) -> Vec<String> {
         .collect()
 }
 
-pub(super) fn to_change(history: &History, places: &Places) -> Vec<String> {
+pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !lines.contains(&line) {
@@ -318,9 +318,9 @@ fn capital(text: &str) -> String {
 }
 
 /// Text that is built of lines and sections.
-struct Text(String);
+struct SectionedText(String);
 
-impl Text {
+impl SectionedText {
     fn line(&mut self, line: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{}", line.trim_end());

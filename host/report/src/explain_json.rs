@@ -1,12 +1,12 @@
 //! The output of `sandmill explain` for programs.
 
 use super::explain::{to_change, to_read};
-use super::history::{Attempt, Group, History};
-use super::places::Places;
+use super::history::{Attempt, FailureGroup, History};
+use super::places::ReportPaths;
 use serde_json::{Value, json};
 
 /// The explanation as JSON: the same facts as those of [`explain_text`](super::explain_text).
-pub fn explain_json(history: &History, places: &Places) -> Value {
+pub fn explain_json(history: &History, places: &ReportPaths) -> Value {
     let start = history.first_init_failure.as_ref();
     let start = start.map(|(worker, failure)| json!({"worker": worker, "failure": failure}));
     let items = history.failed_items.iter();
@@ -29,7 +29,7 @@ pub fn explain_json(history: &History, places: &Places) -> Value {
     })
 }
 
-fn group(group: &Group) -> Value {
+fn group(group: &FailureGroup) -> Value {
     json!({
         "attempts": group.count,
         "failure": group.failure,

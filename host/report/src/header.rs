@@ -29,7 +29,7 @@ pub(super) fn with_header(path: &Path, header: &str) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log_file::{LogFile, TableFile};
+    use super::super::log_file::{LogFile, RenewedFile};
     use std::fs;
 
     /// A job that an earlier version began continues in a new table.
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(text("a.1.csv"), "x\n1\n");
         assert_eq!(text("a.2.csv"), "x,y\n1,2\n3,4\n");
         assert_eq!(text("a.csv"), "x,z\n5,6\n");
-        TableFile::new(path, "x").write("7\n", "").unwrap();
+        RenewedFile::new(path, "x").write("7\n", "").unwrap();
         assert_eq!(
             (text("a.csv"), text("a.3.csv")),
             ("x\n7\n".to_owned(), "x,z\n5,6\n".to_owned())

@@ -62,7 +62,7 @@ pub struct History {
     /// The mini-batches whose last attempt failed and that wait for the next one.
     pub waiting: HashSet<MiniBatchId>,
     /// The live workers, by name.
-    pub workers: BTreeMap<String, Worker>,
+    pub workers: BTreeMap<String, WorkerHistory>,
     /// The workers that the leader ended inside `run`, with the job: name, mini-batch, attempt, and how many
     /// seconds it had lasted.
     pub unfinished: Vec<(String, MiniBatchId, u32, f64)>,
@@ -75,7 +75,7 @@ pub struct History {
     /// The first failed start: worker and failure.
     pub first_init_failure: Option<(String, Failure)>,
     /// The failed attempts by kind and message, in the order of their first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<FailureGroup>,
     known: HashMap<(FailureKind, String), usize>,
     /// The first items that failed in attempts that succeeded, with their mini-batches.
     pub failed_items: Vec<(MiniBatchId, FailedItem)>,
@@ -92,20 +92,20 @@ pub struct History {
 
 /// A live worker.
 #[derive(Clone, Debug)]
-pub struct Worker {
+pub struct WorkerHistory {
     /// The process ID.
     pub pid: u32,
     /// The GPU that it leases.
     pub gpu_index: Option<u32>,
     /// Its current activity.
-    pub doing: Doing,
+    pub doing: WorkerActivity,
     /// When that began.
     pub since: Timestamp,
 }
 
 /// The activity of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum WorkerActivity {
     /// It loads the entry script or is inside `init`.
     Starting,
     /// It waits for a mini-batch, or loads one.
@@ -116,7 +116,7 @@ pub enum Doing {
 
 /// Failed attempts of one kind with the same message.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct FailureGroup {
     /// How many there are.
     pub count: u64,
     /// The first mini-batches of them.
@@ -253,16 +253,16 @@ impl History {
         match kind {
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
                 self.waits_since = None;
-                let doing = Doing::Starting;
-                self.workers.insert(worker, Worker { pid, gpu_index, doing, since: at });
+                let doing = WorkerActivity::Starting;
+                self.workers.insert(worker, WorkerHistory { pid, gpu_index, doing, since: at });
             }
-            EventKind::WorkerReady { worker, .. } => self.set(&worker, Doing::Waiting, at),
+            EventKind::WorkerReady { worker, .. } => self.set(&worker, WorkerActivity::Waiting, at),
             EventKind::InitFailed { worker, failure } => {
                 self.init_failures += 1;
                 self.first_init_failure.get_or_insert((worker, failure));
             }
             EventKind::WorkerExited { worker, how, expected } => {
-                if let Some(Worker { doing: Doing::Running(id, attempt), since, .. }) =
+                if let Some(WorkerHistory { doing: WorkerActivity::Running(id, attempt), since, .. }) =
                     self.workers.remove(&worker)
                     && expected
                     && self.unfinished.len() < MOST_ITEMS
@@ -279,14 +279,14 @@ impl History {
             }
             EventKind::AttemptDiscarded { .. } => self.late += 1,
             EventKind::AttemptStarted { worker, id, attempt } => {
-                self.set(&worker, Doing::Running(id, attempt), at);
+                self.set(&worker, WorkerActivity::Running(id, attempt), at);
             }
             EventKind::AttemptFinished { worker, report, location, started, will_retry } => {
                 // A success is reported when it is committed: by then, the worker may be at its next
                 // mini-batch.
-                let running = Doing::Running(report.id, report.attempt);
+                let running = WorkerActivity::Running(report.id, report.attempt);
                 if self.workers.get(&worker).is_some_and(|found| found.doing == running) {
-                    self.set(&worker, Doing::Waiting, at);
+                    self.set(&worker, WorkerActivity::Waiting, at);
                 }
                 let attempt = Attempt::of(&worker, &report, &location, started);
                 self.take_attempt(attempt, *report, will_retry);
@@ -295,7 +295,7 @@ impl History {
         }
     }
 
-    fn set(&mut self, worker: &str, doing: Doing, since: Timestamp) {
+    fn set(&mut self, worker: &str, doing: WorkerActivity, since: Timestamp) {
         if let Some(worker) = self.workers.get_mut(worker) {
             (worker.doing, worker.since) = (doing, since);
         }
@@ -355,7 +355,7 @@ impl History {
         } else if self.groups.len() < MOST_GROUPS {
             self.known.insert(key, self.groups.len());
             let mini_batches = vec![attempt.id];
-            self.groups.push(Group {
+            self.groups.push(FailureGroup {
                 count: 1,
                 mini_batches,
                 unnamed: false,

@@ -59,9 +59,9 @@ pub use columns::earlier as earlier_columns;
 pub use explain::explain_text;
 pub use explain_json::explain_json;
 pub use follow::Follower;
-pub use history::{Doing, History};
+pub use history::{WorkerActivity, History};
 pub use logs::{LogFilter, logs_json, print_logs};
-pub use places::{ParentFolder, Places};
+pub use places::{ParentFolder, ReportPaths};
 pub use progress_line::Unit;
 pub use reporters::{Reporter, Reporters};
 pub use result::{result_text, reused_text};
@@ -72,7 +72,7 @@ use crate::model::JobDir;
 use std::io::Write;
 
 /// The reporters that write the log tree of a job directory, and its copy in the parent's folder.
-pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
+pub fn log_tree(places: &ReportPaths) -> Vec<Box<dyn Reporter>> {
     let dir: &JobDir = &places.job_dir;
     let budget = &places.reports;
     let pid = std::process::id();
@@ -114,7 +114,7 @@ pub enum Shown {
 
 /// The reporters for standard error. `out` returns writers to it, which must escape control sequences.
 pub fn terminal(
-    places: &Places,
+    places: &ReportPaths,
     shown: Shown,
     out: impl Fn() -> Box<dyn Write + Send>,
 ) -> Vec<Box<dyn Reporter>> {

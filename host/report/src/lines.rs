@@ -1,7 +1,7 @@
 //! Log files of lines for people who know ParallelRunStep: `date time,ms|LEVEL|pid|thread|text`.
 
 use super::log_file::LogFile;
-use super::times::{Times, number};
+use super::times::{TimeWriter, number};
 use crate::model::on_one_line;
 use jiff::Timestamp;
 use std::borrow::Cow;
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 
 /// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum LineLevel {
     Info,
     Warning,
     Error,
 }
 
-impl Level {
+impl LineLevel {
     fn name(self) -> &'static str {
         match self {
             Self::Info => "INFO",
@@ -32,7 +32,7 @@ pub(super) struct LineLog {
     file: LogFile,
     pid: u32,
     thread: String,
-    times: Times,
+    times: TimeWriter,
     line: String,
 }
 
@@ -40,14 +40,14 @@ impl LineLog {
     /// Lines of the process `pid`; `thread` names the part of it that logs.
     pub(super) fn new(path: PathBuf, pid: u32, thread: impl Into<String>) -> Self {
         let thread = thread.into();
-        Self { file: LogFile::rotated(path), pid, thread, times: Times::log(), line: String::new() }
+        Self { file: LogFile::rotated(path), pid, thread, times: TimeWriter::log(), line: String::new() }
     }
 
     /// Adds a line. Any text stays on one line.
     pub(super) fn log(
         &mut self,
         at: Timestamp,
-        level: Level,
+        level: LineLevel,
         text: fmt::Arguments<'_>,
     ) -> io::Result<()> {
         let line = &mut self.line;
@@ -90,7 +90,7 @@ mod tests {
         let path = folder.path().join("x.txt");
         let mut log = LineLog::new(path.clone(), 42, "leader");
         let at = "2026-11-21T10:00:00.0456Z".parse().unwrap();
-        log.log(at, Level::Warning, format_args!("one\ntwo\u{1b}[2J\u{85} é")).unwrap();
+        log.log(at, LineLevel::Warning, format_args!("one\ntwo\u{1b}[2J\u{85} é")).unwrap();
         log.flush().unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(

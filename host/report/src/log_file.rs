@@ -237,7 +237,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 /// A file whose last rows are updated in place: settled rows stay, and the rows after them are rewritten each
 /// time.
-pub(super) struct TableFile {
+pub(super) struct RenewedFile {
     path: PathBuf,
     header: &'static str,
     /// `None` before the first write. Then all rows in the file are settled.
@@ -245,7 +245,7 @@ pub(super) struct TableFile {
     settled: u64,
 }
 
-impl TableFile {
+impl RenewedFile {
     pub(super) fn new(path: PathBuf, header: &'static str) -> Self {
         Self { path, header, file: None, settled: 0 }
     }
@@ -378,14 +378,14 @@ mod tests {
     fn a_table_keeps_its_settled_rows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/t.csv");
-        let mut table = TableFile::new(path.clone(), "x");
+        let mut table = RenewedFile::new(path.clone(), "x");
         let read = || fs::read_to_string(&path).unwrap();
         table.write("", "1\n2\n").unwrap();
         assert_eq!(read(), "x\n1\n2\n");
         table.write("1!\n", "2\n3\n").unwrap();
         table.write("", "2 again\n").unwrap();
         assert_eq!(read(), "x\n1!\n2 again\n");
-        let mut next = TableFile::new(path.clone(), "x");
+        let mut next = RenewedFile::new(path.clone(), "x");
         next.write("", "4\n").unwrap();
         next.write("4!\n", "").unwrap();
         assert_eq!(read(), "x\n1!\n2 again\n4!\n");
@@ -431,7 +431,7 @@ mod tests {
         assert!(text.is_ascii(), "{text}");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hidden);
         replace(&folder.path().join("a.txt"), hidden).unwrap();
-        TableFile::new(folder.path().join("t.csv"), "x").write(hidden, hidden).unwrap();
+        RenewedFile::new(folder.path().join("t.csv"), "x").write(hidden, hidden).unwrap();
         assert!(read("a.txt").is_ascii() && read("t.csv").is_ascii());
     }
 }

@@ -1,7 +1,7 @@
 //! `logs/sys/master_role.<stamp>.txt`: what the leader did, in order. Each run of a job has its own file.
 
-use super::counters::{Counters, Speed};
-use super::lines::{Level, LineLog};
+use super::counters::{JobCounters, Speed};
+use super::lines::{LineLevel, LineLog};
 use super::reporters::Reporter;
 use super::words::{count, counted, did, first_line, seconds, stamp};
 use crate::event::{Event, EventKind, Resumed};
@@ -21,7 +21,7 @@ pub(super) struct MasterRole {
     began: Timestamp,
     started: Instant,
     monitored: Instant,
-    counters: Counters,
+    counters: JobCounters,
     speed: Speed,
     /// Whether a mini-batch has been scheduled already.
     scheduled: bool,
@@ -39,7 +39,7 @@ impl MasterRole {
             began: Timestamp::UNIX_EPOCH,
             started: Instant::now(),
             monitored: Instant::now(),
-            counters: Counters::default(),
+            counters: JobCounters::default(),
             speed: Speed::default(),
             scheduled: false,
             finished: false,
@@ -56,7 +56,7 @@ impl MasterRole {
         let workers = counted((*workers).into(), "worker");
         let run = &event.run;
         let what = format_args!("job {job} of tenant {tenant} starts, run {run}; {workers} wanted");
-        log.log(event.at, Level::Info, what)?;
+        log.log(event.at, LineLevel::Info, what)?;
         let Some(Resumed { succeeded, failed, items, rows }) = resumed else { return Ok(()) };
         let what = format_args!(
             "taken up from an earlier run: {} succeeded and {} failed, with {} and {}",
@@ -65,7 +65,7 @@ impl MasterRole {
             counted(items.total, "item"),
             counted(*rows, "row"),
         );
-        log.log(event.at, Level::Info, what)
+        log.log(event.at, LineLevel::Info, what)
     }
 
     fn planned(&mut self, at: Timestamp, known: u64, items: u64, all: bool) -> io::Result<()> {
@@ -74,13 +74,13 @@ impl MasterRole {
             self.scheduled = true;
             let after = seconds(at.duration_since(self.began).as_secs_f64());
             let what = format_args!("FIRST_TASK_SCHEDULED after {after}");
-            log.log(at, Level::Info, what)?;
+            log.log(at, LineLevel::Info, what)?;
         }
         if all {
             let known = counted(known, "mini-batch");
             let items = counted(items, "item");
             let what = format_args!("ALL_TASKS_SCHEDULED: {known} with {items}");
-            log.log(at, Level::Info, what)?;
+            log.log(at, LineLevel::Info, what)?;
         }
         Ok(())
     }
@@ -101,19 +101,19 @@ impl MasterRole {
         let what = format_args!(
             "mini-batch {id} failed in attempt {attempt} on {worker}, {next}; {kind}: {why}"
         );
-        log.log(at, Level::Warning, what)
+        log.log(at, LineLevel::Warning, what)
     }
 
-    fn note(&mut self, at: Timestamp, level: Level, what: &str) -> io::Result<()> {
+    fn note(&mut self, at: Timestamp, level: LineLevel, what: &str) -> io::Result<()> {
         self.log.as_mut().map_or(Ok(()), |log| log.log(at, level, format_args!("{what}")))
     }
 
     fn end(&mut self, at: Timestamp, result: &JobResult) -> io::Result<()> {
         self.finished = true;
         let level = match result.status {
-            JobStatus::Completed => Level::Info,
-            JobStatus::Cancelled => Level::Warning,
-            JobStatus::Failed => Level::Error,
+            JobStatus::Completed => LineLevel::Info,
+            JobStatus::Cancelled => LineLevel::Warning,
+            JobStatus::Failed => LineLevel::Error,
         };
         let reason = first_line(&result.reason);
         let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
@@ -130,7 +130,7 @@ impl MasterRole {
             counted(result.rows, "row"),
             seconds(result.seconds),
         );
-        self.note(at, Level::Info, &what)?;
+        self.note(at, LineLevel::Info, &what)?;
         self.log.as_mut().map_or(Ok(()), LineLog::flush)
     }
 
@@ -142,7 +142,7 @@ impl MasterRole {
         let workers = counted(self.counters.workers, "worker");
         let waiting = counted(self.counters.waiting(), "mini-batch");
         let what = format!("monitoring: {line}; {workers} alive, {waiting} to be tried again");
-        self.note(at, Level::Info, &what)
+        self.note(at, LineLevel::Info, &what)
     }
 }
 
@@ -154,16 +154,16 @@ impl Reporter for MasterRole {
             EventKind::JobStarted { .. } => self.begin(event),
             EventKind::InForce { message }
             | EventKind::Columns { message }
-            | EventKind::Notice { message } => self.note(at, Level::Info, message),
+            | EventKind::Notice { message } => self.note(at, LineLevel::Info, message),
             EventKind::Planned { mini_batches, items, finished, .. } => {
                 self.planned(at, *mini_batches, *items, *finished)
             }
             EventKind::InitFailed { worker, failure } => {
                 let why = first_line(&failure.message);
-                self.note(at, Level::Warning, &format!("init failed in {worker}: {why}"))
+                self.note(at, LineLevel::Warning, &format!("init failed in {worker}: {why}"))
             }
             EventKind::WorkerExited { worker, how, expected: false } => {
-                self.note(at, Level::Warning, &format!("{worker} {how}"))
+                self.note(at, LineLevel::Warning, &format!("{worker} {how}"))
             }
             EventKind::AttemptFinished { worker, report, will_retry, .. } => {
                 self.failed(at, worker, report, *will_retry)
@@ -174,14 +174,14 @@ impl Reporter for MasterRole {
                     "mini-batch {id}, attempt {attempt}: {worker} reported {how} after Sandmill had stopped \
                      waiting for it; it does not count"
                 );
-                self.note(at, Level::Warning, &what)
+                self.note(at, LineLevel::Warning, &what)
             }
             EventKind::MiniBatchReturned { id } => {
                 let what = "goes back unharmed: its worker died before it began";
-                self.note(at, Level::Info, &format!("mini-batch {id} {what}"))
+                self.note(at, LineLevel::Info, &format!("mini-batch {id} {what}"))
             }
             EventKind::WindingDown { reason } => {
-                self.note(at, Level::Warning, &format!("no new mini-batches: {reason}"))
+                self.note(at, LineLevel::Warning, &format!("no new mini-batches: {reason}"))
             }
             EventKind::JobFinished { result } => self.end(at, result),
             _ => Ok(()),

@@ -1,9 +1,9 @@
 //! `logs/sys/metrics/metrics.jsonl`: the job's metrics, one JSON object per line. Also writes the last values
 //! for the parent.
 
-use super::counters::Counters;
+use super::counters::JobCounters;
 use super::log_file::{self, LogFile};
-use super::places::{ParentFolder, Places};
+use super::places::{ParentFolder, ReportPaths};
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
 use crate::model::{JobResult, printable_json, to_f64};
@@ -31,20 +31,20 @@ struct Metric<'a> {
 
 /// Writes the file, every minute and at the end, and the last values into the parent's file if asked to.
 pub(super) struct Metrics {
-    places: Places,
+    places: ReportPaths,
     file: LogFile,
-    counters: Counters,
+    counters: JobCounters,
     began: Timestamp,
     written: Instant,
     running: bool,
 }
 
 impl Metrics {
-    pub(super) fn new(places: Places) -> Self {
+    pub(super) fn new(places: ReportPaths) -> Self {
         Self {
             file: LogFile::json(places.job_dir.metrics()),
             places,
-            counters: Counters::default(),
+            counters: JobCounters::default(),
             began: Timestamp::UNIX_EPOCH,
             written: Instant::now(),
             running: false,
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    fn run(places: &Places) -> String {
+    fn run(places: &ReportPaths) -> String {
         let mut metrics = Metrics::new(places.clone());
         for event in samples::job() {
             metrics.on_event(&event).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     fn counts_mini_batches_and_not_attempts() {
         let folder = tempfile::tempdir().unwrap();
         let places =
-            Places { metrics_name_prefix: "night_".to_owned(), ..samples::places(folder.path()) };
+            ReportPaths { metrics_name_prefix: "night_".to_owned(), ..samples::places(folder.path()) };
         insta::assert_snapshot!(run(&places), @r#"
         {"name":"night_total_mini_batches","value":180.0,"time":"2026-11-21T10:00:00Z"}
         {"name":"night_processed_mini_batches","value":3.0,"time":"2026-11-21T10:00:00Z"}

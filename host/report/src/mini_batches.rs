@@ -4,7 +4,7 @@
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
 use super::reporters::Reporter;
-use super::times::{Times, number, span_micros};
+use super::times::{TimeWriter, number, span_micros};
 use super::words::{csv_field, inference, path_of};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID, printable_json};
@@ -45,7 +45,7 @@ pub(super) struct MiniBatches {
     file: LogFile,
     line: String,
     detail: Vec<u8>,
-    times: Times,
+    times: TimeWriter,
 }
 
 impl MiniBatches {
@@ -54,7 +54,7 @@ impl MiniBatches {
             file: LogFile::new(dir.mini_batch_report(), HEADER).within(budget),
             line: String::new(),
             detail: Vec::new(),
-            times: Times::iso(),
+            times: TimeWriter::iso(),
         }
     }
 

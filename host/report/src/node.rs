@@ -1,10 +1,10 @@
 //! `logs/sys/node/<node>/`: `_main.txt` has the starts and ends of worker processes, and `processNNN.txt` has
 //! the mini-batches that a worker picked and finished.
 
-use super::lines::{Level, LineLog};
+use super::lines::{LineLevel, LineLog};
 use super::per_worker::PerWorker;
 use super::reporters::Reporter;
-use super::times::{Times, span_millis};
+use super::times::{TimeWriter, span_millis};
 use super::words::{first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir};
@@ -29,7 +29,7 @@ impl NodeMain {
     }
 
     fn exited(&mut self, at: Timestamp, worker: &str, how: &str, good: bool) -> io::Result<()> {
-        let level = if good { Level::Info } else { Level::Warning };
+        let level = if good { LineLevel::Info } else { LineLevel::Warning };
         let how = match how.strip_prefix("exited with ") {
             Some(code) if !by_leader(how, good) => format!("exits with {code}"),
             _ => told_exit(how, good),
@@ -48,10 +48,10 @@ impl NodeMain {
         gpu: Option<u32>,
     ) -> io::Result<()> {
         let gpu = gpu.map_or(String::new(), |index| format!(", GPU {index}"));
-        self.log.log(at, Level::Info, format_args!("{worker} starts, pid {pid}{gpu}"))?;
+        self.log.log(at, LineLevel::Info, format_args!("{worker} starts, pid {pid}{gpu}"))?;
         match self.lost.pop_front() {
             Some(lost) => {
-                self.log.log(at, Level::Info, format_args!("{lost} is replaced by {worker}"))
+                self.log.log(at, LineLevel::Info, format_args!("{lost} is replaced by {worker}"))
             }
             None => Ok(()),
         }
@@ -64,20 +64,20 @@ impl Reporter for NodeMain {
         match &event.kind {
             EventKind::JobStarted { workers, .. } => {
                 let what = format_args!("run {}: {workers} workers wanted", event.run);
-                self.log.log(at, Level::Info, what)
+                self.log.log(at, LineLevel::Info, what)
             }
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
                 self.started(at, worker, *pid, *gpu_index)
             }
             EventKind::WorkerReady { worker, init_seconds, .. } => {
                 let took = seconds(*init_seconds);
-                self.log.log(at, Level::Info, format_args!("{worker} is ready, init took {took}"))
+                self.log.log(at, LineLevel::Info, format_args!("{worker} is ready, init took {took}"))
             }
             EventKind::InitFailed { worker, failure } => {
                 let kind = failure.kind;
                 let why = first_line(&failure.message);
                 let what = format_args!("{worker} could not start; {kind}: {why}");
-                self.log.log(at, Level::Warning, what)
+                self.log.log(at, LineLevel::Warning, what)
             }
             EventKind::WorkerExited { worker, how, expected } => {
                 self.exited(at, worker, how, *expected)
@@ -114,7 +114,7 @@ struct Log {
     lines: LineLog,
     pid: u32,
     text: String,
-    times: Times,
+    times: TimeWriter,
 }
 
 impl WorkerLogs {
@@ -127,12 +127,12 @@ impl WorkerLogs {
         let make = || {
             let path = dir.worker_log(worker_id(worker)?);
             let lines = LineLog::new(path, pid, worker);
-            Some(Log { lines, pid, text: String::new(), times: Times::iso() })
+            Some(Log { lines, pid, text: String::new(), times: TimeWriter::iso() })
         };
         self.logs.of(worker, make).as_mut()
     }
 
-    fn note(&mut self, at: Timestamp, worker: &str, level: Level, what: &str) -> io::Result<()> {
+    fn note(&mut self, at: Timestamp, worker: &str, level: LineLevel, what: &str) -> io::Result<()> {
         self.of(worker, 0).map_or(Ok(()), |log| log.lines.log(at, level, format_args!("{what}")))
     }
 
@@ -146,8 +146,8 @@ impl WorkerLogs {
     ) -> io::Result<()> {
         let Some(Log { lines, pid, text, times }) = self.of(worker, 0) else { return Ok(()) };
         let (status, level) = match &report.outcome {
-            Ok(_) => ("RUN_DONE", Level::Info),
-            Err(failure) => (failure.kind.status_word(), Level::Warning),
+            Ok(_) => ("RUN_DONE", LineLevel::Info),
+            Err(failure) => (failure.kind.status_word(), LineLevel::Warning),
         };
         let AttemptReport { id, attempt, items, .. } = report;
         text.clear();
@@ -179,27 +179,27 @@ impl Reporter for WorkerLogs {
             EventKind::WorkerStarted { worker, pid, .. } => {
                 let Some(log) = self.of(worker, *pid) else { return Ok(()) };
                 let what = format_args!("{worker} starts, IP {NODE_ADDRESS}, PID {pid}");
-                log.lines.log(at, Level::Info, what)
+                log.lines.log(at, LineLevel::Info, what)
             }
             EventKind::WorkerReady { worker, init_seconds, init_fuel, .. } => {
                 let fuel = init_fuel.map(|fuel| format!(", {fuel} fuel")).unwrap_or_default();
                 let what = format!("init done in {}{fuel}", seconds(*init_seconds));
-                self.note(at, worker, Level::Info, &what)
+                self.note(at, worker, LineLevel::Info, &what)
             }
             EventKind::InitFailed { worker, failure } => {
                 let what = format!("init failed: {}", first_line(&failure.message));
-                self.note(at, worker, Level::Error, &what)
+                self.note(at, worker, LineLevel::Error, &what)
             }
             EventKind::AttemptStarted { worker, id, attempt } => {
                 let Some(log) = self.of(worker, 0) else { return Ok(()) };
                 let what = format_args!("picked mini-batch {id}, attempt {attempt}");
-                log.lines.log(at, Level::Info, what)
+                log.lines.log(at, LineLevel::Info, what)
             }
             EventKind::AttemptFinished { worker, report, location, started, .. } => {
                 self.finished(at, worker, report, location, *started)
             }
             EventKind::WorkerExited { worker, how, expected } => {
-                let level = if *expected { Level::Info } else { Level::Error };
+                let level = if *expected { LineLevel::Info } else { LineLevel::Error };
                 self.note(at, worker, level, &told_exit(how, *expected))?;
                 self.logs.gone(worker);
                 Ok(())

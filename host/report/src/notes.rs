@@ -9,13 +9,13 @@ const MOST: u32 = 5;
 
 /// Turns events into lines, and stops before there are too many.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct NoteLines {
     told: u32,
     /// The columns as the last run of the job found them.
     columns: Vec<String>,
 }
 
-impl Notes {
+impl NoteLines {
     /// `columns` has a line for each input, as the last run of the job found them; empty if there was no
     /// earlier run.
     pub(super) fn new(columns: Vec<String>) -> Self {
@@ -94,7 +94,7 @@ mod tests {
     fn columns_are_told_where_they_have_changed() {
         let line = |before: &[&str], now: &str| {
             let before = before.iter().map(|line| (*line).to_owned()).collect();
-            Notes::new(before).line(&EventKind::Columns { message: now.to_owned() })
+            NoteLines::new(before).line(&EventKind::Columns { message: now.to_owned() })
         };
         let was = "columns of input a: x int64";
         let other = "columns of input b: y date";
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn tells_the_first_failures_only() {
-        let mut notes = Notes::default();
+        let mut notes = NoteLines::default();
         let mut kinds: Vec<_> = samples::job().into_iter().map(|event| event.kind).collect();
         kinds.extend((3..20).map(|id| samples::failed(id, 1, samples::trap(), true)));
         let lines: Vec<_> = kinds.iter().filter_map(|kind| notes.line(kind)).collect();

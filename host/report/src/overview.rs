@@ -1,9 +1,9 @@
 //! `logs/job_progress_overview.txt`, the state of the job for readers without a terminal; the same file with
 //! a stamp, its history minute by minute; and `logs/readme.txt`, which explains the log tree.
 
-use super::counters::{Counters, Speed};
+use super::counters::{JobCounters, Speed};
 use super::log_file::{self, LogFile};
-use super::places::Places;
+use super::places::ReportPaths;
 use super::reporters::Reporter;
 use super::result::result_text;
 use super::words::{count, counted, hour_stamp, rate, seconds};
@@ -21,8 +21,8 @@ const README: &str = include_str!("readme.txt");
 
 /// Writes the files.
 pub(super) struct Overview {
-    places: Places,
-    counters: Counters,
+    places: ReportPaths,
+    counters: JobCounters,
     speed: Speed,
     started: Instant,
     written: Instant,
@@ -32,11 +32,11 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    pub(super) fn new(places: Places) -> Self {
+    pub(super) fn new(places: ReportPaths) -> Self {
         let now = Instant::now();
         Self {
             places,
-            counters: Counters::default(),
+            counters: JobCounters::default(),
             speed: Speed::default(),
             started: now,
             written: now,
@@ -237,7 +237,7 @@ mod tests {
     /// The text does not send the reader to an output that does not exist yet.
     #[test]
     fn rows_of_an_output_that_is_made_at_the_end_are_kept() {
-        let places = Places { made_at_end: true, ..samples::places("/job".as_ref()) };
+        let places = ReportPaths { made_at_end: true, ..samples::places("/job".as_ref()) };
         let text = Overview::new(places).text(Timestamp::UNIX_EPOCH, "");
         assert!(text.contains("  rows          0 kept; the output is made at the end\n"), "{text}");
     }

@@ -154,7 +154,7 @@ impl Reporter for ParentCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::places::{ParentFolder, Places};
+    use crate::places::{ParentFolder, ReportPaths};
     use crate::{log_tree, samples};
 
     /// A6: overview and progress are copied while the job runs, everything at the end. Links are never
@@ -167,7 +167,7 @@ mod tests {
         let of_parent =
             ParentFolder { folder: parent.clone(), copy_logs: true, push_metrics: false };
         places.parent = Some(of_parent);
-        let Places { job_dir: dir, .. } = &places;
+        let ReportPaths { job_dir: dir, .. } = &places;
         let mut tree = log_tree(&places);
         let mut on_its_own = ParentCopy::new(dir, &parent);
         on_its_own.copied = Instant::now().checked_sub(COPY_EVERY).unwrap();
@@ -199,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let parent = folder.path().canonicalize().unwrap().join("parent");
         let places = samples::places(&folder.path().join("job"));
-        let Places { job_dir: dir, .. } = &places;
+        let ReportPaths { job_dir: dir, .. } = &places;
         for event in samples::job() {
             log_tree(&places).iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
         }

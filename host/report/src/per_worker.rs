@@ -8,9 +8,9 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// A value for each worker, by name. [`PerWorker::sweep`] returns the values of workers that have ended, so
 /// that memory stays bounded even if a job loses many workers.
-pub(super) struct PerWorker<T>(BTreeMap<String, Slot<T>>);
+pub(super) struct PerWorker<T>(BTreeMap<String, WorkerSlot<T>>);
 
-struct Slot<T> {
+struct WorkerSlot<T> {
     value: T,
     gone: Option<Instant>,
 }
@@ -23,7 +23,7 @@ impl<T> PerWorker<T> {
     /// The value of this worker, created if there is none.
     pub(super) fn of(&mut self, worker: &str, make: impl FnOnce() -> T) -> &mut T {
         if !self.0.contains_key(worker) {
-            self.0.insert(worker.to_owned(), Slot { value: make(), gone: None });
+            self.0.insert(worker.to_owned(), WorkerSlot { value: make(), gone: None });
         }
         // It was just looked up or inserted. `entry` would copy the name at each call.
         let slot = self.0.get_mut(worker).expect("the worker is in the map");
@@ -40,7 +40,7 @@ impl<T> PerWorker<T> {
     /// Removes and returns the values of the workers that ended a while ago, or of all workers, sorted by
     /// name.
     pub(super) fn sweep(&mut self, all: bool) -> Vec<(String, T)> {
-        let old = |slot: &mut Slot<T>| all || slot.gone.is_some_and(|at| at.elapsed() >= LINGER);
+        let old = |slot: &mut WorkerSlot<T>| all || slot.gone.is_some_and(|at| at.elapsed() >= LINGER);
         let taken = self.0.extract_if(.., |_, slot| old(slot));
         let mut taken: Vec<_> = taken.map(|(name, slot)| (name, slot.value)).collect();
         taken.sort_by(|a, b| by_number(&a.0, &b.0));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The paths that a result points to, and what else the reports need to know about a job.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ReportPaths {
     /// The job's name.
     pub job: String,
     /// The description from the job file, for people; may be empty.
@@ -49,7 +49,7 @@ pub struct ParentFolder {
     pub push_metrics: bool,
 }
 
-impl Places {
+impl ReportPaths {
     /// For a job whose reports only need paths.
     pub fn new(job: String, job_dir: JobDir, output: PathBuf, shown_from: PathBuf) -> Self {
         Self {

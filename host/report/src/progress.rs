@@ -1,8 +1,8 @@
 //! Progress on standard error: a bar for a terminal, plain lines for everything else.
 
-use super::counters::{Counters, Speed};
-use super::notes::Notes;
-use super::places::Places;
+use super::counters::{JobCounters, Speed};
+use super::notes::NoteLines;
+use super::places::ReportPaths;
 use super::progress_line::{ProgressLine, Unit};
 use super::reporters::Reporter;
 use super::words::first_line;
@@ -20,23 +20,23 @@ const COLUMNS: usize = 80;
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(300);
 
 /// The state that both kinds of progress share.
-struct State {
-    counters: Counters,
+struct ProgressState {
+    counters: JobCounters,
     speed: Speed,
-    notes: Notes,
+    notes: NoteLines,
     unit: Unit,
     started: Instant,
     winding_down: Option<(Instant, String)>,
     finished: bool,
 }
 
-impl State {
-    fn new(places: &Places) -> Self {
+impl ProgressState {
+    fn new(places: &ReportPaths) -> Self {
         Self {
             unit: places.unit,
-            counters: Counters::default(),
+            counters: JobCounters::default(),
             speed: Speed::default(),
-            notes: Notes::new(places.earlier_columns.clone()),
+            notes: NoteLines::new(places.earlier_columns.clone()),
             started: Instant::now(),
             winding_down: None,
             finished: false,
@@ -72,19 +72,19 @@ impl State {
 
 /// A bar at the bottom of a terminal. Events only update counters; the tick draws.
 pub(super) struct Bar {
-    state: State,
+    state: ProgressState,
     bar: ProgressBar,
     /// The writer of the lines above the bar.
     out: Box<dyn Write + Send>,
 }
 
 impl Bar {
-    pub(super) fn new(places: &Places, out: Box<dyn Write + Send>) -> Self {
+    pub(super) fn new(places: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
         let style = ProgressStyle::with_template("{msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(style);
-        Self { state: State::new(places), bar, out }
+        Self { state: ProgressState::new(places), bar, out }
     }
 
     fn print(&mut self, line: &str) -> io::Result<()> {
@@ -127,19 +127,19 @@ impl Reporter for Bar {
 }
 
 /// Writes a line every few seconds.
-pub(super) struct Lines {
-    state: State,
+pub(super) struct ProgressLines {
+    state: ProgressState,
     out: Box<dyn Write + Send>,
     told: Instant,
 }
 
-impl Lines {
-    pub(super) fn new(places: &Places, out: Box<dyn Write + Send>) -> Self {
-        Self { state: State::new(places), out, told: Instant::now() }
+impl ProgressLines {
+    pub(super) fn new(places: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
+        Self { state: ProgressState::new(places), out, told: Instant::now() }
     }
 }
 
-impl Reporter for Lines {
+impl Reporter for ProgressLines {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         match self.state.update(&event.kind) {
             Some(line) => writeln!(self.out, "{line}"),
@@ -174,8 +174,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
-    impl Write for Shared {
+    struct SharedProgress(Arc<Mutex<Vec<u8>>>);
+    impl Write for SharedProgress {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -184,15 +184,15 @@ mod tests {
         }
     }
 
-    fn places() -> Places {
+    fn places() -> ReportPaths {
         let places = samples::places(std::path::Path::new("/nonexistent"));
-        Places { unit: Unit::Files, ..places }
+        ReportPaths { unit: Unit::Files, ..places }
     }
 
     #[test]
     fn plain_lines_are_few() {
-        let shared = Shared::default();
-        let mut lines = Lines::new(&places(), Box::new(shared.clone()));
+        let shared = SharedProgress::default();
+        let mut lines = ProgressLines::new(&places(), Box::new(shared.clone()));
         for _ in 0..1000 {
             lines.on_event(&samples::event(0, samples::succeeded(1, 1, Vec::new()))).unwrap();
             lines.on_tick().unwrap();

@@ -1,6 +1,6 @@
 //! `logs/sys/metrics/<stamp>/progress.csv`: the progress of the job in numbers, for plots.
 
-use super::counters::{Counters, Speed};
+use super::counters::{JobCounters, Speed};
 use super::log_file::LogFile;
 use super::reporters::Reporter;
 use super::words::stamp;
@@ -22,7 +22,7 @@ pub(super) struct ProgressFile {
     dir: JobDir,
     /// `None` before the start and after the end.
     file: Option<LogFile>,
-    counters: Counters,
+    counters: JobCounters,
     speed: Speed,
     began: Timestamp,
     started: Instant,
@@ -34,7 +34,7 @@ impl ProgressFile {
         Self {
             dir: dir.clone(),
             file: None,
-            counters: Counters::default(),
+            counters: JobCounters::default(),
             speed: Speed::default(),
             began: Timestamp::UNIX_EPOCH,
             started: Instant::now(),

@@ -1,6 +1,6 @@
 //! The progress line of a job. It leaves out fields to fit the width of a terminal.
 
-use super::counters::{Counters, Speed};
+use super::counters::{JobCounters, Speed};
 use super::words::{clock, count, short_count, short_rate};
 use crate::model::whole;
 use console::Style;
@@ -35,7 +35,7 @@ const GAP: usize = 2;
 
 /// The state of a job, `elapsed` seconds after its start.
 pub(super) struct ProgressLine<'a> {
-    pub(super) counters: &'a Counters,
+    pub(super) counters: &'a JobCounters,
     pub(super) speed: &'a Speed,
     pub(super) unit: Unit,
     pub(super) elapsed: f64,
@@ -177,8 +177,8 @@ mod tests {
     use crate::event::EventKind;
     use crate::model::ItemCounts;
 
-    fn counters(done: u64, items: u64, failed: u64) -> Counters {
-        let mut counters = Counters::default();
+    fn counters(done: u64, items: u64, failed: u64) -> JobCounters {
+        let mut counters = JobCounters::default();
         let planned = (3252, 33_500_000);
         counters.update(&EventKind::Planned {
             mini_batches: planned.0,
@@ -197,7 +197,7 @@ mod tests {
         speed
     }
 
-    fn fitted(counters: &Counters, unit: Unit) -> String {
+    fn fitted(counters: &JobCounters, unit: Unit) -> String {
         let speed = speed();
         let line = ProgressLine { counters, speed: &speed, unit, elapsed: 4.4 };
         let at = |width: usize| {

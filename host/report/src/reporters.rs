@@ -31,7 +31,7 @@ pub trait Reporter: Send {
 }
 
 /// A reporter, and whether we have reported that its disk is full.
-struct Sink {
+struct ReporterSlot {
     reporter: Box<dyn Reporter>,
     told: bool,
 }
@@ -40,12 +40,12 @@ struct Sink {
 #[derive(Clone)]
 pub struct Reporters {
     sinks: Arc<Sinks>,
-    clock: Arc<Clock>,
+    clock: Arc<TickThread>,
 }
 
 /// What the leader's thread and the clock's thread share.
 struct Sinks {
-    list: Mutex<Vec<Sink>>,
+    list: Mutex<Vec<ReporterSlot>>,
     /// Events that arrived while the list was in use.
     waiting: Mutex<VecDeque<Event>>,
 }
@@ -53,10 +53,10 @@ struct Sinks {
 impl Reporters {
     /// Starts the clock for these reporters. Each event reaches them in this order.
     pub fn new(reporters: Vec<Box<dyn Reporter>>) -> Self {
-        let sinks = reporters.into_iter().map(|reporter| Sink { reporter, told: false });
+        let sinks = reporters.into_iter().map(|reporter| ReporterSlot { reporter, told: false });
         let sinks = Sinks { list: Mutex::new(sinks.collect()), waiting: Mutex::default() };
         let sinks = Arc::new(sinks);
-        let clock = Arc::new(Clock::start(Arc::clone(&sinks)));
+        let clock = Arc::new(TickThread::start(Arc::clone(&sinks)));
         Self { sinks, clock }
     }
 
@@ -90,7 +90,7 @@ impl Reporters {
 impl Sinks {
     /// The list, if the event is to be handled at once. `has_thread`: whether another thread could handle it
     /// later.
-    fn list_for(&self, event: &Event, has_thread: bool) -> Option<MutexGuard<'_, Vec<Sink>>> {
+    fn list_for(&self, event: &Event, has_thread: bool) -> Option<MutexGuard<'_, Vec<ReporterSlot>>> {
         let waiting = lock(&self.waiting).len();
         let is_last = matches!(event.kind, EventKind::JobFinished { .. });
         if is_last || waiting >= WAITING || !has_thread {
@@ -107,7 +107,7 @@ impl Sinks {
     }
 
     /// Hands over the waiting events, in order. A thread that locks the list does this first.
-    fn catch_up(&self, list: &mut Vec<Sink>) {
+    fn catch_up(&self, list: &mut Vec<ReporterSlot>) {
         loop {
             let next = lock(&self.waiting).pop_front();
             let Some(event) = next else { return };
@@ -121,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn handle(list: &mut Vec<Sink>, event: &Event) {
+fn handle(list: &mut Vec<ReporterSlot>, event: &Event) {
     if matches!(event.kind, EventKind::JobFinished { .. }) {
         // Warn again: text that has no room now is lost.
         list.iter_mut().for_each(|sink| sink.told = false);
@@ -129,11 +129,11 @@ fn handle(list: &mut Vec<Sink>, event: &Event) {
     each(list, |reporter| reporter.on_event(event));
 }
 
-fn each(list: &mut Vec<Sink>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
+fn each(list: &mut Vec<ReporterSlot>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
     let mut warnings = Vec::new();
     // One warning for all of them: usually, they write to the same disk.
     let mut is_told = list.iter().any(|sink| sink.told);
-    list.retain_mut(|Sink { reporter, told }| match act(reporter.as_mut()) {
+    list.retain_mut(|ReporterSlot { reporter, told }| match act(reporter.as_mut()) {
         Ok(()) => true,
         Err(error) if is_full(&error) => {
             *told = true;
@@ -154,12 +154,12 @@ fn each(list: &mut Vec<Sink>, mut act: impl FnMut(&mut dyn Reporter) -> io::Resu
 }
 
 /// A thread that ticks and hands over waiting events, until this is dropped.
-struct Clock {
+struct TickThread {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Clock {
+impl TickThread {
     fn start(sinks: Arc<Sinks>) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let tick = move || {
@@ -192,7 +192,7 @@ impl Clock {
     }
 }
 
-impl Drop for Clock {
+impl Drop for TickThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -208,8 +208,8 @@ mod tests {
     use crate::samples;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    struct Counting(Arc<AtomicUsize>, Arc<Mutex<Vec<String>>>);
-    impl Reporter for Counting {
+    struct CountingReporter(Arc<AtomicUsize>, Arc<Mutex<Vec<String>>>);
+    impl Reporter for CountingReporter {
         fn on_event(&mut self, _event: &Event) -> io::Result<()> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(())

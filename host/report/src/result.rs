@@ -2,7 +2,7 @@
 
 use super::advice::{hit_the_leader, name, of_result};
 use super::log_file;
-use super::places::Places;
+use super::places::ReportPaths;
 use super::reporters::Reporter;
 use super::words::{count, counted, did, first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
@@ -14,8 +14,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// The result as text, one or a few lines, with a line end. The same for terminal and log tree.
-pub fn result_text(result: &JobResult, places: &Places) -> String {
-    let mut text = Text::default();
+pub fn result_text(result: &JobResult, places: &ReportPaths) -> String {
+    let mut text = ResultText::default();
     let took = seconds(result.seconds);
     let job = &places.job;
     match result.status {
@@ -64,7 +64,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
 }
 
 /// What the job's models computed and where, including whether a model ran on the CPU instead of a GPU.
-fn inference(text: &mut Text, result: &JobResult) {
+fn inference(text: &mut ResultText, result: &JobResult) {
     let stats = &result.inference;
     let Some(device) = stats.device else { return };
     let calls = counted(stats.calls, "call");
@@ -80,7 +80,7 @@ fn inference(text: &mut Text, result: &JobResult) {
 }
 
 /// What remains of a job that did not complete.
-fn kept(text: &mut Text, result: &JobResult, places: &Places) {
+fn kept(text: &mut ResultText, result: &JobResult, places: &ReportPaths) {
     let what = if places.drops_rows {
         "what the entry script wrote".to_owned()
     } else {
@@ -90,7 +90,7 @@ fn kept(text: &mut Text, result: &JobResult, places: &Places) {
 }
 
 /// What a person can do now.
-fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
+fn what_next(text: &mut ResultText, result: &JobResult, places: &ReportPaths) {
     let job = shell_word(&places.show(places.job_dir.root()));
     if let Some(advice) = of_result(result, places) {
         text.line("what to do", &advice);
@@ -103,7 +103,7 @@ fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
 /// What `logs/job_result.txt` has in addition to [`result_text`]: the causes by their machine-readable names,
 /// the sandbox of the workers, and the runtime of the entry script.
 fn typed_causes(result: &JobResult) -> String {
-    let mut text = Text::default();
+    let mut text = ResultText::default();
     if let Some(ended_by) = result.ended_by {
         text.line("ended by", &name(ended_by));
     }
@@ -122,8 +122,8 @@ fn typed_causes(result: &JobResult) -> String {
 }
 
 /// The job's description from the job file, which the file has as well.
-fn description(places: &Places) -> String {
-    let mut text = Text::default();
+fn description(places: &ReportPaths) -> String {
+    let mut text = ResultText::default();
     let line = first_line(&places.description);
     if !line.is_empty() {
         text.line("description", &line);
@@ -133,8 +133,8 @@ fn description(places: &Places) -> String {
 
 /// The text for a job that is not run because its earlier result is still valid. `ended` is when that run
 /// ended. One or a few lines, with a line end.
-pub fn reused_text(result: &JobResult, ended: Timestamp, places: &Places) -> String {
-    let mut text = Text::default();
+pub fn reused_text(result: &JobResult, ended: Timestamp, places: &ReportPaths) -> String {
+    let mut text = ResultText::default();
     let job = &places.job;
     text.title(&format!(
         "Job {job} {}: result of {ended:.0} reused, as nothing has changed since (--overwrite runs it \
@@ -146,7 +146,7 @@ pub fn reused_text(result: &JobResult, ended: Timestamp, places: &Places) -> Str
     text.0
 }
 
-fn counts(text: &mut Text, result: &JobResult, places: &Places) {
+fn counts(text: &mut ResultText, result: &JobResult, places: &ReportPaths) {
     text.line("mini-batches", &mini_batches(result));
     late(text, result);
     text.line("items", &items(result, places));
@@ -158,9 +158,9 @@ fn counts(text: &mut Text, result: &JobResult, places: &Places) {
 
 /// Collects a title and lines below it.
 #[derive(Default)]
-struct Text(String);
+struct ResultText(String);
 
-impl Text {
+impl ResultText {
     fn title(&mut self, title: &str) {
         self.0.push_str(&printable(title.trim_end()));
         self.0.push('\n');
@@ -194,7 +194,7 @@ fn mini_batches(result: &JobResult) -> String {
 }
 
 /// The attempts that ended after Sandmill had stopped waiting for them.
-fn late(text: &mut Text, result: &JobResult) {
+fn late(text: &mut ResultText, result: &JobResult) {
     if result.late_attempts > 0 {
         let late = counted(result.late_attempts, "attempt");
         let why =
@@ -203,7 +203,7 @@ fn late(text: &mut Text, result: &JobResult) {
     }
 }
 
-fn items(result: &JobResult, places: &Places) -> String {
+fn items(result: &JobResult, places: &ReportPaths) -> String {
     let items = &result.items;
     if items.failed == 0 {
         return count(items.total);
@@ -217,7 +217,7 @@ fn items(result: &JobResult, places: &Places) -> String {
     )
 }
 
-fn first_cause(text: &mut Text, first: &FirstFailure) {
+fn first_cause(text: &mut ResultText, first: &FirstFailure) {
     let mut place = Vec::new();
     if let Some(id) = first.mini_batch {
         place.push(format!("mini-batch {id}"));
@@ -263,10 +263,10 @@ fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
 }
 
 /// Writes `logs/job_result.txt`.
-pub(super) struct ResultFile(Places);
+pub(super) struct ResultFile(ReportPaths);
 
 impl ResultFile {
-    pub(super) fn new(places: Places) -> Self {
+    pub(super) fn new(places: ReportPaths) -> Self {
         Self(places)
     }
 }
@@ -296,14 +296,14 @@ impl Reporter for ResultFile {
 
 /// Prints the result.
 pub(super) struct ResultLines {
-    places: Places,
+    places: ReportPaths,
     /// Whether the result of a completed job is written, too.
     is_always: bool,
     out: Box<dyn Write + Send>,
 }
 
 impl ResultLines {
-    pub(super) fn new(places: Places, is_always: bool, out: Box<dyn Write + Send>) -> Self {
+    pub(super) fn new(places: ReportPaths, is_always: bool, out: Box<dyn Write + Send>) -> Self {
         Self { places, is_always, out }
     }
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts};
 use crate::samples;
 
-fn places() -> Places {
-    Places { shown_from: "/home/ada".into(), ..samples::places("/home/ada/jobs/digits".as_ref()) }
+fn places() -> ReportPaths {
+    ReportPaths { shown_from: "/home/ada".into(), ..samples::places("/home/ada/jobs/digits".as_ref()) }
 }
 
 fn text(result: &JobResult) -> String {
@@ -131,7 +131,7 @@ fn failed_before_the_first_mini_batch() {
 #[test]
 fn rows_that_are_dropped_are_told_as_such() {
     let result = samples::result(JobStatus::Completed);
-    let places = Places { output: "/home/ada/out".into(), drops_rows: true, ..places() };
+    let places = ReportPaths { output: "/home/ada/out".into(), drops_rows: true, ..places() };
     insta::assert_snapshot!(result_text(&result, &places), @r"
     Job digits completed in 3.2 s.
       mini-batches  180
@@ -176,7 +176,7 @@ fn the_next_file_fits_the_cause() {
 #[test]
 fn the_file_says_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let places = Places { job_dir: JobDir::new(folder.path()), ..places() };
+    let places = ReportPaths { job_dir: JobDir::new(folder.path()), ..places() };
     let mut file = ResultFile::new(places.clone());
     for event in samples::job() {
         file.on_event(&event).unwrap();
@@ -229,7 +229,7 @@ fn every_end_has_advice() {
         EndedBy::JobTime,
     ];
     let places =
-        Places { job_dir: JobDir::new("/here/jobs/a"), shown_from: "/here".into(), ..places() };
+        ReportPaths { job_dir: JobDir::new("/here/jobs/a"), shown_from: "/here".into(), ..places() };
     let all = all.map(|by| {
         let result = JobResult { ended_by: Some(by), ..*samples::result(JobStatus::Failed) };
         let result = JobResult { first_failure: None, ..result };
@@ -320,7 +320,7 @@ fn a_result_that_is_reused_says_so() {
 #[test]
 fn late_attempts_are_told() {
     use crate::{
-        events::Events, explain::explain_text, history::History, master_role::MasterRole,
+        events::EventWriter, explain::explain_text, history::History, master_role::MasterRole,
         overview::Overview,
     };
     let folder = tempfile::tempdir().unwrap();
@@ -340,7 +340,7 @@ fn late_attempts_are_told() {
     let mut reporters: [Box<dyn Reporter>; 3] = [
         Box::new(Overview::new(places.clone())),
         Box::new(MasterRole::new(dir, 7)),
-        Box::new(Events::new(dir, &Default::default())),
+        Box::new(EventWriter::new(dir, &Default::default())),
     ];
     for event in &events {
         reporters.iter_mut().for_each(|reporter| reporter.on_event(event).unwrap());

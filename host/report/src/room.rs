@@ -9,15 +9,15 @@ use std::path::PathBuf;
 
 /// Frees the space. It comes before all reporters that need it, and none of them writes meanwhile: otherwise,
 /// the one with the most waiting text would take all of it.
-pub(super) struct Room(PathBuf);
+pub(super) struct DiskReserveRelease(PathBuf);
 
-impl Room {
+impl DiskReserveRelease {
     pub(super) fn new(dir: &JobDir) -> Self {
         Self(dir.reserve())
     }
 }
 
-impl Reporter for Room {
+impl Reporter for DiskReserveRelease {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         if matches!(event.kind, EventKind::JobFinished { .. }) {
             // The file is missing if no space could be reserved, or if the job completed.
@@ -38,7 +38,7 @@ mod tests {
         let dir = JobDir::new(folder.path());
         std::fs::create_dir_all(dir.work()).unwrap();
         std::fs::write(dir.reserve(), "room").unwrap();
-        let mut room = Room::new(&dir);
+        let mut room = DiskReserveRelease::new(&dir);
         for event in samples::job() {
             assert!(dir.reserve().exists());
             room.on_event(&event).unwrap();

@@ -1,6 +1,6 @@
 //! A recorded job for the tests of reporters.
 
-use super::places::Places;
+use super::places::ReportPaths;
 use crate::event::{Event, EventKind, Resumed};
 use crate::model::{
     AttemptReport, Backend, BackendsUsed, CallStats, Device, FailedItem, Failure, FailureKind,
@@ -9,10 +9,10 @@ use crate::model::{
 use std::path::Path;
 
 /// The places of a job in this folder.
-pub(super) fn places(root: &Path) -> Places {
+pub(super) fn places(root: &Path) -> ReportPaths {
     let job_dir = JobDir::new(root);
     let output = job_dir.default_output().join("parallel_run_step.txt");
-    Places::new("digits".to_owned(), job_dir, output, root.to_owned())
+    ReportPaths::new("digits".to_owned(), job_dir, output, root.to_owned())
 }
 
 pub(super) fn event(seq: u64, kind: EventKind) -> Event {

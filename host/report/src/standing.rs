@@ -1,6 +1,6 @@
 //! The state of a job, for `sandmill status`.
 
-use super::history::{Doing, History};
+use super::history::{WorkerActivity, History};
 use super::words::{count, counted, first_line, seconds};
 use jiff::Timestamp;
 use std::fmt::Write;
@@ -33,9 +33,9 @@ pub fn standing_text(history: &History, runs: bool, now: Timestamp) -> String {
     for (name, worker) in history.workers.iter().filter(|_| runs) {
         let gpu = worker.gpu_index.map(|index| format!(", GPU {index}")).unwrap_or_default();
         let doing = match worker.doing {
-            Doing::Starting => "starting (loading, or inside init)".to_owned(),
-            Doing::Waiting => "between two mini-batches".to_owned(),
-            Doing::Running(id, attempt) => format!("mini-batch {id}, attempt {attempt}"),
+            WorkerActivity::Starting => "starting (loading, or inside init)".to_owned(),
+            WorkerActivity::Waiting => "between two mini-batches".to_owned(),
+            WorkerActivity::Running(id, attempt) => format!("mini-batch {id}, attempt {attempt}"),
         };
         line("", &format!("{name}: {doing}, for {}{gpu}", since(worker.since)));
     }

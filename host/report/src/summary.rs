@@ -2,7 +2,7 @@
 //! each worker process and for each node. They show a worker that does less than the others, or takes longer
 //! for each mini-batch.
 
-use super::log_file::TableFile;
+use super::log_file::RenewedFile;
 use super::per_worker::PerWorker;
 use super::reporters::Reporter;
 use super::words::{csv_field, inference};
@@ -80,7 +80,7 @@ impl Sums {
 
 /// A worker process.
 #[derive(Default)]
-struct Process {
+struct WorkerSummary {
     pid: u32,
     gpu: Option<u32>,
     started: Option<Timestamp>,
@@ -89,7 +89,7 @@ struct Process {
     sums: Sums,
 }
 
-impl Process {
+impl WorkerSummary {
     fn row(&self, name: &str, line: &mut String) {
         csv_field(line, name);
         let _ = write!(line, ",{NODE_ID},{},", self.pid);
@@ -112,11 +112,11 @@ impl Process {
 
 /// Writes both files. Rows of processes that ended are settled; the others, and the node's, are rewritten.
 pub(super) struct Summaries {
-    process_file: TableFile,
-    node_file: TableFile,
+    process_file: RenewedFile,
+    node_file: RenewedFile,
     /// The rows of workers that have ended that could not be written yet.
     unwritten: String,
-    processes: PerWorker<Process>,
+    processes: PerWorker<WorkerSummary>,
     began: Timestamp,
     started: u64,
     node: Sums,
@@ -127,8 +127,8 @@ pub(super) struct Summaries {
 impl Summaries {
     pub(super) fn new(dir: &JobDir) -> Self {
         Self {
-            process_file: TableFile::new(dir.process_summary(), PROCESSES),
-            node_file: TableFile::new(dir.node_summary(), NODES),
+            process_file: RenewedFile::new(dir.process_summary(), PROCESSES),
+            node_file: RenewedFile::new(dir.node_summary(), NODES),
             unwritten: String::new(),
             processes: PerWorker::new(),
             began: Timestamp::UNIX_EPOCH,
@@ -165,20 +165,20 @@ impl Reporter for Summaries {
         match &event.kind {
             EventKind::JobStarted { .. } => self.began = event.at,
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
-                let process = self.processes.of(worker, Process::default);
+                let process = self.processes.of(worker, WorkerSummary::default);
                 (process.pid, process.gpu) = (*pid, *gpu_index);
                 process.started = Some(event.at);
                 self.started += 1;
             }
             EventKind::WorkerReady { worker, init_seconds, .. } => {
-                self.processes.of(worker, Process::default).init = Some(*init_seconds);
+                self.processes.of(worker, WorkerSummary::default).init = Some(*init_seconds);
             }
             EventKind::AttemptFinished { worker, report, .. } => {
-                self.processes.of(worker, Process::default).sums.add(report);
+                self.processes.of(worker, WorkerSummary::default).sums.add(report);
                 self.node.add(report);
             }
             EventKind::WorkerExited { worker, .. } => {
-                self.processes.of(worker, Process::default).ended = Some(event.at);
+                self.processes.of(worker, WorkerSummary::default).ended = Some(event.at);
                 self.processes.gone(worker);
             }
             EventKind::JobFinished { .. } => return self.write(true),

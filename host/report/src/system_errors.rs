@@ -2,7 +2,7 @@
 //! `_main.txt` those of the leader.
 
 use super::advice::hit_the_leader;
-use super::appended::Appended;
+use super::appended::FailureFiles;
 use super::budget::ReportBudget;
 use super::reporters::Reporter;
 use super::words::worker_id;
@@ -17,12 +17,12 @@ const MOST_BYTES: u64 = 8 << 20;
 /// Writes the files. Without such failures, there are no files.
 pub(super) struct SystemErrors {
     dir: JobDir,
-    files: Appended,
+    files: FailureFiles,
 }
 
 impl SystemErrors {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
-        Self { dir: dir.clone(), files: Appended::new(MOST_BYTES, budget) }
+        Self { dir: dir.clone(), files: FailureFiles::new(MOST_BYTES, budget) }
     }
 
     fn worker(&mut self, at: Timestamp, worker: &str, what: &str) -> io::Result<()> {

@@ -6,14 +6,14 @@ use std::fmt::Write;
 
 /// Writes times. It keeps the text of the last second, because many lines share it.
 #[derive(Debug)]
-pub(super) struct Times {
+pub(super) struct TimeWriter {
     /// The character between date and time.
     joint: char,
     second: i64,
     text: String,
 }
 
-impl Times {
+impl TimeWriter {
     /// `2026-11-21T10:00:00.500000Z`, with [`Times::micros`].
     pub(super) fn iso() -> Self {
         Self { joint: 'T', second: i64::MIN, text: String::new() }
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn says_what_the_slow_way_says() {
-        let mut iso = Times::iso();
-        let mut log = Times::log();
+        let mut iso = TimeWriter::iso();
+        let mut log = TimeWriter::log();
         for text in [
             "2026-11-21T10:00:00Z",
             "2026-11-21T10:00:00.0456789Z",

@@ -1,12 +1,12 @@
 //! Arguments and environment variables, and the references in them.
 
 use super::dialect::Dialect;
-use super::error::Report;
+use super::error::ErrorReport;
 use super::keys::{self, Prs};
 use super::mounts;
 use super::options::{THRESHOLDS, WORKERS};
 use super::raw::RawJob;
-use super::scope::{At, Variables};
+use super::scope::{Located, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
 
 /// Whether a name is a key of the job file, and therefore not allowed as an argument (prs-semantics C24).
@@ -42,7 +42,7 @@ impl References {
     }
 
     /// The text with every reference replaced.
-    fn expand(&self, at: &At<String>, report: &Report) -> String {
+    fn expand(&self, at: &Located<String>, report: &ErrorReport) -> String {
         let mut expanded = String::new();
         let mut rest = at.value.as_str();
         while let Some(start) = rest.find("${{") {
@@ -65,7 +65,7 @@ impl References {
         expanded
     }
 
-    fn blame(&self, name: &str, at: &At<String>, report: &Report) {
+    fn blame(&self, name: &str, at: &Located<String>, report: &ErrorReport) {
         // An error in the group that the reference names may be the reason why the name is unknown, so report
         // only that error.
         let group = name.split('.').next().unwrap_or_default();
@@ -88,10 +88,10 @@ impl References {
 
 /// The program's arguments.
 pub(super) fn arguments(
-    given: Option<&At<Vec<At<String>>>>,
+    given: Option<&Located<Vec<Located<String>>>>,
     references: &References,
     dialect: Dialect,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Vec<String> {
     let Some(given) = given else { return Vec::new() };
     if let Some(first) = given.value.first().filter(|first| !first.value.starts_with('-')) {
@@ -111,7 +111,7 @@ pub(super) fn arguments(
         .collect()
 }
 
-fn check_option(argument: &At<String>, dialect: Dialect, report: &Report) {
+fn check_option(argument: &Located<String>, dialect: Dialect, report: &ErrorReport) {
     let Some(option) = argument.value.strip_prefix("--") else { return };
     let name = option.split('=').next().unwrap_or_default();
     let is_option = THRESHOLDS.contains(&name) || name == WORKERS;
@@ -129,9 +129,9 @@ fn check_option(argument: &At<String>, dialect: Dialect, report: &Report) {
 
 /// The guest's environment, in the order of the job file.
 pub(super) fn variables(
-    given: Option<&At<Variables>>,
+    given: Option<&Located<Variables>>,
     references: &References,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Vec<(String, String)> {
     let Some(given) = given else { return Vec::new() };
     given

@@ -3,12 +3,12 @@
 use super::arguments::{self, References};
 use super::defaults::Defaults;
 use super::dialect::Dialect;
-use super::error::{Origin, Report, missing};
-use super::job::{JobSpec, Stored};
-use super::machine::Machine;
-use super::place::Place;
+use super::error::{SettingOrigin, ErrorReport, missing};
+use super::job::{JobSpec, StoredMount};
+use super::machine::MachineSize;
+use super::place::JobFileLocation;
 use super::raw::RawJob;
-use super::scope::At;
+use super::scope::Located;
 use super::{
     inputs, limits, models, mounts, output, parent, passed, python, settings_file, times, workers,
 };
@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 pub(super) fn check(
     raw: &RawJob,
     dialect: Dialect,
-    (place, machine): (&Place, &Machine),
-    report: &Report,
+    (place, machine): (&JobFileLocation, &MachineSize),
+    report: &ErrorReport,
 ) -> JobSpec {
     let defaults = &Defaults::new(dialect, report);
     workers::check_node_count(raw.node_count.as_ref(), report);
@@ -52,7 +52,7 @@ pub(super) fn check(
     let models = models::check(raw, sides, &mut stored, limits.models, place, report);
     defaults.tell("error_threshold", &raw.settings.error_threshold, settings.error_threshold);
     defaults.tell("logging_level", &raw.settings.logging_level, worker.logging_level);
-    let text = |given: &Option<At<String>>| given.as_ref().map(|at| at.value.clone());
+    let text = |given: &Option<Located<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {
         name: text(&raw.name).unwrap_or_else(|| place.job_name()),
         entry_script: script.entry_script,
@@ -95,16 +95,16 @@ pub(super) fn check(
 }
 
 /// The entry script, and everything that it gets besides its input.
-struct Script {
+struct ScriptInputs {
     entry_script: PathBuf,
     source_directory: Option<PathBuf>,
     side_inputs: Vec<Mount>,
-    stored: Vec<Stored>,
+    stored: Vec<StoredMount>,
     arguments: Vec<String>,
     environment_variables: Vec<(String, String)>,
 }
 
-fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Script {
+fn script(raw: &RawJob, dialect: Dialect, place: &JobFileLocation, report: &ErrorReport) -> ScriptInputs {
     let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
     let script_place = source_directory.as_deref().unwrap_or(&place.folder);
     let source_is_wrong = report.blames("source_directory");
@@ -125,7 +125,7 @@ fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Scr
     let arguments = arguments::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =
         arguments::variables(raw.environment_variables.as_ref(), &references, report);
-    Script { entry_script, source_directory, side_inputs, stored, arguments, environment_variables }
+    ScriptInputs { entry_script, source_directory, side_inputs, stored, arguments, environment_variables }
 }
 
 /// The folder with the settings beside the entry script.
@@ -138,7 +138,7 @@ fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf
     }
 }
 
-fn source_directory(given: Option<&At<String>>, place: &Place, report: &Report) -> Option<PathBuf> {
+fn source_directory(given: Option<&Located<String>>, place: &JobFileLocation, report: &ErrorReport) -> Option<PathBuf> {
     let given = given?;
     let path = place.resolve(given.value.trim());
     match path.metadata() {
@@ -155,16 +155,16 @@ fn source_directory(given: Option<&At<String>>, place: &Place, report: &Report) 
 const SCRIPT_KINDS: &str = "a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)";
 
 fn entry_script(
-    given: Option<&At<String>>,
+    given: Option<&Located<String>>,
     folder: &Path,
     folder_is_wrong: bool,
     folder_key: Option<&str>,
-    report: &Report,
+    report: &ErrorReport,
 ) -> PathBuf {
     let Some(given) = given else {
         if !report.blames("entry_script") {
             let message = format!("missing; name {SCRIPT_KINDS}");
-            report.error(&Origin::File, "entry_script", message);
+            report.error(&SettingOrigin::File, "entry_script", message);
         }
         return PathBuf::new();
     };

@@ -1,15 +1,15 @@
 //! The dialect of an input of format csv or tsv.
 
-use super::error::Report;
-use super::keys::Format;
+use super::error::ErrorReport;
+use super::keys::InputFormat;
 use super::raw::RawInput;
-use super::scope::At;
+use super::scope::Located;
 use crate::model::CsvFormat;
 
 /// The dialect of an input.
-pub(super) fn of(input: &RawInput, format: Format) -> CsvFormat {
+pub(super) fn of(input: &RawInput, format: InputFormat) -> CsvFormat {
     let default = CsvFormat::default();
-    let delimiter = if format == Format::Tsv { b'\t' } else { default.delimiter };
+    let delimiter = if format == InputFormat::Tsv { b'\t' } else { default.delimiter };
     let quote = value(input.quote.as_ref()).unwrap_or(default.quote);
     CsvFormat {
         delimiter: value(input.delimiter.as_ref()).unwrap_or(delimiter),
@@ -26,13 +26,13 @@ pub(super) fn of(input: &RawInput, format: Format) -> CsvFormat {
     }
 }
 
-fn value<T: Copy>(given: Option<&At<T>>) -> Option<T> {
+fn value<T: Copy>(given: Option<&Located<T>>) -> Option<T> {
     given.map(|at| at.value)
 }
 
 /// Refuses a character with two meanings, and names for columns in files without a header.
-pub(super) fn check(input: &RawInput, report: &Report) {
-    let csv = of(input, input.format.as_ref().map_or(Format::Files, |format| format.value));
+pub(super) fn check(input: &RawInput, report: &ErrorReport) {
+    let csv = of(input, input.format.as_ref().map_or(InputFormat::Files, |format| format.value));
     if let Some((key, Some(other))) = csv.conflict() {
         let marks = [
             ("quote", input.quote.as_ref().map(|at| (&at.origin, &at.key)), csv.quote),

@@ -1,11 +1,11 @@
 //! The file of datastores: stores by name, with their credentials. It is separate from job files, and only
 //! its owner can read it.
 
-use super::error::{FileError, NoDatastore, Origin, Report, SpecErrors};
+use super::error::{FileError, NoDatastore, SettingOrigin, ErrorReport, SpecErrors};
 use super::raw::choice;
 use super::reading::read;
-use super::scope::{At, Scope};
-use super::tree::{self, Value};
+use super::scope::{Located, Scope};
+use super::tree::{self, YamlValue};
 use crate::model::{ByteSize, StoreKind};
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -56,7 +56,7 @@ impl Datastores {
     /// Everything that is wrong with it, at once. It is also an error if other users may read or write the
     /// file.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
-        let report = Report::default();
+        let report = ErrorReport::default();
         let made = match fs::metadata(path).map_err(FileError::NoRights).and_then(|m| private(&m)) {
             Ok(()) => read(path, "file of datastores"),
             Err(error) => Err(error),
@@ -64,7 +64,7 @@ impl Datastores {
         let datastores = match made {
             Ok(text) => parse(path, &text, &report),
             Err(error) => {
-                report.error(&Origin::File, "", error.to_string());
+                report.error(&SettingOrigin::File, "", error.to_string());
                 None
             }
         };
@@ -114,9 +114,9 @@ fn private(metadata: &Metadata) -> Result<(), FileError> {
     Ok(())
 }
 
-fn parse(path: &Path, text: &str, report: &Report) -> Option<Datastores> {
+fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
     let root = tree::parse(text, report)?;
-    let Value::Map(entries) = root.value else {
+    let YamlValue::Map(entries) = root.value else {
         let message = "expected a map with datastores (e.g. datastores: {nightly: {type: s3, \
                        bucket: scans}})";
         report.error(&root.origin, "", message);
@@ -211,10 +211,10 @@ const TEXTS: [(&str, &str); 23] = [
 ];
 
 fn datastore(
-    name: &At<String>,
+    name: &Located<String>,
     mut scope: Scope<'_>,
     folder: &Path,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Option<Datastore> {
     let origin = scope.origin.clone();
     let path = scope.path.clone();
@@ -222,7 +222,7 @@ fn datastore(
         .parsed_by("type", |_, text| choice(text, &StoreKind::ALL.map(|kind| (kind.name(), kind))));
     let prefix = scope.text("prefix").map_or_else(String::new, |at| at.value);
     let tenants = scope.texts("tenants");
-    let given: Vec<(&str, &str, At<String>)> = TEXTS
+    let given: Vec<(&str, &str, Located<String>)> = TEXTS
         .iter()
         .filter_map(|&(key, option)| {
             let value = match key {
@@ -267,7 +267,7 @@ fn datastore(
                        a user, a query (?...) or a fragment: what leads in has keys of its own";
         at.blame(report, message);
     }
-    let option = |(key, option, at): &(&str, &str, At<String>)| {
+    let option = |(key, option, at): &(&str, &str, Located<String>)| {
         let text = match *key {
             // A relative path starts at the folder of this file.
             "token_file" | "service_account" => {
@@ -300,10 +300,10 @@ fn is_plain_url(url: &str) -> bool {
 /// A store must have exactly one way to authenticate, so that it is always clear which one was used.
 fn check_way(
     kind: StoreKind,
-    given: &[(&str, &str, At<String>)],
-    origin: &Origin,
+    given: &[(&str, &str, Located<String>)],
+    origin: &SettingOrigin,
     path: &str,
-    report: &Report,
+    report: &ErrorReport,
 ) {
     let all = ways(kind);
     let known = |key: &str| beside(kind).contains(&key) || all.iter().any(|way| way.contains(&key));

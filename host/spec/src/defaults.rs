@@ -1,10 +1,10 @@
 //! The values of settings that a file leaves out, and the messages about them.
 
 use super::dialect::Dialect;
-use super::error::Report;
-use super::keys::{self, Key, Kind};
+use super::error::ErrorReport;
+use super::keys::{self, Key, KeyKind};
 use super::raw::{self, RawJob};
-use super::scope::At;
+use super::scope::Located;
 use super::tree;
 use crate::model::ErrorThreshold;
 use std::fmt;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
     let mut text = String::new();
     for key in keys {
-        if let Kind::Group(below) = key.kind {
+        if let KeyKind::Group(below) = key.kind {
             let below = default_job(below, &format!("{indent}  "));
             if !below.is_empty() {
                 text.push_str(&format!("{indent}{}:\n{below}", key.name));
@@ -29,11 +29,11 @@ pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
 
 /// The defaults of the table of keys, with those that the dialect changes.
 fn defaults(dialect: Dialect) -> RawJob {
-    let silent = Report::default();
+    let silent = ErrorReport::default();
     let text = default_job(keys::JOB, "");
     let defaults = tree::parse(&text, &silent).map(|root| raw::read(root, &silent));
     let mut raw = defaults.flatten().unwrap_or_default();
-    let azure = |at: &mut At<bool>| at.value = true;
+    let azure = |at: &mut Located<bool>| at.value = true;
     if dialect.is_azure() {
         raw.settings.pass_settings.iter_mut().for_each(azure);
     }
@@ -47,11 +47,11 @@ fn defaults(dialect: Dialect) -> RawJob {
 pub(super) struct Defaults<'r> {
     pub(super) raw: &'static RawJob,
     pub(super) dialect: Dialect,
-    report: &'r Report,
+    report: &'r ErrorReport,
 }
 
 impl<'r> Defaults<'r> {
-    pub(super) fn new(dialect: Dialect, report: &'r Report) -> Self {
+    pub(super) fn new(dialect: Dialect, report: &'r ErrorReport) -> Self {
         // The default job file is longer than most job files, so it is parsed only once.
         static OWN: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Own));
         static SAVED: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Saved));
@@ -68,7 +68,7 @@ impl<'r> Defaults<'r> {
     pub(super) fn of<T: Clone>(
         &self,
         raw: &RawJob,
-        field: impl Fn(&RawJob) -> &Option<At<T>>,
+        field: impl Fn(&RawJob) -> &Option<Located<T>>,
     ) -> T {
         let at = field(raw).as_ref().or(field(self.raw).as_ref());
         at.expect("the table gives every key a default that can be read, as a test holds")
@@ -77,14 +77,14 @@ impl<'r> Defaults<'r> {
     }
 
     /// For an Azure file that leaves a setting out, reports the value that is used.
-    pub(super) fn tell<T>(&self, name: &str, given: &Option<At<T>>, value: impl fmt::Display) {
+    pub(super) fn tell<T>(&self, name: &str, given: &Option<Located<T>>, value: impl fmt::Display) {
         if given.is_none() {
             self.mention(name, &value.to_string());
         }
     }
 
     /// The same for seconds.
-    pub(super) fn tell_seconds<T>(&self, name: &str, given: &Option<At<T>>, value: Duration) {
+    pub(super) fn tell_seconds<T>(&self, name: &str, given: &Option<Located<T>>, value: Duration) {
         self.tell(name, given, format_args!("{} seconds", value.as_secs_f64()));
     }
 

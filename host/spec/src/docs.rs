@@ -1,6 +1,6 @@
 //! The tables of keys in the docs, made from the table of keys.
 
-use super::keys::{self, Ceiling, Key, Kind, Prs, Rows};
+use super::keys::{self, KeyCeiling, Key, KeyKind, Prs, DecidesRows};
 use crate::model::ByteSize;
 
 /// Names of ParallelRunStep that have no meaning here: in version 1, in version 2, and how they are treated.
@@ -51,24 +51,24 @@ fn values(key: &Key) -> String {
     }
     let size = ByteSize;
     match key.kind {
-        Kind::Text => "text".to_owned(),
-        Kind::Name => "name".to_owned(),
-        Kind::Texts => "list of texts".to_owned(),
-        Kind::Bool => "`true`, `false`".to_owned(),
-        Kind::Choice(names) => {
+        KeyKind::Text => "text".to_owned(),
+        KeyKind::Name => "name".to_owned(),
+        KeyKind::Texts => "list of texts".to_owned(),
+        KeyKind::Bool => "`true`, `false`".to_owned(),
+        KeyKind::Choice(names) => {
             let names: Vec<String> = names().iter().map(|name| format!("`{name}`")).collect();
             names.join(", ")
         }
-        Kind::Integer { min: i64::MIN, .. } => "whole number".to_owned(),
-        Kind::Integer { min: -1, .. } => "-1, or 0 and up".to_owned(),
-        Kind::Integer { min, max } if max >= i64::from(u32::MAX) => format!("{min} and up"),
-        Kind::Integer { min, max } => format!("{min} to {max}"),
-        Kind::Seconds { max } => format!("seconds, above 0, at most {max}"),
-        Kind::Interval { max } => format!("seconds, 0 to {max}"),
-        Kind::Percent => "number from 0 to 100".to_owned(),
-        Kind::Size { min: 1, max: u64::MAX } => "size".to_owned(),
-        Kind::Size { min, max: u64::MAX } => format!("size, at least {}", size(min)),
-        Kind::Size { min, max } => format!("size, {} to {}", size(min), size(max)),
+        KeyKind::Integer { min: i64::MIN, .. } => "whole number".to_owned(),
+        KeyKind::Integer { min: -1, .. } => "-1, or 0 and up".to_owned(),
+        KeyKind::Integer { min, max } if max >= i64::from(u32::MAX) => format!("{min} and up"),
+        KeyKind::Integer { min, max } => format!("{min} to {max}"),
+        KeyKind::Seconds { max } => format!("seconds, above 0, at most {max}"),
+        KeyKind::Interval { max } => format!("seconds, 0 to {max}"),
+        KeyKind::Percent => "number from 0 to 100".to_owned(),
+        KeyKind::Size { min: 1, max: u64::MAX } => "size".to_owned(),
+        KeyKind::Size { min, max: u64::MAX } => format!("size, at least {}", size(min)),
+        KeyKind::Size { min, max } => format!("size, {} to {}", size(min), size(max)),
         _ => key.expected.to_owned(),
     }
 }
@@ -101,12 +101,12 @@ fn changes() -> String {
     let plain = plain.map(|key| (key.name.to_owned(), key));
     for (name, key) in plain.chain(groups.into_iter().flat_map(of)) {
         let rows = match key.rows {
-            Rows::Decide | Rows::DecideUnlessDefault => "yes".to_owned(),
-            Rows::Not(reason) => format!("no: {reason}"),
+            DecidesRows::Decide | DecidesRows::DecideUnlessDefault => "yes".to_owned(),
+            DecidesRows::Not(reason) => format!("no: {reason}"),
         };
         let ceiling = match key.ceiling {
-            Ceiling::Same | Ceiling::Key(..) => "yes".to_owned(),
-            Ceiling::No(reason) => format!("no: {reason}"),
+            KeyCeiling::Same | KeyCeiling::Key(..) => "yes".to_owned(),
+            KeyCeiling::No(reason) => format!("no: {reason}"),
         };
         table.push_str(&format!("| `{name}` | {rows} | {ceiling} |\n"));
     }

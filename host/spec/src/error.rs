@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Where a setting was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// No line: the setting is missing, or the error concerns the file as a whole.
     File,
     /// This line of the job file, from 1.
@@ -27,7 +27,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     /// The place.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// The key's path, such as `inputs[0].path`. Empty if the error concerns the file as a whole.
     pub key: String,
     /// What was found, what is allowed, and what to do.
@@ -53,10 +53,10 @@ impl fmt::Display for SpecErrors {
                 f.write_str("\n")?;
             }
             match &error.origin {
-                Origin::File => write!(f, "{file}: ")?,
-                Origin::Line(line) => write!(f, "{file}:{line}: ")?,
-                Origin::In(other, line) => write!(f, "{}:{line}: ", on_one_line(other))?,
-                Origin::Set(key) => {
+                SettingOrigin::File => write!(f, "{file}: ")?,
+                SettingOrigin::Line(line) => write!(f, "{file}:{line}: ")?,
+                SettingOrigin::In(other, line) => write!(f, "{}:{line}: ", on_one_line(other))?,
+                SettingOrigin::Set(key) => {
                     // `--job` picks the job of a pipeline. It is an option of its own, not a key of `--set`.
                     f.write_str(if &**key == "job" { "--" } else { "--set " })?;
                     if **key != error.key {
@@ -80,7 +80,7 @@ const MOST_ERRORS: usize = 100;
 
 /// Collects errors and notices while a file is read.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct ErrorReport {
     errors: RefCell<Vec<SpecError>>,
     notices: RefCell<Vec<String>>,
     conversions: RefCell<Vec<String>>,
@@ -88,8 +88,8 @@ pub(super) struct Report {
     file_lists: RefCell<Vec<String>>,
 }
 
-impl Report {
-    pub(super) fn error(&self, origin: &Origin, key: &str, message: impl Into<String>) {
+impl ErrorReport {
+    pub(super) fn error(&self, origin: &SettingOrigin, key: &str, message: impl Into<String>) {
         if self.is_full() {
             return;
         }
@@ -162,7 +162,7 @@ impl Report {
         for error in &mut errors {
             // A key of ours on the command line was typed by the user, so it is not translated.
             let is_typed = match &error.origin {
-                Origin::Set(key) => first_name(key) == first_name(&error.key),
+                SettingOrigin::Set(key) => first_name(key) == first_name(&error.key),
                 _ => false,
             };
             if !is_typed {
@@ -172,7 +172,7 @@ impl Report {
         errors.sort_by(|a, b| a.origin.cmp(&b.origin));
         if errors.len() >= MOST_ERRORS {
             let message = String::from("there may be more errors; these are the first");
-            errors.push(SpecError { origin: Origin::File, key: String::new(), message });
+            errors.push(SpecError { origin: SettingOrigin::File, key: String::new(), message });
         }
         SpecErrors { file: file.to_owned(), errors }
     }

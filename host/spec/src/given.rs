@@ -2,10 +2,10 @@
 //! in force, the settings that affect rows, and the settings that the operator's policy may cap. Settings
 //! that are composed of several keys are read by `raw`, and checked by `check` and the other modules.
 
-use super::error::Origin;
-use super::keys::{LIMIT_ROWS, Rows};
+use super::error::SettingOrigin;
+use super::keys::{LIMIT_ROWS, DecidesRows};
 use super::measured::{Amount, Measured};
-use super::scope::{At, Scope};
+use super::scope::{Located, Scope};
 use crate::model::{
     AllowedPercent, ByteSize, ErrorThreshold, JobLimits, JobSettings, Limits, LoggingLevel,
     OnConflict, OsSandbox, OutputAction, Profiler, Sample, Setting, WorkerSettings, job_keys,
@@ -159,16 +159,16 @@ pub(crate) fn limits(
     given
 }
 
-fn value<T: Setting + Clone>(given: &Option<At<T>>, default: &Option<At<T>>) -> T {
+fn value<T: Setting + Clone>(given: &Option<Located<T>>, default: &Option<Located<T>>) -> T {
     let at = given.as_ref().or(default.as_ref());
     let value = at.map(|at| at.value.clone()).or_else(T::unset);
     value.expect("the table gives every key a default that can be read, as a test holds")
 }
 
-fn decides(rows: Rows, is_unusual: bool) -> bool {
+fn decides(rows: DecidesRows, is_unusual: bool) -> bool {
     match rows {
-        Rows::Decide => true,
-        Rows::DecideUnlessDefault => is_unusual,
-        Rows::Not(_) => false,
+        DecidesRows::Decide => true,
+        DecidesRows::DecideUnlessDefault => is_unusual,
+        DecidesRows::Not(_) => false,
     }
 }

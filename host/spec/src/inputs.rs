@@ -3,14 +3,14 @@
 use super::csv;
 use super::defaults::Defaults;
 use super::dialect::Dialect;
-use super::error::{Origin, Report};
-use super::keys::Format;
+use super::error::{SettingOrigin, ErrorReport};
+use super::keys::InputFormat;
 use super::partition;
-use super::place::Place;
+use super::place::JobFileLocation;
 use super::query;
 use super::raw::{RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
-use super::scope::At;
+use super::scope::Located;
 use crate::model::{
     Address, ByteSize, Column, ColumnType, Input, InputKind, Limits, RegisteredKind, SliceSize,
     TableInput, TableKind, nearest,
@@ -27,8 +27,8 @@ const SMALL_BYTES: u64 = 1 << 10;
 pub(super) fn check(
     raw: &RawJob,
     defaults: &Defaults<'_>,
-    place: &Place,
-    report: &Report,
+    place: &JobFileLocation,
+    report: &ErrorReport,
 ) -> (Vec<Input>, InputKind, Vec<String>) {
     let count = defaults.of(raw, |raw| &raw.rank_mini_batch_count);
     if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
@@ -47,7 +47,7 @@ pub(super) fn check(
     check_names(given, report);
     check_formats(given, report);
     let inputs = given.iter().map(|input| check_input(input, place, report)).collect();
-    let has_tables = given.iter().any(|input| format_of(input) != Format::Files);
+    let has_tables = given.iter().any(|input| format_of(input) != InputFormat::Files);
     let kind = if has_tables {
         tables_kind(raw, given, defaults, report)
     } else if given.iter().any(|input| has_bad_format(input, report)) {
@@ -60,7 +60,7 @@ pub(super) fn check(
 }
 
 /// Refuses mini-batches that are too large for the memory of an instance.
-pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, report: &Report) {
+pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, report: &ErrorReport) {
     let InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } = kind else { return };
     if let Some(size) = &raw.mini_batch_size
         && *bytes > limits.memory.0
@@ -75,7 +75,7 @@ pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, repo
     }
 }
 
-fn no_inputs(given: Option<&At<Vec<RawInput>>>, dialect: Dialect, report: &Report) {
+fn no_inputs(given: Option<&Located<Vec<RawInput>>>, dialect: Dialect, report: &ErrorReport) {
     match given {
         Some(given) => given.blame(report, "found none; name at least one (e.g. images: data)"),
         None => {
@@ -90,12 +90,12 @@ fn no_inputs(given: Option<&At<Vec<RawInput>>>, dialect: Dialect, report: &Repor
                 _ => "name at least one in the file (inputs: {images: data}), or",
             };
             let message = format!("missing; {place} by --set inputs.images.path=data");
-            report.error(&Origin::File, "inputs", message);
+            report.error(&SettingOrigin::File, "inputs", message);
         }
     }
 }
 
-fn check_names(inputs: &[RawInput], report: &Report) {
+fn check_names(inputs: &[RawInput], report: &ErrorReport) {
     for (index, input) in inputs.iter().enumerate() {
         if inputs[..index].iter().any(|other| other.name.value == input.name.value) {
             let message = format!("found {:?} a second time; names must differ", input.name.value);
@@ -104,14 +104,14 @@ fn check_names(inputs: &[RawInput], report: &Report) {
     }
 }
 
-fn format_of(input: &RawInput) -> Format {
-    input.format.as_ref().map_or(Format::Files, |format| format.value)
+fn format_of(input: &RawInput) -> InputFormat {
+    input.format.as_ref().map_or(InputFormat::Files, |format| format.value)
 }
 
-fn check_formats(inputs: &[RawInput], report: &Report) {
+fn check_formats(inputs: &[RawInput], report: &ErrorReport) {
     let mut known = inputs.iter().filter(|input| !has_bad_format(input, report));
     let Some(first) = known.next() else { return };
-    let is_files = |input: &RawInput| format_of(input) == Format::Files;
+    let is_files = |input: &RawInput| format_of(input) == InputFormat::Files;
     for input in known.filter(|input| is_files(input) != is_files(first)) {
         let message = format!(
             "is of format {}, but input {} is of format {}; the inputs of a job must all be files, \
@@ -129,11 +129,11 @@ fn check_formats(inputs: &[RawInput], report: &Report) {
 }
 
 /// Whether the format was given but is unknown. Then further errors about the input would be misleading.
-fn has_bad_format(input: &RawInput, report: &Report) -> bool {
+fn has_bad_format(input: &RawInput, report: &ErrorReport) -> bool {
     input.format.is_none() && report.blames(&format!("{}.format", input.key))
 }
 
-fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
+fn check_input(input: &RawInput, place: &JobFileLocation, report: &ErrorReport) -> Input {
     let paths =
         input.paths.iter().filter_map(|path| check_path(input, path, place, report)).collect();
     one_side(input, report);
@@ -166,7 +166,7 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
 }
 
 /// Refuses keys that have no meaning for the input's format.
-fn check_keys(input: &RawInput, report: &Report) {
+fn check_keys(input: &RawInput, report: &ErrorReport) {
     let format = format_of(input);
     let kind = format.table();
     let is_csv = kind == Some(TableKind::Csv);
@@ -215,7 +215,7 @@ fn check_keys(input: &RawInput, report: &Report) {
 }
 
 /// Refuses contradictory keys for the same columns or types.
-fn check_choices(input: &RawInput, report: &Report) {
+fn check_choices(input: &RawInput, report: &ErrorReport) {
     if let (Some(dropped), Some(_)) = (&input.drop_columns, &input.columns) {
         dropped.blame(report, "found together with columns; choose one, and remove the other");
     }
@@ -230,7 +230,7 @@ fn check_choices(input: &RawInput, report: &Report) {
 }
 
 /// Refuses columns of type JSON in other text formats, which would not be parsed.
-fn check_schema(input: &RawInput, report: &Report) {
+fn check_schema(input: &RawInput, report: &ErrorReport) {
     let is_json = |column: &&Column| column.kind == ColumnType::Json;
     for schema in input.schema.iter().chain(&input.types) {
         let Some(column) = schema.value.iter().find(is_json) else { continue };
@@ -247,7 +247,7 @@ fn check_schema(input: &RawInput, report: &Report) {
 }
 
 /// Checks the requested columns against the schema, if there is one.
-fn check_columns(input: &RawInput, report: &Report) {
+fn check_columns(input: &RawInput, report: &ErrorReport) {
     let Some(columns) = &input.columns else { return };
     if columns.value.is_empty() && !report.blames(&columns.key) {
         columns
@@ -274,8 +274,8 @@ fn check_columns(input: &RawInput, report: &Report) {
 
 /// Refuses inputs with paths in a store as well as on this machine, because only those in a store are
 /// fetched.
-fn one_side(input: &RawInput, report: &Report) {
-    let is_remote = |path: &At<String>| Address::looks_like_one(&path.value);
+fn one_side(input: &RawInput, report: &ErrorReport) {
+    let is_remote = |path: &Located<String>| Address::looks_like_one(&path.value);
     let remote = input.paths.iter().filter(|path| is_remote(path)).count();
     if let Some(datastore) = &input.datastore {
         if let Some(path) = input.paths.iter().find(|path| is_remote(path)) {
@@ -293,9 +293,9 @@ fn one_side(input: &RawInput, report: &Report) {
 
 fn check_path(
     input: &RawInput,
-    path: &At<String>,
-    place: &Place,
-    report: &Report,
+    path: &Located<String>,
+    place: &JobFileLocation,
+    report: &ErrorReport,
 ) -> Option<String> {
     let name = &input.name.value;
     let datastore = &input.datastore;
@@ -348,7 +348,7 @@ fn files_kind(
     raw: &RawJob,
     inputs: &[RawInput],
     defaults: &Defaults<'_>,
-    report: &Report,
+    report: &ErrorReport,
 ) -> InputKind {
     if let Some(inference) = &raw.schema_inference
         && inference.value == SchemaInference::Full
@@ -373,7 +373,7 @@ fn files_kind(
 }
 
 /// Explains why a size is refused for files.
-fn size_hint(size: &str, inputs: &[RawInput], defaults: &Defaults<'_>, report: &Report) -> String {
+fn size_hint(size: &str, inputs: &[RawInput], defaults: &Defaults<'_>, report: &ErrorReport) -> String {
     let Some(size) = SliceSize::parse(size) else { return String::new() };
     if let Some(list) = inputs.iter().find(|input| report.is_file_list(&input.name.value)) {
         let name = &list.name.value;
@@ -396,13 +396,13 @@ fn tables_kind(
     raw: &RawJob,
     inputs: &[RawInput],
     defaults: &Defaults<'_>,
-    report: &Report,
+    report: &ErrorReport,
 ) -> InputKind {
     let tables = inputs
         .iter()
         .map(|input| {
             let format = format_of(input);
-            let names = |columns: &At<Vec<At<String>>>| {
+            let names = |columns: &Located<Vec<Located<String>>>| {
                 columns.value.iter().map(|column| column.value.clone()).collect()
             };
             TableInput {
@@ -435,7 +435,7 @@ fn say_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
     }
 }
 
-fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> SliceSize {
+fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> SliceSize {
     let Some(given) = &raw.mini_batch_size else {
         say_size(raw, defaults, &ByteSize(DEFAULT_BYTES).to_string());
         return SliceSize::Bytes(DEFAULT_BYTES);

@@ -44,7 +44,7 @@ pub struct JobSpec {
     /// The models that the entry script may compute with. It also sees each of them as a read-only folder.
     pub models: Vec<ModelSpec>,
     /// The side inputs and models that are in stores. Until they are fetched, their paths are addresses.
-    pub stored: Vec<Stored>,
+    pub stored: Vec<StoredMount>,
     /// The limits and settings of inference.
     pub inference: InferenceSettings,
     /// The folder for results. `None` means the job directory's own.
@@ -164,7 +164,7 @@ impl ModelSpec {
 
 /// A side input or a model that is in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredMount {
     /// The key that names it.
     pub key: String,
     /// Which one it is.

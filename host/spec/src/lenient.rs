@@ -73,11 +73,11 @@ fn begins_block(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Report;
+    use crate::error::ErrorReport;
     use crate::tree;
 
     fn read(text: &str) -> Option<String> {
-        let report = Report::default();
+        let report = ErrorReport::default();
         let node = tree::parse(text, &report)?;
         report.is_clean().then(|| format!("{node:?}"))
     }

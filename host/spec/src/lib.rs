@@ -72,16 +72,16 @@ mod tests;
 
 pub use datastores::{Datastore, Datastores};
 pub use docs::docs;
-pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
-pub use job::{JobSpec, LoadedScript, ModelSpec, Parent, RegisteredModel, Stored, StoredKind};
+pub use error::{ModelPathError, NoDatastore, SettingOrigin, SpecError, SpecErrors};
+pub use job::{JobSpec, LoadedScript, ModelSpec, Parent, RegisteredModel, StoredMount, StoredKind};
 #[cfg(any(test, feature = "testing"))]
 pub use keys::keys_that_decide_rows;
 #[cfg(any(test, feature = "testing"))]
 pub use load::load_plain;
 #[cfg(any(test, feature = "testing"))]
 pub use load::load_text;
-pub use load::{Surroundings, load};
-pub use machine::Machine;
+pub use load::{LoadContext, load};
+pub use machine::MachineSize;
 pub use policy::OperatorPolicy;
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use requirements::Requirement;

@@ -1,6 +1,6 @@
 //! Checks limits that have no effect, and limits that are certainly too low.
 
-use super::error::Report;
+use super::error::ErrorReport;
 use super::job::JobSpec;
 use super::raw::RawJob;
 use crate::model::{ByteSize, InputKind};
@@ -9,7 +9,7 @@ use crate::model::{ByteSize, InputKind};
 const MOST_MEMORY: u64 = 4 << 30;
 
 /// Adds a notice for limits that an entry script cannot reach, because its memory is smaller.
-pub(super) fn note_useless(raw: &RawJob, report: &Report) {
+pub(super) fn note_useless(raw: &RawJob, report: &ErrorReport) {
     let limits = &raw.limits;
     let given = [&limits.memory, &limits.read, &limits.results, &limits.row, &limits.transfer];
     for limit in given.into_iter().flatten().filter(|limit| limit.value.0 > MOST_MEMORY) {
@@ -25,7 +25,7 @@ pub(super) fn note_useless(raw: &RawJob, report: &Report) {
 
 /// Refuses a job that is known to have more mini-batches than allowed. Must be called after the policy was
 /// applied.
-pub(super) fn check_count(spec: &JobSpec, raw: &RawJob, report: &Report) {
+pub(super) fn check_count(spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
     let InputKind::Void { count } = spec.input_kind else { return };
     let most = spec.job_limits.mini_batches;
     if let Some(given) = raw.rank_mini_batch_count.as_ref().filter(|_| count > most) {

@@ -1,15 +1,15 @@
 //! Reads a job file, from its bytes to a checked job.
 
-use super::azure::{self, Kind};
+use super::azure::{self, DocumentKind};
 use super::dialect::Dialect;
-use super::error::{Origin, Report, SpecErrors};
+use super::error::{SettingOrigin, ErrorReport, SpecErrors};
 use super::job::JobSpec;
-use super::machine::Machine;
-use super::place::Place;
+use super::machine::MachineSize;
+use super::place::JobFileLocation;
 use super::policy::OperatorPolicy;
 use super::reading::read;
 use super::registered::Registrations;
-use super::tree::{self, Node};
+use super::tree::{self, YamlNode};
 use super::{check, limits, options, overrides, parent, raw, registered};
 use std::path::Path;
 
@@ -18,14 +18,14 @@ const JOB: &str = "job";
 
 /// The things outside of a job file that affect how it is read.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct LoadContext<'a> {
     /// What the machine's operator allows a job to request. A default above a ceiling is lowered, with a
     /// notice.
     pub policy: &'a OperatorPolicy,
     /// Finds registered datasets and models by their names.
     pub registrations: &'a dyn Registrations,
     /// The machine that the job runs on.
-    pub machine: &'a Machine,
+    pub machine: &'a MachineSize,
 }
 
 /// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, such as
@@ -38,13 +38,13 @@ pub struct Surroundings<'a> {
 pub fn load(
     path: &Path,
     overrides: &[(String, String)],
-    surroundings: Surroundings<'_>,
+    surroundings: LoadContext<'_>,
 ) -> Result<JobSpec, SpecErrors> {
-    let report = Report::default();
+    let report = ErrorReport::default();
     let spec = match read(path, "job file") {
         Ok(text) => make(path, &text, (overrides, surroundings), &report),
         Err(error) => {
-            report.error(&Origin::File, "", error.to_string());
+            report.error(&SettingOrigin::File, "", error.to_string());
             None
         }
     };
@@ -54,7 +54,7 @@ pub fn load(
 /// [`load`] without a policy and a registry, on a machine of one core.
 #[cfg(any(test, feature = "testing"))]
 pub fn load_plain(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, SpecErrors> {
-    load(path, overrides, Surroundings::sample(&OperatorPolicy::default()))
+    load(path, overrides, LoadContext::sample(&OperatorPolicy::default()))
 }
 
 /// [`load`] for the text of a file that need not exist.
@@ -64,13 +64,13 @@ pub fn load_text(
     text: &str,
     overrides: &[(String, String)],
 ) -> Result<JobSpec, SpecErrors> {
-    let report = Report::default();
+    let report = ErrorReport::default();
     let policy = OperatorPolicy::default();
-    let spec = make(path, text, (overrides, Surroundings::sample(&policy)), &report);
+    let spec = make(path, text, (overrides, LoadContext::sample(&policy)), &report);
     finish(path, spec, report)
 }
 
-fn finish(path: &Path, spec: Option<JobSpec>, report: Report) -> Result<JobSpec, SpecErrors> {
+fn finish(path: &Path, spec: Option<JobSpec>, report: ErrorReport) -> Result<JobSpec, SpecErrors> {
     match spec {
         Some(spec) if report.is_clean() => Ok(spec),
         _ => Err(report.into_errors(&path.display().to_string())),
@@ -82,14 +82,14 @@ fn finish(path: &Path, spec: Option<JobSpec>, report: Report) -> Result<JobSpec,
 fn make(
     path: &Path,
     text: &str,
-    (overrides, surroundings): (&[(String, String)], Surroundings<'_>),
-    report: &Report,
+    (overrides, surroundings): (&[(String, String)], LoadContext<'_>),
+    report: &ErrorReport,
 ) -> Option<JobSpec> {
-    let Surroundings { policy, registrations, machine } = surroundings;
-    let place = match Place::of(path, policy) {
+    let LoadContext { policy, registrations, machine } = surroundings;
+    let place = match JobFileLocation::of(path, policy) {
         Ok(place) => place,
         Err(error) => {
-            report.error(&Origin::File, "", error.to_string());
+            report.error(&SettingOrigin::File, "", error.to_string());
             return None;
         }
     };
@@ -97,17 +97,17 @@ fn make(
     let wanted = overrides.iter().rev().find(|(key, _)| key == JOB).map(|(_, name)| name.as_str());
     let kind = azure::kind_of(&root, sets(overrides, "entry_script"), report)?;
     let (mut root, dialect, pipeline) = match kind {
-        Kind::Job => {
+        DocumentKind::Job => {
             let picked = azure::pick(root, wanted, &place.job_name(), report)?;
             let job = job_of_azure(picked.job, overrides, &place, report)?;
             (azure::convert(job, &place, report)?, Dialect::Version2, picked.pipeline)
         }
-        Kind::Deployment | Kind::Other => {
+        DocumentKind::Deployment | DocumentKind::Other => {
             if let Some(wanted) = wanted {
                 azure::no_pipeline(wanted, report);
             }
             let mut root = root;
-            if kind == Kind::Deployment {
+            if kind == DocumentKind::Deployment {
                 apply(&mut root, overrides, report, |key| azure::is_own_key(kind, key));
                 (azure::convert_deployment(root, &place, report)?, Dialect::Deployment, None)
             } else {
@@ -117,7 +117,7 @@ fn make(
         }
     };
     let is_applied =
-        |key: &str| azure::is_own_key(kind, key) || (kind == Kind::Job && key == azure::COMPONENT);
+        |key: &str| azure::is_own_key(kind, key) || (kind == DocumentKind::Job && key == azure::COMPONENT);
     apply(&mut root, overrides, report, |key| key != JOB && !is_applied(key));
     options::rename(&mut root, report);
     options::lift(&mut root, dialect, report);
@@ -154,15 +154,15 @@ fn converted(conversions: &[String]) -> Option<String> {
 
 /// A job of version 2, combined with its component and with those overrides that use the words of such files.
 fn job_of_azure(
-    mut job: Node,
+    mut job: YamlNode,
     overrides: &[(String, String)],
-    place: &Place,
-    report: &Report,
-) -> Option<Node> {
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<YamlNode> {
     apply(&mut job, overrides, report, |key| key == azure::COMPONENT);
     let mut job = azure::unfold(job, place, report)?;
     let declared = azure::Declared::of(&job);
-    apply(&mut job, overrides, report, |key| azure::is_own_key(Kind::Job, key));
+    apply(&mut job, overrides, report, |key| azure::is_own_key(DocumentKind::Job, key));
     declared.restore(&mut job);
     Some(job)
 }
@@ -173,9 +173,9 @@ fn sets(overrides: &[(String, String)], wanted: &str) -> bool {
 }
 
 fn apply(
-    root: &mut Node,
+    root: &mut YamlNode,
     overrides: &[(String, String)],
-    report: &Report,
+    report: &ErrorReport,
     wanted: impl Fn(&str) -> bool,
 ) {
     for (key, value) in overrides.iter().filter(|(key, _)| wanted(key.trim())) {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 /// The machine that a job runs on, as far as defaults depend on it. By default it has one core and no GPU.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct MachineSize {
     /// Processor cores that this process may use.
     pub cores: u32,
     /// The number of GPUs in the environment (`AZ_BATCHAI_GPU_COUNT_FOUND`), if it is set.
@@ -14,7 +14,7 @@ pub struct Machine {
     pub count_gpus: fn() -> u32,
 }
 
-impl Default for Machine {
+impl Default for MachineSize {
     fn default() -> Self {
         Self { cores: 1, gpus_found: None, count_gpus: || 0 }
     }

@@ -1,12 +1,12 @@
 //! Side inputs: the folder or file of each, and the guest's path for it.
 
-use super::error::{Report, missing};
-use super::job::{Stored, StoredKind};
+use super::error::{ErrorReport, missing};
+use super::job::{StoredMount, StoredKind};
 use super::output::place_of;
-use super::place::Place;
+use super::place::JobFileLocation;
 use super::raw::RawSideInput;
 use super::registered::or_register;
-use super::scope::At;
+use super::scope::Located;
 use crate::model::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE, Mount, RegisteredKind,
 };
@@ -29,9 +29,9 @@ pub(super) fn guest_of(mount: &Mount) -> String {
 /// One mount for each side input, in the order of the job file.
 pub(super) fn check(
     side_inputs: Option<&[RawSideInput]>,
-    place: &Place,
-    report: &Report,
-) -> (Vec<Mount>, Vec<Stored>) {
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> (Vec<Mount>, Vec<StoredMount>) {
     let side_inputs = side_inputs.unwrap_or_default();
     let mut stored = Vec::new();
     let mut mounts: Vec<Mount> = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn check(
                 let key = side.path.key.clone();
                 let kind = StoredKind::SideInput(index);
                 let host = address.to_string().into();
-                stored.push(Stored { key, kind, address, version: None });
+                stored.push(StoredMount { key, kind, address, version: None });
                 host
             }
             None => place_here(&side.path, place, report),
@@ -66,7 +66,7 @@ pub(super) fn check(
     (mounts, stored)
 }
 
-fn place_here(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
+fn place_here(path: &Located<String>, place: &JobFileLocation, report: &ErrorReport) -> PathBuf {
     let text = path.value.trim();
     let host = place.resolve(text);
     if text.is_empty() {
@@ -104,7 +104,7 @@ fn place_here(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
     host
 }
 
-fn guest_path(side: &RawSideInput, report: &Report) -> String {
+fn guest_path(side: &RawSideInput, report: &ErrorReport) -> String {
     let Some(chosen) = &side.mount_path else {
         return format!("{GUEST_SIDE_INPUTS}/{}", side.name.value);
     };

@@ -2,9 +2,9 @@
 //! ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
 
 use super::dialect::Dialect;
-use super::error::{Origin, Report};
+use super::error::{SettingOrigin, ErrorReport};
 use super::keys::{self, Prs};
-use super::tree::{Entry, Node, Value};
+use super::tree::{MapEntry, YamlNode, YamlValue};
 
 /// The options of ParallelRunStep's own driver (A1 to A9, C26). Each of them is also a key.
 fn driver() -> impl Iterator<Item = &'static str> {
@@ -20,8 +20,8 @@ pub(super) const THRESHOLDS: [&str; 3] =
 pub(super) const WORKERS: &str = "process_count_per_node";
 
 /// Replaces other names of keys by our own, with a notice.
-pub(super) fn rename(root: &mut Node, report: &Report) {
-    let Value::Map(entries) = &mut root.value else { return };
+pub(super) fn rename(root: &mut YamlNode, report: &ErrorReport) {
+    let YamlValue::Map(entries) = &mut root.value else { return };
     for (alias, name) in keys::ALIASES {
         let Some(index) = entries.iter().position(|entry| entry.key == *alias) else { continue };
         if entries.iter().any(|entry| entry.key == *name) {
@@ -36,11 +36,11 @@ pub(super) fn rename(root: &mut Node, report: &Report) {
 }
 
 /// Turns options among the arguments into keys. The entry script still gets them as arguments.
-pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
-    let Value::Map(entries) = &mut root.value else { return };
+pub(super) fn lift(root: &mut YamlNode, dialect: Dialect, report: &ErrorReport) {
+    let YamlValue::Map(entries) = &mut root.value else { return };
     let Some(arguments) = entries.iter().find(|entry| entry.key == "arguments") else { return };
-    let Value::List(items) = &arguments.node.value else { return };
-    let mut lifted: Vec<Entry> = Vec::new();
+    let YamlValue::List(items) = &arguments.node.value else { return };
+    let mut lifted: Vec<MapEntry> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let Some((name, written, value)) = option(item, items.get(index + 1), dialect) else {
             continue;
@@ -73,9 +73,9 @@ pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
                 "{}: --{name} sets {name} to {value}; the entry script gets it too",
                 report.word("arguments")
             ));
-            let value = Value::Scalar { text: value.to_owned(), is_text: true };
-            let node = Node { origin: item.origin.clone(), value };
-            lifted.push(Entry { key: name.to_owned(), node });
+            let value = YamlValue::Scalar { text: value.to_owned(), is_text: true };
+            let node = YamlNode { origin: item.origin.clone(), value };
+            lifted.push(MapEntry { key: name.to_owned(), node });
         }
     }
     entries.retain(|entry| lifted.iter().all(|lifted| lifted.key != entry.key));
@@ -83,15 +83,15 @@ pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
 }
 
 /// Whether the command line sets a key.
-fn is_typed(entries: &[Entry], key: &str) -> bool {
+fn is_typed(entries: &[MapEntry], key: &str) -> bool {
     let set = entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node.origin);
     matches!(set, Some(Origin::Set(_)))
 }
 
 /// The setting that an argument sets, its spelling there, and its value, if it has one.
 fn option<'n>(
-    item: &'n Node,
-    next: Option<&'n Node>,
+    item: &'n YamlNode,
+    next: Option<&'n YamlNode>,
     dialect: Dialect,
 ) -> Option<(&'static str, &'n str, Option<&'n str>)> {
     let text = scalar(item)?.strip_prefix("--")?;
@@ -112,9 +112,9 @@ fn abbreviates(text: &str, name: &str) -> bool {
     text.len() > last_word && name.starts_with(text)
 }
 
-fn scalar(node: &Node) -> Option<&str> {
+fn scalar(node: &YamlNode) -> Option<&str> {
     match &node.value {
-        Value::Scalar { text, .. } => Some(text),
+        YamlValue::Scalar { text, .. } => Some(text),
         _ => None,
     }
 }

@@ -1,10 +1,10 @@
 //! The output: the output file's name, and the format of its rows.
 
 use super::defaults::Defaults;
-use super::error::Report;
-use super::place::Place;
+use super::error::ErrorReport;
+use super::place::JobFileLocation;
 use super::raw::RawJob;
-use super::scope::At;
+use super::scope::Located;
 use super::settings_file::{self, TableSettings};
 use super::tree;
 use crate::model::{
@@ -14,7 +14,7 @@ use crate::model::{
 use std::path::{Path, PathBuf};
 
 /// The folder for results.
-pub(super) fn folder(given: &At<String>, place: &Place, report: &Report) -> Option<PathBuf> {
+pub(super) fn folder(given: &Located<String>, place: &JobFileLocation, report: &ErrorReport) -> Option<PathBuf> {
     let text = given.value.trim();
     if text.is_empty() {
         given.blame(report, "found an empty text; name a folder, or leave the key out");
@@ -31,7 +31,7 @@ pub(super) fn folder(given: &At<String>, place: &Place, report: &Report) -> Opti
 }
 
 /// The place in a store to which results go. `None` if they stay on this machine.
-pub(super) fn address(given: &At<String>, report: &Report) -> Option<Address> {
+pub(super) fn address(given: &Located<String>, report: &ErrorReport) -> Option<Address> {
     let text = given.value.trim();
     if !Address::looks_like_one(text) {
         return None;
@@ -52,12 +52,12 @@ pub(super) fn address(given: &At<String>, report: &Report) -> Option<Address> {
 
 /// The place in a store of a side input or a model, if its path is an address. Azure's own names do not
 /// count.
-pub(super) fn place_of(given: &At<String>, report: &Report) -> Option<Address> {
+pub(super) fn place_of(given: &Located<String>, report: &ErrorReport) -> Option<Address> {
     if given.value.trim().starts_with("azureml:") { None } else { address(given, report) }
 }
 
 /// How rows are written.
-pub(super) struct Rows {
+pub(super) struct RowsTarget {
     pub(super) file_name: String,
     /// The name in earlier versions of Sandmill, if it differs.
     pub(super) earlier_file_name: Option<String>,
@@ -70,8 +70,8 @@ pub(super) fn rows(
     action: OutputAction,
     script_folder: Option<&Path>,
     defaults: &Defaults<'_>,
-    report: &Report,
-) -> Rows {
+    report: &ErrorReport,
+) -> RowsTarget {
     defaults.tell("output_action", &raw.settings.output_action, action);
     let settings = match action {
         OutputAction::AppendRow => {
@@ -96,10 +96,10 @@ pub(super) fn rows(
     if action == OutputAction::AppendRow && raw.append_row_file_name.is_none() {
         defaults.mention("append_row_file_name", &file_name);
     }
-    Rows { file_name, earlier_file_name, format }
+    RowsTarget { file_name, earlier_file_name, format }
 }
 
-fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> OutputLayout {
+fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> OutputLayout {
     let layout = defaults.of(raw, |raw| &raw.output_layout);
     if layout == OutputLayout::Parts
         && let Some(ordered) = raw.settings.ordered.as_ref().filter(|at| at.value)
@@ -116,7 +116,7 @@ fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> OutputLayou
 /// Characters that an output file's name must not contain (prs-semantics C14).
 const FORBIDDEN_IN_NAME: &str = r##"~"#%&*:<>?/\{|}"##;
 
-fn check_file_name(given: Option<&At<String>>, report: &Report) {
+fn check_file_name(given: Option<&Located<String>>, report: &ErrorReport) {
     let Some(given) = given else { return };
     let name = given.value.as_str();
     if let Some(bad) = name.chars().find(|c| FORBIDDEN_IN_NAME.contains(*c) || c.is_control()) {
@@ -138,7 +138,7 @@ fn format(
     raw: &RawJob,
     settings: Option<&TableSettings>,
     action: OutputAction,
-    report: &Report,
+    report: &ErrorReport,
 ) -> OutputFormat {
     let given = &raw.output_format;
     let kind = given.kind.as_ref().map_or(OutputKind::Text, |kind| kind.value);
@@ -188,11 +188,11 @@ fn format(
 
 /// The common value of two places. If they differ, an error names both.
 fn agree<T: PartialEq + Clone>(
-    given: Option<&At<T>>,
+    given: Option<&Located<T>>,
     other: Option<T>,
     whose: &str,
     show: impl Fn(&T) -> String,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Option<T> {
     if let (Some(given), Some(other)) = (given, &other)
         && given.value != *other
@@ -216,7 +216,7 @@ fn word(quoting: Quoting) -> &'static str {
     }
 }
 
-fn say_unused(raw: &RawJob, report: &Report) {
+fn say_unused(raw: &RawJob, report: &ErrorReport) {
     let format = &raw.output_format;
     let has_format = format.kind.is_some()
         || format.compression.is_some()
@@ -241,7 +241,7 @@ fn say_unused(raw: &RawJob, report: &Report) {
 }
 
 /// Which columns of the input precede the rows.
-pub(super) fn join(raw: &RawJob, inputs: &InputKind, report: &Report) -> Option<Join> {
+pub(super) fn join(raw: &RawJob, inputs: &InputKind, report: &ErrorReport) -> Option<Join> {
     let given = raw.join.as_ref()?;
     let (names, is_one) = &given.value;
     let blame = |message: &str| given.blame(report, message);
@@ -269,10 +269,10 @@ pub(super) fn join(raw: &RawJob, inputs: &InputKind, report: &Report) -> Option<
 }
 
 fn compression(
-    given: Option<&At<Compression>>,
+    given: Option<&Located<Compression>>,
     default: Compression,
     kind: OutputKind,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Compression {
     let Some(given) = given else { return default };
     let known = kind.compressions();
@@ -294,7 +294,7 @@ fn others_have_none(
     raw: &RawJob,
     kind: OutputKind,
     settings: Option<&TableSettings>,
-    report: &Report,
+    report: &ErrorReport,
 ) {
     let name = kind.name();
     let format = &raw.output_format;

@@ -1,14 +1,14 @@
 //! `--set key=value`: sets values in the tree before it is checked, so that they are checked like the file's
 //! own.
 
-use super::error::{Origin, Report, StepError};
-use super::keys::{INPUT, Kind, MODEL, SIDE_INPUT};
-use super::tree::{self, Entry, Node, Value};
+use super::error::{SettingOrigin, ErrorReport, StepError};
+use super::keys::{INPUT, KeyKind, MODEL, SIDE_INPUT};
+use super::tree::{self, MapEntry, YamlNode, YamlValue};
 
 /// Sets the value at the key's path. Creates missing maps on the way.
-pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
+pub(super) fn apply(root: &mut YamlNode, key: &str, value: &str, report: &ErrorReport) {
     let key = key.trim();
-    let origin = Origin::Set(key.into());
+    let origin = SettingOrigin::Set(key.into());
     let mut value = match (tree::parse_value(value), is_text(key)) {
         (Ok(value), false) => value,
         (Ok(value), true) if matches!(value.value, Value::Scalar { .. } | Value::Null) => value,
@@ -30,7 +30,7 @@ pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
         report.error(&origin, key, "is no key; write it as in limits.memory");
         return;
     }
-    if value.value == Value::Null {
+    if value.value == YamlValue::Null {
         remove(root, &steps);
     } else if let Err(error) = put(root, &steps, 0, value, &origin) {
         report.error(&origin, key, error.to_string());
@@ -51,12 +51,12 @@ fn is_text(key: &str) -> bool {
 }
 
 /// One step of a path: `.name`, or `[0]`, which is only for lists.
-enum Step {
+enum PathStep {
     Name(String),
     Index(String),
 }
 
-impl Step {
+impl PathStep {
     fn name(&self) -> &str {
         match self {
             Self::Name(name) | Self::Index(name) => name,
@@ -66,38 +66,38 @@ impl Step {
 
 /// Splits a key into steps. In a list, `inputs[0].path` and `inputs.0.path` are the same. Names of
 /// environment variables and of models may contain dots.
-fn steps(key: &str) -> Vec<Step> {
+fn steps(key: &str) -> Vec<PathStep> {
     if let Some(variable) = key.strip_prefix("environment_variables.") {
         let names = [String::from("environment_variables"), variable.to_owned()];
-        return names.map(Step::Name).into();
+        return names.map(PathStep::Name).into();
     }
     if let Some((name, setting)) = key.strip_prefix("models.").and_then(|of| of.rsplit_once('.'))
         && !name.contains('[')
         && MODEL.iter().any(|key| key.name == setting)
     {
-        return ["models", name, setting].map(|name| Step::Name(name.to_owned())).into();
+        return ["models", name, setting].map(|name| PathStep::Name(name.to_owned())).into();
     }
     let parts = key.split('.').flat_map(|part| {
         let (name, indices) = part.split_once('[').unwrap_or((part, ""));
         let indices = indices.split('[').filter(|index| !index.is_empty());
-        let indices = indices.map(|index| Step::Index(index.trim_end_matches(']').to_owned()));
-        std::iter::once(Step::Name(name.to_owned())).chain(indices)
+        let indices = indices.map(|index| PathStep::Index(index.trim_end_matches(']').to_owned()));
+        std::iter::once(PathStep::Name(name.to_owned())).chain(indices)
     });
     parts.collect()
 }
 
 /// The path of the steps, for messages.
-fn path(steps: &[Step]) -> String {
-    steps.iter().map(Step::name).collect::<Vec<_>>().join(".")
+fn path(steps: &[PathStep]) -> String {
+    steps.iter().map(PathStep::name).collect::<Vec<_>>().join(".")
 }
 
 /// Sets the value at `steps[depth..]` below the node.
 fn put(
-    node: &mut Node,
-    steps: &[Step],
+    node: &mut YamlNode,
+    steps: &[PathStep],
     depth: usize,
-    value: Node,
-    origin: &Origin,
+    value: YamlNode,
+    origin: &SettingOrigin,
 ) -> Result<(), StepError> {
     let Some(step) = steps.get(depth) else {
         *node = value;
@@ -111,21 +111,21 @@ fn put(
         _ => None,
     };
     match (&mut node.value, short) {
-        (Value::Null, _) => node.value = Value::Map(Vec::new()),
-        (Value::Scalar { .. }, Some(key)) => {
-            let value = std::mem::replace(&mut node.value, Value::Null);
-            let value = Node { origin: node.origin.clone(), value };
-            node.value = Value::Map(vec![Entry { key: key.to_owned(), node: value }]);
+        (YamlValue::Null, _) => node.value = YamlValue::Map(Vec::new()),
+        (YamlValue::Scalar { .. }, Some(key)) => {
+            let value = std::mem::replace(&mut node.value, YamlValue::Null);
+            let value = YamlNode { origin: node.origin.clone(), value };
+            node.value = YamlValue::Map(vec![Entry { key: key.to_owned(), node: value }]);
         }
         _ => {}
     }
     let is_index = matches!(step, Step::Index(_));
     let step = step.name();
     match &mut node.value {
-        Value::Map(_) if is_index => {
+        YamlValue::Map(_) if is_index => {
             Err(StepError::Map { path: path(&steps[..depth]), index: step.to_owned() })
         }
-        Value::Map(entries) => {
+        YamlValue::Map(entries) => {
             if is_input {
                 // A user who sets one of the two does not want the other.
                 let other = match step {
@@ -136,13 +136,13 @@ fn put(
                 entries.retain(|entry| entry.key != other);
             }
             let index = entries.iter().position(|entry| entry.key == step).unwrap_or_else(|| {
-                let node = Node { origin: origin.clone(), value: Value::Null };
-                entries.push(Entry { key: step.to_owned(), node });
+                let node = YamlNode { origin: origin.clone(), value: YamlValue::Null };
+                entries.push(MapEntry { key: step.to_owned(), node });
                 entries.len() - 1
             });
             put(&mut entries[index].node, steps, depth + 1, value, origin)
         }
-        Value::List(items) => {
+        YamlValue::List(items) => {
             let count = items.len();
             let by_name =
                 items.iter().position(|item| name_of(item).is_some_and(|name| name == step));
@@ -160,16 +160,16 @@ fn put(
 }
 
 /// Removes the key, if it is present, so that its default applies.
-fn remove(root: &mut Node, steps: &[Step]) {
+fn remove(root: &mut YamlNode, steps: &[PathStep]) {
     let Some((last, before)) = steps.split_last() else { return };
     let mut node = root;
     for step in before {
         let next = match &mut node.value {
-            Value::Map(entries) => entries
+            YamlValue::Map(entries) => entries
                 .iter_mut()
                 .find(|entry| entry.key == step.name())
                 .map(|entry| &mut entry.node),
-            Value::List(items) => {
+            YamlValue::List(items) => {
                 let by_name = items
                     .iter()
                     .position(|item| name_of(item).is_some_and(|name| name == step.name()));
@@ -183,16 +183,16 @@ fn remove(root: &mut Node, steps: &[Step]) {
         let Some(next) = next else { return };
         node = next;
     }
-    if let Value::Map(entries) = &mut node.value {
+    if let YamlValue::Map(entries) = &mut node.value {
         entries.retain(|entry| entry.key != last.name());
     }
 }
 
-fn name_of(item: &Node) -> Option<&String> {
-    let Value::Map(entries) = &item.value else { return None };
+fn name_of(item: &YamlNode) -> Option<&String> {
+    let YamlValue::Map(entries) = &item.value else { return None };
     let entry = entries.iter().find(|entry| entry.key == "name")?;
     match &entry.node.value {
-        Value::Scalar { text, .. } => Some(text),
+        YamlValue::Scalar { text, .. } => Some(text),
         _ => None,
     }
 }

@@ -1,17 +1,17 @@
 //! The parent of a job.
 
 use super::dialect::Dialect;
-use super::error::Report;
+use super::error::ErrorReport;
 use super::job::Parent;
-use super::place::Place;
+use super::place::JobFileLocation;
 use super::raw::RawJob;
-use super::tree::{Entry, Node, Value};
+use super::tree::{MapEntry, YamlNode, YamlValue};
 
 /// Makes the pipeline the parent of its job, if the parent should get logs or metrics and the file does not
 /// name one.
-pub(super) fn of_pipeline(root: &mut Node, pipeline: &str, report: &Report) {
-    let Value::Map(entries) = &mut root.value else { return };
-    let is_wanted = entries.iter().find(|Entry { key, node }| {
+pub(super) fn of_pipeline(root: &mut YamlNode, pipeline: &str, report: &ErrorReport) {
+    let YamlValue::Map(entries) = &mut root.value else { return };
+    let is_wanted = entries.iter().find(|MapEntry { key, node }| {
         matches!(key.as_str(), "copy_logs_to_parent" | "push_metrics_to_parent")
             && matches!(&node.value, Value::Scalar { text, .. } if text.eq_ignore_ascii_case("true"))
     });
@@ -22,16 +22,16 @@ pub(super) fn of_pipeline(root: &mut Node, pipeline: &str, report: &Report) {
     // Names of job directories do not contain a dot, unless a user chooses one.
     let folder = format!("jobs/{pipeline}.pipeline");
     report.conversion(format!("parent is {folder} beside the file, for the pipeline"));
-    let value = Value::Scalar { text: folder, is_text: true };
-    entries.push(Entry { key: String::from("parent"), node: Node { origin, value } });
+    let value = YamlValue::Scalar { text: folder, is_text: true };
+    entries.push(MapEntry { key: String::from("parent"), node: YamlNode { origin, value } });
 }
 
 /// The parent, if it should get logs or metrics (prs-semantics A6, A8).
 pub(super) fn check(
     raw: &RawJob,
     dialect: Dialect,
-    place: &Place,
-    report: &Report,
+    place: &JobFileLocation,
+    report: &ErrorReport,
 ) -> Option<Parent> {
     let flags = [&raw.copy_logs_to_parent, &raw.push_metrics_to_parent];
     let wanted = flags.map(|flag| flag.as_ref().filter(|flag| flag.value));

@@ -1,16 +1,16 @@
 //! Partition keys, which make mini-batches instead of a size (prs-semantics C8, M4, M5).
 
-use super::error::{Report, TemplateError};
-use super::keys::Format;
+use super::error::{ErrorReport, TemplateError};
+use super::keys::InputFormat;
 use super::raw::{RawInput, RawJob};
-use super::scope::At;
+use super::scope::Located;
 use super::tree;
 
 /// More keys than this are probably a mistake.
 const MOST_KEYS: usize = 64;
 
 /// The keys, each checked against every input. Empty if mini-batches are made by size.
-pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<String> {
+pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) -> Vec<String> {
     let Some(given) = &raw.partition_keys else {
         // In tables, the columns from a path are useful without keys, too.
         let files = inputs.iter().filter(|input| !is_table(input));
@@ -52,12 +52,12 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<S
 }
 
 fn is_table(input: &RawInput) -> bool {
-    input.format.as_ref().is_some_and(|format| format.value != Format::Files)
+    input.format.as_ref().is_some_and(|format| format.value != InputFormat::Files)
 }
 
 /// Checks the keys against an input. For files, the keys are names in the template. For tables, they may also
 /// be columns; if there is no schema, only the planner knows these.
-fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
+fn check_input(input: &RawInput, keys: &[Located<String>], report: &ErrorReport) {
     let name = &input.name.value;
     // The reader of the input reports an invalid template.
     let Ok(of_path) = input.partition_format.as_ref().map(|at| keys_of(&at.value)).transpose()
@@ -102,7 +102,7 @@ fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
 }
 
 /// A template in the planner's form: without a slash at the front. `None`, with an error, if it is invalid.
-pub(super) fn template(given: &At<String>, report: &Report) -> Option<String> {
+pub(super) fn template(given: &Located<String>, report: &ErrorReport) -> Option<String> {
     let text = given.value.trim();
     let text = text.strip_prefix("./").unwrap_or(text).trim_start_matches('/');
     let problem = match keys_of(text) {

@@ -1,11 +1,11 @@
 //! The place of a job file, and the meaning of its paths.
 
-use super::error::{FileError, Origin};
+use super::error::{FileError, SettingOrigin};
 use super::policy::OperatorPolicy;
 use std::path::{Path, PathBuf};
 
 /// The place of a job file.
-pub(super) struct Place {
+pub(super) struct JobFileLocation {
     /// The policy that limits which files may be read.
     pub(super) policy: OperatorPolicy,
     /// Its folder. Absolute.
@@ -16,7 +16,7 @@ pub(super) struct Place {
     shown: String,
 }
 
-impl Place {
+impl JobFileLocation {
     /// # Errors
     /// If the current folder is unknown, or the folder's path is not text.
     pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, FileError> {
@@ -32,12 +32,12 @@ impl Place {
     }
 
     /// Where a setting was written, for people: `job.yaml:12`.
-    pub(super) fn at(&self, origin: &Origin) -> String {
+    pub(super) fn at(&self, origin: &SettingOrigin) -> String {
         match origin {
-            Origin::Line(line) => format!("{}:{line}", self.shown),
-            Origin::In(file, line) => format!("{file}:{line}"),
-            Origin::File => self.shown.clone(),
-            Origin::Set(key) => format!("--set {key}"),
+            SettingOrigin::Line(line) => format!("{}:{line}", self.shown),
+            SettingOrigin::In(file, line) => format!("{file}:{line}"),
+            SettingOrigin::File => self.shown.clone(),
+            SettingOrigin::Set(key) => format!("--set {key}"),
         }
     }
 
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn job_names_are_made_to_fit() {
         let place =
-            |file: &str| Place::of(Path::new(file), &OperatorPolicy::default()).expect("a place");
+            |file: &str| JobFileLocation::of(Path::new(file), &OperatorPolicy::default()).expect("a place");
         for (file, name) in [
             ("/a/digits.yaml", "digits"),
             ("/a/My Job (2).yaml", "my-job--2-"),

@@ -1,11 +1,11 @@
 //! An entry script that a runtime loads, in Python or JavaScript.
 
-use super::error::{Report, missing};
+use super::error::{ErrorReport, missing};
 use super::job::LoadedScript;
-use super::place::Place;
+use super::place::JobFileLocation;
 use super::raw::RawJob;
 use super::requirements::{Requirement, requirements};
-use super::scope::At;
+use super::scope::Located;
 use super::small_file;
 use crate::model::{GUEST_SOURCE, Profiler, ScriptLanguage, WorkerSettings};
 use std::path::{Component, Path, PathBuf};
@@ -20,8 +20,8 @@ pub(super) fn script(
     entry_script: &Path,
     source: Option<&Path>,
     worker: &mut WorkerSettings,
-    place: &Place,
-    report: &Report,
+    place: &JobFileLocation,
+    report: &ErrorReport,
 ) -> Option<LoadedScript> {
     let language = ScriptLanguage::of(entry_script);
     if language != Some(ScriptLanguage::Python) && raw.python.runtime.is_some() {
@@ -51,7 +51,7 @@ pub(super) fn script(
 }
 
 /// The packages of a requirements file, and its name.
-fn asked(given: &At<String>, place: &Place, report: &Report) -> Option<(String, Vec<Requirement>)> {
+fn asked(given: &Located<String>, place: &JobFileLocation, report: &ErrorReport) -> Option<(String, Vec<Requirement>)> {
     let path = place.resolve(given.value.trim());
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_yaml = ["yml", "yaml"].iter().any(|end| path.extension().is_some_and(|it| it == *end));

@@ -1,8 +1,8 @@
 //! The queries for databases (prs-semantics M3).
 
-use super::error::Report;
+use super::error::ErrorReport;
 use super::raw::{RawInput, RawJob};
-use super::scope::At;
+use super::scope::Located;
 use crate::model::TableKind;
 
 /// The longest statement, in bytes. SQLite itself accepts longer ones.
@@ -17,11 +17,11 @@ fn is_database(input: &RawInput) -> bool {
 
 /// Checks that each database has exactly one of `table` and `query`. The check of each format's keys refuses
 /// them for other formats.
-pub(super) fn check(input: &RawInput, report: &Report) {
+pub(super) fn check(input: &RawInput, report: &ErrorReport) {
     if !is_database(input) {
         return;
     }
-    let unless_blamed = |at: &At<String>, message: String| {
+    let unless_blamed = |at: &Located<String>, message: String| {
         if !report.blames(&at.key) {
             at.blame(report, message);
         }
@@ -64,12 +64,12 @@ pub(super) fn of(input: &RawInput) -> Option<String> {
         return None;
     }
     let all =
-        |table: &At<String>| format!("select * from \"{}\"", table.value.replace('"', "\"\""));
+        |table: &Located<String>| format!("select * from \"{}\"", table.value.replace('"', "\"\""));
     input.query.as_ref().map(|query| query.value.clone()).or(input.table.as_ref().map(all))
 }
 
 /// Adds a notice if a size is given, as databases are not cut by size.
-pub(super) fn say_size(raw: &RawJob, inputs: &[RawInput], report: &Report) {
+pub(super) fn say_size(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) {
     let databases: Vec<&str> =
         inputs.iter().filter(|it| is_database(it)).map(|it| it.name.value.as_str()).collect();
     let (Some(size), [_, ..]) = (&raw.mini_batch_size, databases.as_slice()) else { return };

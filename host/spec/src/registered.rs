@@ -1,10 +1,10 @@
 //! Replaces registered names in a job file by their paths, before any other check. All rules for paths thus
 //! apply to them, including the operator's policy.
 
-use super::error::Report;
+use super::error::ErrorReport;
 use super::job::RegisteredModel;
 use super::raw::{RawInput, RawJob, RawModel, RawSideInput};
-use super::scope::At;
+use super::scope::Located;
 use crate::model::{Latest, Registered, RegisteredKind, RegisteredName};
 
 /// Looks up registered names.
@@ -49,9 +49,9 @@ impl Registrations for NoRegistry {
 pub(super) fn resolve(
     raw: &mut RawJob,
     registrations: &dyn Registrations,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Vec<Latest> {
-    let mut names = Names { registrations, report, latest: Vec::new() };
+    let mut names = RegisteredNames { registrations, report, latest: Vec::new() };
     for input in raw.inputs.iter_mut().flat_map(|inputs| &mut inputs.value) {
         names.input(input);
     }
@@ -71,13 +71,13 @@ pub(super) fn or_register(kind: RegisteredKind, path: &str) -> String {
     format!("; or register it here as {wanted} (sandmill {word} register)")
 }
 
-struct Names<'a> {
+struct RegisteredNames<'a> {
     registrations: &'a dyn Registrations,
-    report: &'a Report,
+    report: &'a ErrorReport,
     latest: Vec<Latest>,
 }
 
-impl Names<'_> {
+impl RegisteredNames<'_> {
     /// Resolves `dataset: NAME`, or a path of Azure.
     fn input(&mut self, input: &mut RawInput) {
         if let Some(dataset) = input.dataset.take() {
@@ -150,7 +150,7 @@ impl Names<'_> {
     }
 
     /// Resolves a name that the job file gives as a registered name.
-    fn named(&mut self, kind: RegisteredKind, given: &At<String>) -> Option<Registered> {
+    fn named(&mut self, kind: RegisteredKind, given: &Located<String>) -> Option<Registered> {
         let wanted = match given.value.parse::<RegisteredName>() {
             Ok(wanted) => wanted,
             Err(error) => {
@@ -172,7 +172,7 @@ impl Names<'_> {
 
     /// Resolves a path that names something in Azure, if the registry has the same name. If it does not, the
     /// later check of the path reports the error.
-    fn of_azure(&mut self, kind: RegisteredKind, path: &At<String>) -> Option<Registered> {
+    fn of_azure(&mut self, kind: RegisteredKind, path: &Located<String>) -> Option<Registered> {
         let wanted = RegisteredName::of_azure(&path.value)?;
         match self.find(kind, &wanted) {
             Ok(found) => {
@@ -214,7 +214,7 @@ impl Names<'_> {
     fn tell(
         &self,
         kind: RegisteredKind,
-        at: &At<String>,
+        at: &Located<String>,
         wanted: &RegisteredName,
         found: &Registered,
     ) {
@@ -233,7 +233,7 @@ impl Names<'_> {
     }
 
     /// The paths of the version, as if they were written instead of its name.
-    fn paths(&self, found: &Registered, at: &At<String>) -> Vec<At<String>> {
+    fn paths(&self, found: &Registered, at: &Located<String>) -> Vec<Located<String>> {
         let place = |path: &String| match &found.datastore {
             Some(datastore) => format!("datastore://{datastore}/{}", path.trim_start_matches('/')),
             None => path.clone(),

@@ -1,7 +1,7 @@
 //! The packages that a Python script needs, from a requirements file of pip or a conda environment.
 
-use super::error::Report;
-use super::tree::{self, Node, Value};
+use super::error::ErrorReport;
+use super::tree::{self, YamlNode, YamlValue};
 use crate::model::package_name;
 
 /// A package that a Python script needs in one version.
@@ -19,20 +19,20 @@ pub(super) fn requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>
     if !is_yaml {
         return Some(text.lines().filter_map(requirement).collect());
     }
-    let root = tree::parse(text, &Report::default())?;
+    let root = tree::parse(text, &ErrorReport::default())?;
     let mut found = Vec::new();
     of_conda(&root, &mut found);
     Some(found)
 }
 
 /// `dependencies` is a list of texts, in which a map's `pip` is another list.
-fn of_conda(root: &Node, found: &mut Vec<Requirement>) {
-    let Value::Map(entries) = &root.value else { return };
+fn of_conda(root: &YamlNode, found: &mut Vec<Requirement>) {
+    let YamlValue::Map(entries) = &root.value else { return };
     for entry in entries.iter().filter(|entry| matches!(&*entry.key, "dependencies" | "pip")) {
-        let Value::List(items) = &entry.node.value else { continue };
+        let YamlValue::List(items) = &entry.node.value else { continue };
         for item in items {
             match &item.value {
-                Value::Scalar { text, .. } => found.extend(requirement(text)),
+                YamlValue::Scalar { text, .. } => found.extend(requirement(text)),
                 _ => of_conda(item, found),
             }
         }

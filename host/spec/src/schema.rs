@@ -1,8 +1,8 @@
 //! The JSON schema of the job file, made from the table of keys.
 
 use super::azure::{SCHEMA_KEY, SECTION};
-use super::keys::{self, Key, Kind};
-use super::tree::{self, Node, Value};
+use super::keys::{self, Key, KeyKind};
+use super::tree::{self, YamlNode, YamlValue};
 use serde_json::{Map, Value as Json, json};
 
 const NAME: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
@@ -82,52 +82,52 @@ fn property(key: &Key) -> Json {
     schema
 }
 
-fn kind(kind: Kind) -> Json {
+fn kind(kind: KeyKind) -> Json {
     let text_or_number = json!({ "type": ["string", "number", "boolean"] });
     match kind {
-        Kind::Text => json!({ "type": "string", "minLength": 1 }),
-        Kind::Name => json!({ "type": "string", "pattern": NAME }),
-        Kind::ModelName => json!({ "type": "string", "pattern": MODEL_NAME }),
-        Kind::Integer { min, max } => integer(min, max),
-        Kind::Seconds { max } => {
+        KeyKind::Text => json!({ "type": "string", "minLength": 1 }),
+        KeyKind::Name => json!({ "type": "string", "pattern": NAME }),
+        KeyKind::ModelName => json!({ "type": "string", "pattern": MODEL_NAME }),
+        KeyKind::Integer { min, max } => integer(min, max),
+        KeyKind::Seconds { max } => {
             json!({ "type": "number", "exclusiveMinimum": 0, "maximum": max })
         }
-        Kind::Interval { max } => json!({ "type": "number", "minimum": 0, "maximum": max }),
-        Kind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
-        Kind::Size { .. } => size(1),
-        Kind::BatchSize => {
+        KeyKind::Interval { max } => json!({ "type": "number", "minimum": 0, "maximum": max }),
+        KeyKind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
+        KeyKind::Size { .. } => size(1),
+        KeyKind::BatchSize => {
             let mut schema = size(1);
             schema["anyOf"][1]["pattern"] = json!(
                 "^ *[0-9]+ *([kKmMgGtT]([iI]?[bB])?|[bB]([yY][tT][eE][sS]?)?|[rR][oO][wW][sS]?)? *$"
             );
             schema
         }
-        Kind::Choice(names) => choice(&names()),
-        Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Scalars => json!({ "type": "array", "items": text_or_number }),
-        Kind::ScalarsOrOne => json!({
+        KeyKind::Choice(names) => choice(&names()),
+        KeyKind::Bool => json!({ "type": "boolean" }),
+        KeyKind::Scalars => json!({ "type": "array", "items": text_or_number }),
+        KeyKind::ScalarsOrOne => json!({
             "anyOf": [text_or_number.clone(), { "type": "array", "items": text_or_number }]
         }),
-        Kind::Texts => {
+        KeyKind::Texts => {
             json!({ "type": "array", "minItems": 1, "items": { "type": "string", "minLength": 1 } })
         }
-        Kind::Variables => json!({
+        KeyKind::Variables => json!({
             "type": "object",
             "propertyNames": { "minLength": 1 },
             "additionalProperties": text_or_number,
         }),
-        Kind::Columns => json!({
+        KeyKind::Columns => json!({
             "type": "object",
             "minProperties": 1,
             "additionalProperties": choice(&keys::column_types()),
         }),
         // A single word stands for a map with this type.
-        Kind::Group(keys) if std::ptr::eq(keys, keys::OUTPUT_FORMAT) => {
+        KeyKind::Group(keys) if std::ptr::eq(keys, keys::OUTPUT_FORMAT) => {
             let types = keys.iter().find(|key| key.name == "type").map(property);
             json!({ "anyOf": [types, object(keys, &[])] })
         }
-        Kind::Group(keys) => object(keys, &[]),
-        Kind::Named(keys) => named(keys),
+        KeyKind::Group(keys) => object(keys, &[]),
+        KeyKind::Named(keys) => named(keys),
     }
 }
 
@@ -183,15 +183,15 @@ fn named(keys: &[Key]) -> Json {
     ] })
 }
 
-fn json_of(node: &Node) -> Json {
+fn json_of(node: &YamlNode) -> Json {
     match &node.value {
-        Value::Null => Json::Null,
-        Value::Scalar { text, is_text: true } => json!(text),
-        Value::Scalar { text, is_text: false } => {
+        YamlValue::Null => Json::Null,
+        YamlValue::Scalar { text, is_text: true } => json!(text),
+        YamlValue::Scalar { text, is_text: false } => {
             serde_json::from_str(text).unwrap_or_else(|_| json!(text))
         }
-        Value::List(items) => items.iter().map(json_of).collect(),
-        Value::Map(entries) => Json::Object(
+        YamlValue::List(items) => items.iter().map(json_of).collect(),
+        YamlValue::Map(entries) => Json::Object(
             entries.iter().map(|entry| (entry.key.clone(), json_of(&entry.node))).collect(),
         ),
     }

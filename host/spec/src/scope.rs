@@ -1,44 +1,44 @@
 //! Reads a map of the tree key by key, as the table of keys describes it. A wrong value is an error in the
 //! report, and counts as missing.
 
-use super::error::{Origin, Report};
-use super::keys::{self, Key, Kind};
-use super::tree::{Entry, Node, Value, join};
+use super::error::{SettingOrigin, ErrorReport};
+use super::keys::{self, Key, KeyKind};
+use super::tree::{MapEntry, YamlNode, YamlValue, join};
 use crate::model::{ByteSize, Setting, nearest};
 
 /// A setting and where it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct At<T> {
+pub(super) struct Located<T> {
     pub(super) value: T,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
     /// The key's path.
     pub(super) key: String,
 }
 
-impl<T> At<T> {
-    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> At<U> {
-        At { value: f(self.value), origin: self.origin, key: self.key }
+impl<T> Located<T> {
+    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
+        Located { value: f(self.value), origin: self.origin, key: self.key }
     }
 
     /// Reports that this setting is wrong.
-    pub(super) fn blame(&self, report: &Report, message: impl Into<String>) {
+    pub(super) fn blame(&self, report: &ErrorReport, message: impl Into<String>) {
         report.error(&self.origin, &self.key, message);
     }
 }
 
 /// Names with scalars, in the order of the file.
-pub(super) type Variables = Vec<(String, At<String>)>;
+pub(super) type Variables = Vec<(String, Located<String>)>;
 
 /// Names with maps that are still to be read, in the order of the file.
-pub(super) type Groups<'r> = Vec<(At<String>, Scope<'r>)>;
+pub(super) type Groups<'r> = Vec<(Located<String>, Scope<'r>)>;
 
 /// A map that is being read.
 pub(super) struct Scope<'r> {
     pub(super) path: String,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
     keys: &'static [Key],
-    entries: Vec<Entry>,
-    report: &'r Report,
+    entries: Vec<MapEntry>,
+    report: &'r ErrorReport,
     /// Whether this is the top level of a job file, which knows other names for keys.
     is_job: bool,
 }
@@ -46,52 +46,52 @@ pub(super) struct Scope<'r> {
 impl<'r> Scope<'r> {
     pub(super) fn new(
         path: String,
-        origin: Origin,
-        entries: Vec<Entry>,
+        origin: SettingOrigin,
+        entries: Vec<MapEntry>,
         keys: &'static [Key],
-        report: &'r Report,
+        report: &'r ErrorReport,
     ) -> Self {
         let is_job = path.is_empty();
         Self { path, origin, keys, entries, report, is_job }
     }
 
     /// The top level of the operator's policy file.
-    pub(super) fn of_policy(entries: Vec<Entry>, report: &'r Report) -> Self {
+    pub(super) fn of_policy(entries: Vec<MapEntry>, report: &'r ErrorReport) -> Self {
         let path = String::new();
-        let origin = Origin::File;
+        let origin = SettingOrigin::File;
         Self { path, origin, keys: keys::policy(), entries, report, is_job: false }
     }
 
     /// The top level of a file of datastores.
-    pub(super) fn of_datastores(entries: Vec<Entry>, report: &'r Report) -> Self {
+    pub(super) fn of_datastores(entries: Vec<MapEntry>, report: &'r ErrorReport) -> Self {
         Self { keys: keys::DATASTORES, ..Self::of_policy(entries, report) }
     }
 
     /// The top level of the user's config file.
-    pub(super) fn of_user_config(entries: Vec<Entry>, report: &'r Report) -> Self {
+    pub(super) fn of_user_config(entries: Vec<MapEntry>, report: &'r ErrorReport) -> Self {
         Self { keys: keys::USER_CONFIG, ..Self::of_policy(entries, report) }
     }
 
     /// Takes out a key's value. Null is an error, because its meaning would be unclear.
-    fn take(&mut self, name: &str) -> Option<(&'static Key, At<Value>)> {
+    fn take(&mut self, name: &str) -> Option<(&'static Key, Located<YamlValue>)> {
         let key = self.keys.iter().find(|key| key.name == name)?;
         let index = self.entries.iter().position(|entry| entry.key == name)?;
         let node = self.entries.remove(index).node;
         let path = join(&self.path, name);
-        if node.value == Value::Null {
+        if node.value == YamlValue::Null {
             let message = format!("found nothing; expected {}, or leave the key out", key.expected);
             self.report.error(&node.origin, &path, message);
             return None;
         }
-        Some((key, At { value: node.value, origin: node.origin, key: path }))
+        Some((key, Located { value: node.value, origin: node.origin, key: path }))
     }
 
-    fn mismatch(&self, key: &Key, found: At<Value>) {
-        let At { value, origin, key: path } = found;
-        let node = Node { origin, value };
+    fn mismatch(&self, key: &Key, found: Located<YamlValue>) {
+        let Located { value, origin, key: path } = found;
+        let node = YamlNode { origin, value };
         let is_size = |text: &str| text.parse::<ByteSize>().is_ok();
         let units = match (key.kind, &node.value) {
-            (Kind::Size { .. }, Value::Scalar { text, .. }) if !is_size(text) => {
+            (KeyKind::Size { .. }, YamlValue::Scalar { text, .. }) if !is_size(text) => {
                 format!("; {}", ByteSize::UNITS)
             }
             _ => String::new(),
@@ -101,25 +101,25 @@ impl<'r> Scope<'r> {
     }
 
     /// A scalar, unchanged.
-    pub(super) fn text(&mut self, name: &str) -> Option<At<String>> {
+    pub(super) fn text(&mut self, name: &str) -> Option<Located<String>> {
         self.parsed_by(name, |_, text| Some(text.to_owned()))
     }
 
     /// `true` or `false`, in any case.
-    pub(super) fn bool(&mut self, name: &str) -> Option<At<bool>> {
+    pub(super) fn bool(&mut self, name: &str) -> Option<Located<bool>> {
         self.setting(name)
     }
 
     /// A scalar of the type of a setting, within the bounds of the table of keys.
-    pub(super) fn setting<T: Setting>(&mut self, name: &str) -> Option<At<T>> {
+    pub(super) fn setting<T: Setting>(&mut self, name: &str) -> Option<Located<T>> {
         let (key, found) = self.take(name)?;
-        let Value::Scalar { text, .. } = &found.value else {
+        let YamlValue::Scalar { text, .. } = &found.value else {
             self.mismatch(key, found);
             return None;
         };
         match (T::read(text), T::complaint(text)) {
             (Some(value), _) if key.kind.takes(text) => {
-                return Some(At { value, origin: found.origin, key: found.key });
+                return Some(Located { value, origin: found.origin, key: found.key });
             }
             (_, Some(complaint)) => self.report.error(&found.origin, &found.key, complaint),
             _ => self.mismatch(key, found),
@@ -132,14 +132,14 @@ impl<'r> Scope<'r> {
         &mut self,
         name: &str,
         parse: impl FnOnce(&Key, &str) -> Option<T>,
-    ) -> Option<At<T>> {
+    ) -> Option<Located<T>> {
         let (key, found) = self.take(name)?;
         let parsed = match &found.value {
-            Value::Scalar { text, .. } => parse(key, text),
+            YamlValue::Scalar { text, .. } => parse(key, text),
             _ => None,
         };
         match parsed {
-            Some(value) => Some(At { value, origin: found.origin, key: found.key }),
+            Some(value) => Some(Located { value, origin: found.origin, key: found.key }),
             None => {
                 self.mismatch(key, found);
                 None
@@ -148,14 +148,14 @@ impl<'r> Scope<'r> {
     }
 
     /// A list of scalars, unchanged.
-    pub(super) fn scalars(&mut self, name: &str) -> Option<At<Vec<At<String>>>> {
+    pub(super) fn scalars(&mut self, name: &str) -> Option<Located<Vec<Located<String>>>> {
         self.list(name, |_| true, "a text or a number")
     }
 
     /// A list of scalars, unchanged. Or a single scalar, with `true`.
-    pub(super) fn scalars_or_one(&mut self, name: &str) -> Option<At<(Vec<String>, bool)>> {
+    pub(super) fn scalars_or_one(&mut self, name: &str) -> Option<Located<(Vec<String>, bool)>> {
         let is_one =
-            |entry: &Entry| entry.key == name && matches!(entry.node.value, Value::Scalar { .. });
+            |entry: &MapEntry| entry.key == name && matches!(entry.node.value, Value::Scalar { .. });
         if self.entries.iter().any(is_one) {
             return Some(self.text(name)?.map(|text| (vec![text], true)));
         }
@@ -164,7 +164,7 @@ impl<'r> Scope<'r> {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&mut self, name: &str) -> Option<At<Vec<At<String>>>> {
+    pub(super) fn texts(&mut self, name: &str) -> Option<Located<Vec<Located<String>>>> {
         self.list(name, |is_text| is_text, "a text (a number or a truth value in quotes)")
     }
 
@@ -173,9 +173,9 @@ impl<'r> Scope<'r> {
         name: &str,
         takes: impl Fn(bool) -> bool,
         expected: &str,
-    ) -> Option<At<Vec<At<String>>>> {
+    ) -> Option<Located<Vec<Located<String>>>> {
         let (key, found) = self.take(name)?;
-        let Value::List(items) = found.value else {
+        let YamlValue::List(items) = found.value else {
             self.mismatch(key, found);
             return None;
         };
@@ -183,8 +183,8 @@ impl<'r> Scope<'r> {
         for (index, node) in items.into_iter().enumerate() {
             let path = format!("{}[{index}]", found.key);
             match node.value {
-                Value::Scalar { text, is_text } if takes(is_text) => {
-                    texts.push(At { value: text, origin: node.origin, key: path });
+                YamlValue::Scalar { text, is_text } if takes(is_text) => {
+                    texts.push(Located { value: text, origin: node.origin, key: path });
                 }
                 _ => {
                     let message = format!("found {node}; expected {expected}");
@@ -192,22 +192,22 @@ impl<'r> Scope<'r> {
                 }
             }
         }
-        Some(At { value: texts, origin: found.origin, key: found.key })
+        Some(Located { value: texts, origin: found.origin, key: found.key })
     }
 
     /// A map of names to scalars, unchanged.
-    pub(super) fn variables(&mut self, name: &str) -> Option<At<Variables>> {
+    pub(super) fn variables(&mut self, name: &str) -> Option<Located<Variables>> {
         let (key, found) = self.take(name)?;
-        let Value::Map(entries) = found.value else {
+        let YamlValue::Map(entries) = found.value else {
             self.mismatch(key, found);
             return None;
         };
         let mut variables = Vec::new();
-        for Entry { key, node } in entries {
+        for MapEntry { key, node } in entries {
             let path = join(&found.key, &key);
             match node.value {
-                Value::Scalar { text, .. } => {
-                    variables.push((key, At { value: text, origin: node.origin, key: path }));
+                YamlValue::Scalar { text, .. } => {
+                    variables.push((key, Located { value: text, origin: node.origin, key: path }));
                 }
                 _ => {
                     let message = format!("found {node}; expected a text or a number");
@@ -215,7 +215,7 @@ impl<'r> Scope<'r> {
                 }
             }
         }
-        Some(At { value: variables, origin: found.origin, key: found.key })
+        Some(Located { value: variables, origin: found.origin, key: found.key })
     }
 
     /// A map with keys of its own.
@@ -226,16 +226,16 @@ impl<'r> Scope<'r> {
     /// The same. A scalar instead of the group is the value of the group's key `short`, if one is given.
     pub(super) fn group_or(&mut self, name: &str, short: Option<&str>) -> Option<Scope<'r>> {
         let (key, mut found) = self.take(name)?;
-        if let (Some(short), Value::Scalar { .. }) = (short, &found.value) {
-            let node = Node { origin: found.origin.clone(), value: found.value };
-            found.value = Value::Map(vec![Entry { key: short.to_owned(), node }]);
+        if let (Some(short), YamlValue::Scalar { .. }) = (short, &found.value) {
+            let node = YamlNode { origin: found.origin.clone(), value: found.value };
+            found.value = YamlValue::Map(vec![Entry { key: short.to_owned(), node }]);
         }
         match (key.kind, found.value) {
-            (Kind::Group(keys), Value::Map(entries)) => {
+            (KeyKind::Group(keys), YamlValue::Map(entries)) => {
                 Some(Scope::new(found.key, found.origin, entries, keys, self.report))
             }
             (_, value) => {
-                self.mismatch(key, At { value, origin: found.origin, key: found.key });
+                self.mismatch(key, Located { value, origin: found.origin, key: found.key });
                 None
             }
         }
@@ -243,43 +243,43 @@ impl<'r> Scope<'r> {
 
     /// A map of names to groups, or a list of groups with names. A scalar instead of a group is the group's
     /// path.
-    pub(super) fn named(&mut self, name: &str) -> Option<At<Groups<'r>>> {
+    pub(super) fn named(&mut self, name: &str) -> Option<Located<Groups<'r>>> {
         let (key, found) = self.take(name)?;
-        let Kind::Named(keys) = key.kind else { return None };
+        let KeyKind::Named(keys) = key.kind else { return None };
         let mut groups = Vec::new();
         match found.value {
-            Value::Map(entries) => {
+            YamlValue::Map(entries) => {
                 for entry in entries {
                     groups.extend(self.named_entry(entry, &found.key, keys));
                 }
             }
-            Value::List(items) => {
+            YamlValue::List(items) => {
                 for (index, node) in items.into_iter().enumerate() {
                     let path = format!("{}[{index}]", found.key);
                     groups.extend(self.named_item(node, path, keys));
                 }
             }
             value => {
-                self.mismatch(key, At { value, origin: found.origin, key: found.key });
+                self.mismatch(key, Located { value, origin: found.origin, key: found.key });
                 return None;
             }
         }
-        Some(At { value: groups, origin: found.origin, key: found.key })
+        Some(Located { value: groups, origin: found.origin, key: found.key })
     }
 
     fn named_entry(
         &self,
-        Entry { key, node }: Entry,
+        MapEntry { key, node }: MapEntry,
         parent: &str,
         keys: &'static [Key],
-    ) -> Option<(At<String>, Scope<'r>)> {
+    ) -> Option<(Located<String>, Scope<'r>)> {
         let path = join(parent, &key);
-        let name = At { value: key, origin: node.origin.clone(), key: path.clone() };
+        let name = Located { value: key, origin: node.origin.clone(), key: path.clone() };
         let entries = match node.value {
-            Value::Map(entries) => entries,
-            Value::Scalar { .. } => {
+            YamlValue::Map(entries) => entries,
+            YamlValue::Scalar { .. } => {
                 let key = String::from("path");
-                let value = Node { origin: node.origin.clone(), value: node.value };
+                let value = YamlNode { origin: node.origin.clone(), value: node.value };
                 vec![Entry { key, node: value }]
             }
             _ => {
@@ -298,11 +298,11 @@ impl<'r> Scope<'r> {
 
     fn named_item(
         &self,
-        node: Node,
+        node: YamlNode,
         path: String,
         keys: &'static [Key],
-    ) -> Option<(At<String>, Scope<'r>)> {
-        let Value::Map(entries) = node.value else {
+    ) -> Option<(Located<String>, Scope<'r>)> {
+        let YamlValue::Map(entries) = node.value else {
             let message = format!("found {node}; expected a map with name and path");
             self.report.error(&node.origin, &path, message);
             return None;

@@ -1,12 +1,12 @@
 //! Sample values, for fields that do not matter to a test.
 
-use super::{Machine, ModelSpec, NoRegistry, OperatorPolicy, Surroundings};
+use super::{MachineSize, ModelSpec, NoRegistry, OperatorPolicy, LoadContext};
 use crate::model::{Backend, DeviceChoice};
 use std::sync::LazyLock;
 
-static MACHINE: LazyLock<Machine> = LazyLock::new(Machine::default);
+static MACHINE: LazyLock<MachineSize> = LazyLock::new(MachineSize::default);
 
-impl<'a> Surroundings<'a> {
+impl<'a> LoadContext<'a> {
     /// Surroundings with this policy, without a registry, on a machine with one core.
     pub fn sample(policy: &'a OperatorPolicy) -> Self {
         Self { policy, registrations: &NoRegistry, machine: &MACHINE }

@@ -1,7 +1,7 @@
 //! Settings that are seconds.
 
 use super::defaults::Defaults;
-use super::error::Report;
+use super::error::ErrorReport;
 use super::raw::RawJob;
 use crate::model::JobSettings;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) fn check(
     raw: &RawJob,
     settings: &JobSettings,
     defaults: &Defaults<'_>,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Duration {
     let attempts = settings.run_max_try;
     let run = settings.run_invocation_timeout;

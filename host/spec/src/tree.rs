@@ -1,7 +1,7 @@
 //! Parses YAML text into a small tree that knows its lines. It is built from parser events with an explicit
 //! stack, so that deep nesting and repeated aliases end in an error and not in a stack overflow.
 
-use super::error::{Origin, Report, SpecError};
+use super::error::{SettingOrigin, ErrorReport, SpecError};
 use super::lenient;
 use saphyr::{Scalar as Resolved, ScalarStyle, ScanError, Tag};
 use saphyr_parser::{Event, Parser};
@@ -17,13 +17,13 @@ const MAX_ALIASED: usize = 10_000;
 
 /// A value with its place. For a value of a map, this is the line of its key.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
-    pub(super) origin: Origin,
-    pub(super) value: Value,
+pub(super) struct YamlNode {
+    pub(super) origin: SettingOrigin,
+    pub(super) value: YamlValue,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     Null,
     /// Any other scalar, as written.
     Scalar {
@@ -31,37 +31,37 @@ pub(super) enum Value {
         /// Whether YAML reads it as text, as opposed to a number or a truth value.
         is_text: bool,
     },
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<YamlNode>),
+    Map(Vec<MapEntry>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct MapEntry {
     pub(super) key: String,
-    pub(super) node: Node,
+    pub(super) node: YamlNode,
 }
 
-impl Node {
+impl YamlNode {
     fn size(&self) -> usize {
         1 + match &self.value {
-            Value::Null | Value::Scalar { .. } => 0,
-            Value::List(items) => items.iter().map(Self::size).sum(),
-            Value::Map(entries) => entries.iter().map(|entry| entry.node.size()).sum(),
+            YamlValue::Null | YamlValue::Scalar { .. } => 0,
+            YamlValue::List(items) => items.iter().map(Self::size).sum(),
+            YamlValue::Map(entries) => entries.iter().map(|entry| entry.node.size()).sum(),
         }
     }
 
     /// Sets the origin of the node and of all nodes below it.
-    pub(super) fn set_origin(&mut self, origin: &Origin) {
+    pub(super) fn set_origin(&mut self, origin: &SettingOrigin) {
         self.map_origin(&|_| origin.clone());
     }
 
     /// Changes the origin of the node and of all nodes below it.
-    pub(super) fn map_origin(&mut self, change: &impl Fn(&Origin) -> Origin) {
+    pub(super) fn map_origin(&mut self, change: &impl Fn(&SettingOrigin) -> SettingOrigin) {
         self.origin = change(&self.origin);
         match &mut self.value {
-            Value::Null | Value::Scalar { .. } => {}
-            Value::List(items) => items.iter_mut().for_each(|item| item.map_origin(change)),
-            Value::Map(entries) => {
+            YamlValue::Null | YamlValue::Scalar { .. } => {}
+            YamlValue::List(items) => items.iter_mut().for_each(|item| item.map_origin(change)),
+            YamlValue::Map(entries) => {
                 entries.iter_mut().for_each(|entry| entry.node.map_origin(change));
             }
         }
@@ -69,14 +69,14 @@ impl Node {
 }
 
 /// Prints the value for an error message, for the middle of a sentence.
-impl fmt::Display for Node {
+impl fmt::Display for YamlNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
-            Value::Null => f.write_str("nothing"),
-            Value::List(_) => f.write_str("a list"),
-            Value::Map(_) => f.write_str("a map"),
-            Value::Scalar { text, is_text: false } => f.write_str(text),
-            Value::Scalar { text, is_text: true } => write!(f, "{:?}", shorten(text)),
+            YamlValue::Null => f.write_str("nothing"),
+            YamlValue::List(_) => f.write_str("a list"),
+            YamlValue::Map(_) => f.write_str("a map"),
+            YamlValue::Scalar { text, is_text: false } => f.write_str(text),
+            YamlValue::Scalar { text, is_text: true } => write!(f, "{:?}", shorten(text)),
         }
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn shorten(text: &str) -> Cow<'_, str> {
 }
 
 /// Reads one document. `None` if there is no usable tree. Then the report has the reason.
-pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
+pub(super) fn parse(text: &str, report: &ErrorReport) -> Option<YamlNode> {
     let is_read = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
     // Most files have no such lines and are parsed only once.
     let moved = lenient::indented(text).filter(|moved| !is_read(text) && is_read(moved));
@@ -101,8 +101,8 @@ pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
     }
 }
 
-fn parse_strictly(text: &str, report: &Report) -> Option<Node> {
-    let mut builder = Builder::new(report);
+fn parse_strictly(text: &str, report: &ErrorReport) -> Option<YamlNode> {
+    let mut builder = TreeBuilder::new(report);
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         let flow = match event {
@@ -118,10 +118,10 @@ fn parse_strictly(text: &str, report: &Report) -> Option<Node> {
         }
     }
     match builder.root.take() {
-        Some(node) if node.value != Value::Null => Some(node),
+        Some(node) if node.value != YamlValue::Null => Some(node),
         _ => {
             report.error(
-                &Origin::File,
+                &SettingOrigin::File,
                 "",
                 "is empty; a job file needs at least entry_script and inputs",
             );
@@ -131,32 +131,32 @@ fn parse_strictly(text: &str, report: &Report) -> Option<Node> {
 }
 
 /// Reads the value of a `--set`. Fails with the first error, whose lines are those of the value.
-pub(super) fn parse_value(text: &str) -> Result<Node, SpecError> {
+pub(super) fn parse_value(text: &str) -> Result<YamlNode, SpecError> {
     // These characters have a special meaning in YAML or are reserved. On a command line, such a text is more
     // likely a glob.
     if text.starts_with(['*', '&', '!', '%', '@', '`']) {
         return Ok(plain(text));
     }
     if matches!(text.trim(), "" | "~" | "null" | "Null" | "NULL") {
-        return Ok(Node { origin: Origin::File, value: Value::Null });
+        return Ok(YamlNode { origin: SettingOrigin::File, value: YamlValue::Null });
     }
-    let report = Report::default();
+    let report = ErrorReport::default();
     let node = parse(text, &report);
     let mut errors = report.into_errors("").errors;
     match node {
         Some(node) if errors.is_empty() => Ok(node),
-        _ if errors.is_empty() => Ok(Node { origin: Origin::File, value: Value::Null }),
+        _ if errors.is_empty() => Ok(YamlNode { origin: SettingOrigin::File, value: YamlValue::Null }),
         _ => Err(errors.swap_remove(0)),
     }
 }
 
 /// A text of the command line, unchanged.
-pub(super) fn plain(text: &str) -> Node {
-    let value = Value::Scalar { text: text.to_owned(), is_text: true };
-    Node { origin: Origin::File, value }
+pub(super) fn plain(text: &str) -> YamlNode {
+    let value = YamlValue::Scalar { text: text.to_owned(), is_text: true };
+    YamlNode { origin: SettingOrigin::File, value }
 }
 
-fn syntax_error(error: &ScanError, text: &str, report: &Report) {
+fn syntax_error(error: &ScanError, text: &str, report: &ErrorReport) {
     let marker = error.marker();
     let line = text.lines().nth(marker.line().saturating_sub(1)).unwrap_or_default();
     let hint = if line.contains("${{") {
@@ -171,7 +171,7 @@ fn syntax_error(error: &ScanError, text: &str, report: &Report) {
         ""
     };
     let message = format!("not valid YAML (column {}): {}{hint}", marker.col() + 1, error.info());
-    report.error(&Origin::Line(marker.line().max(1)), "", message);
+    report.error(&SettingOrigin::Line(marker.line().max(1)), "", message);
 }
 
 enum Flow {
@@ -183,31 +183,31 @@ enum Flow {
 struct Frame {
     line: usize,
     anchor: usize,
-    value: Open,
+    value: OpenNode,
 }
 
-enum Open {
-    List(Vec<Node>),
+enum OpenNode {
+    List(Vec<YamlNode>),
     /// `seen`: the lines of the keys so far. `key`: the key whose value comes next, with its line. The inner
     /// `None` means that the key is not text.
     Map {
-        entries: Vec<Entry>,
+        entries: Vec<MapEntry>,
         seen: HashMap<String, usize>,
         key: Option<(Option<String>, usize)>,
     },
 }
 
-struct Builder<'r> {
+struct TreeBuilder<'r> {
     stack: Vec<Frame>,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, YamlNode>,
     aliased: usize,
     documents: usize,
-    root: Option<Node>,
-    report: &'r Report,
+    root: Option<YamlNode>,
+    report: &'r ErrorReport,
 }
 
-impl<'r> Builder<'r> {
-    fn new(report: &'r Report) -> Self {
+impl<'r> TreeBuilder<'r> {
+    fn new(report: &'r ErrorReport) -> Self {
         Self {
             stack: Vec::new(),
             anchors: HashMap::new(),
@@ -225,7 +225,7 @@ impl<'r> Builder<'r> {
                 self.documents += 1;
                 if self.documents > 1 {
                     let message = "a second document starts here; a job file holds one job";
-                    self.report.error(&Origin::Line(line), "", message);
+                    self.report.error(&SettingOrigin::Line(line), "", message);
                     return Flow::Stop;
                 }
             }
@@ -233,24 +233,24 @@ impl<'r> Builder<'r> {
             Event::Scalar(text, style, anchor, tag) => {
                 self.check_tag(tag.as_deref(), line);
                 let value = scalar(text, style, tag.as_ref());
-                self.finish(Node { origin: Origin::Line(line), value }, anchor);
+                self.finish(YamlNode { origin: SettingOrigin::Line(line), value }, anchor);
             }
             Event::SequenceStart(anchor, tag) => {
                 self.check_tag(tag.as_deref(), line);
-                return self.open(Frame { line, anchor, value: Open::List(Vec::new()) });
+                return self.open(Frame { line, anchor, value: OpenNode::List(Vec::new()) });
             }
             Event::MappingStart(anchor, tag) => {
                 self.check_tag(tag.as_deref(), line);
-                let value = Open::Map { entries: Vec::new(), seen: HashMap::new(), key: None };
+                let value = OpenNode::Map { entries: Vec::new(), seen: HashMap::new(), key: None };
                 return self.open(Frame { line, anchor, value });
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(frame) = self.stack.pop() {
                     let value = match frame.value {
-                        Open::List(items) => Value::List(items),
-                        Open::Map { entries, .. } => Value::Map(entries),
+                        OpenNode::List(items) => YamlValue::List(items),
+                        OpenNode::Map { entries, .. } => YamlValue::Map(entries),
                     };
-                    self.finish(Node { origin: Origin::Line(frame.line), value }, frame.anchor);
+                    self.finish(YamlNode { origin: SettingOrigin::Line(frame.line), value }, frame.anchor);
                 }
             }
         }
@@ -260,7 +260,7 @@ impl<'r> Builder<'r> {
     fn open(&mut self, frame: Frame) -> Flow {
         if self.stack.len() >= MAX_DEPTH {
             let message = format!("lists and maps are nested more than {MAX_DEPTH} deep");
-            self.report.error(&Origin::Line(frame.line), "", message);
+            self.report.error(&SettingOrigin::Line(frame.line), "", message);
             return Flow::Stop;
         }
         self.stack.push(frame);
@@ -271,16 +271,16 @@ impl<'r> Builder<'r> {
         let Some(mut node) = self.anchors.get(&id).cloned() else {
             // The parser knows the name, so the anchor's value has begun but not ended.
             let message = "an alias inside the value that it names";
-            self.report.error(&Origin::Line(line), &self.path(), message);
+            self.report.error(&SettingOrigin::Line(line), &self.path(), message);
             return Flow::Stop;
         };
         self.aliased += node.size();
         if self.aliased > MAX_ALIASED {
             let message = format!("aliases add more than {MAX_ALIASED} values");
-            self.report.error(&Origin::Line(line), "", message);
+            self.report.error(&SettingOrigin::Line(line), "", message);
             return Flow::Stop;
         }
-        node.origin = Origin::Line(line);
+        node.origin = SettingOrigin::Line(line);
         self.finish(node, 0);
         Flow::Continue
     }
@@ -289,12 +289,12 @@ impl<'r> Builder<'r> {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
             let message =
                 format!("the tag {}{} means nothing here; remove it", tag.handle, tag.suffix);
-            self.report.error(&Origin::Line(line), &self.path(), message);
+            self.report.error(&SettingOrigin::Line(line), &self.path(), message);
         }
     }
 
     /// Adds a complete value to the list or map that contains it.
-    fn finish(&mut self, mut node: Node, anchor: usize) {
+    fn finish(&mut self, mut node: YamlNode, anchor: usize) {
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -304,11 +304,11 @@ impl<'r> Builder<'r> {
             return;
         };
         match &mut frame.value {
-            Open::List(items) => items.push(node),
-            Open::Map { key: key @ None, .. } => {
-                let line = if let Origin::Line(line) = node.origin { line } else { frame.line };
+            OpenNode::List(items) => items.push(node),
+            OpenNode::Map { key: key @ None, .. } => {
+                let line = if let SettingOrigin::Line(line) = node.origin { line } else { frame.line };
                 let text = match node.value {
-                    Value::Scalar { text, .. } => text,
+                    YamlValue::Scalar { text, .. } => text,
                     _ => {
                         let message = format!("found {node} for a key; a key must be text");
                         self.report.error(&node.origin, &path, message);
@@ -318,14 +318,14 @@ impl<'r> Builder<'r> {
                 };
                 *key = Some((Some(text), line));
             }
-            Open::Map { entries, seen, key } => {
+            OpenNode::Map { entries, seen, key } => {
                 let Some((Some(key), line)) = key.take() else { return };
-                node.origin = Origin::Line(line);
+                node.origin = SettingOrigin::Line(line);
                 if let Some(first) = seen.insert(key.clone(), line) {
                     let message = format!("given twice; before on line {first}");
                     self.report.error(&node.origin, &path, message);
                 } else {
-                    entries.push(Entry { key, node });
+                    entries.push(MapEntry { key, node });
                 }
             }
         }
@@ -336,9 +336,9 @@ impl<'r> Builder<'r> {
         let mut path = String::new();
         for frame in &self.stack {
             match &frame.value {
-                Open::List(items) => path.push_str(&format!("[{}]", items.len())),
-                Open::Map { key: Some((Some(key), _)), .. } => path = join(&path, key),
-                Open::Map { .. } => {}
+                OpenNode::List(items) => path.push_str(&format!("[{}]", items.len())),
+                OpenNode::Map { key: Some((Some(key), _)), .. } => path = join(&path, key),
+                OpenNode::Map { .. } => {}
             }
         }
         path
@@ -350,15 +350,15 @@ pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Value {
+fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> YamlValue {
     let resolved = Resolved::parse_from_cow_and_metadata(Cow::Borrowed(&*text), style, tag);
     match resolved {
-        Some(Resolved::Null) => Value::Null,
+        Some(Resolved::Null) => YamlValue::Null,
         Some(Resolved::Boolean(_) | Resolved::Integer(_) | Resolved::FloatingPoint(_)) => {
-            Value::Scalar { text: text.into_owned(), is_text: false }
+            YamlValue::Scalar { text: text.into_owned(), is_text: false }
         }
         Some(Resolved::String(_)) | None => {
-            Value::Scalar { text: text.into_owned(), is_text: true }
+            YamlValue::Scalar { text: text.into_owned(), is_text: true }
         }
     }
 }

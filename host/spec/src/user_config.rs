@@ -1,9 +1,9 @@
 //! The user's config file, with settings that a user would otherwise give as options each time.
 
-use super::error::{FileError, Origin, Report, SpecErrors};
+use super::error::{FileError, SettingOrigin, ErrorReport, SpecErrors};
 use super::reading::{read, unreadable};
-use super::scope::{At, Scope};
-use super::tree::{self, Value};
+use super::scope::{Located, Scope};
+use super::tree::{self, YamlValue};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl UserConfig {
     /// Everything that is wrong with it, at once. It is also an error if another user could have written the
     /// file, because it names code that is loaded.
     pub fn load(path: &Path, home: Option<&Path>) -> Result<Self, SpecErrors> {
-        let report = Report::default();
+        let report = ErrorReport::default();
         let made = match fs::metadata(path) {
             Ok(metadata) => own(&metadata).and_then(|()| read(path, "config file")),
             Err(error) => Err(unreadable(path, "config file", error)),
@@ -37,7 +37,7 @@ impl UserConfig {
             Ok(text) => parse(path, &text, home, &report),
             Err(FileError::NotThere) => return Ok(Self::default()),
             Err(error) => {
-                report.error(&Origin::File, "", error.to_string());
+                report.error(&SettingOrigin::File, "", error.to_string());
                 Self::default()
             }
         };
@@ -61,13 +61,13 @@ fn own(metadata: &Metadata) -> Result<(), FileError> {
     Ok(())
 }
 
-fn parse(path: &Path, text: &str, home: Option<&Path>, report: &Report) -> UserConfig {
+fn parse(path: &Path, text: &str, home: Option<&Path>, report: &ErrorReport) -> UserConfig {
     // A file that has only comments has no settings.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return UserConfig { file: Some(path.to_owned()), ..UserConfig::default() };
     }
     let Some(root) = tree::parse(text, report) else { return UserConfig::default() };
-    let Value::Map(entries) = root.value else {
+    let YamlValue::Map(entries) = root.value else {
         let message =
             "expected a map with onnxruntime, cache_dir or jobs_root (e.g. jobs_root: ~/jobs)";
         report.error(&root.origin, "", message);
@@ -86,7 +86,7 @@ fn parse(path: &Path, text: &str, home: Option<&Path>, report: &Report) -> UserC
 }
 
 /// An absolute path, so that its meaning does not depend on the current folder.
-fn absolute(at: At<String>, home: Option<&Path>, report: &Report) -> Option<PathBuf> {
+fn absolute(at: Located<String>, home: Option<&Path>, report: &ErrorReport) -> Option<PathBuf> {
     let below_home = at.value.strip_prefix("~/").or((at.value == "~").then_some(""));
     match (below_home, home) {
         (Some(rest), Some(home)) => return Some(home.join(rest)),

@@ -1,10 +1,10 @@
 //! The numbers of nodes, workers and GPUs.
 
 use super::defaults::Defaults;
-use super::error::Report;
-use super::machine::Machine;
+use super::error::ErrorReport;
+use super::machine::MachineSize;
 use super::raw::RawJob;
-use super::scope::At;
+use super::scope::Located;
 
 /// The variable with the machine's number of GPUs (prs-semantics G3).
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
@@ -13,7 +13,7 @@ const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 const MOST_GPUS: u32 = 1000;
 
 /// Refuses more than one node, as this machine is the whole cluster (prs-semantics C5).
-pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
+pub(super) fn check_node_count(count: Option<&Located<u32>>, report: &ErrorReport) {
     if let Some(count) = count.filter(|count| count.value != 1) {
         let message = format!(
             "found {}, which is outside 1..1: the cluster is this machine, with {} workers",
@@ -28,8 +28,8 @@ pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
 pub(super) fn check(
     raw: &RawJob,
     defaults: &Defaults<'_>,
-    machine: &Machine,
-    report: &Report,
+    machine: &MachineSize,
+    report: &ErrorReport,
 ) -> (u32, u32) {
     let gpus = gpus(raw.gpus.as_ref(), machine, report);
     let given = raw.process_count_per_node.as_ref();
@@ -37,7 +37,7 @@ pub(super) fn check(
 }
 
 /// The number of GPUs: the given one, or else that of the environment, or else that of the driver.
-fn gpus(given: Option<&At<u32>>, machine: &Machine, report: &Report) -> u32 {
+fn gpus(given: Option<&Located<u32>>, machine: &MachineSize, report: &ErrorReport) -> u32 {
     if let Some(given) = given {
         return given.value;
     }
@@ -66,11 +66,11 @@ fn gpus(given: Option<&At<u32>>, machine: &Machine, report: &Report) -> u32 {
 /// The number of workers: the given one, or else one if there are GPUs, or else one for each core
 /// (prs-semantics 1.12).
 fn process_count(
-    given: Option<&At<u32>>,
+    given: Option<&Located<u32>>,
     gpus: u32,
     defaults: &Defaults<'_>,
-    machine: &Machine,
-    report: &Report,
+    machine: &MachineSize,
+    report: &ErrorReport,
 ) -> u32 {
     if let Some(given) = given {
         return given.value;
@@ -109,9 +109,9 @@ mod tests {
             (Some("-1"), 0, 1),
             (Some("100000"), 0, 1),
         ] {
-            let report = Report::default();
+            let report = ErrorReport::default();
             let gpus_found = found.map(OsString::from);
-            let machine = Machine { gpus_found, count_gpus: || 3, ..Machine::default() };
+            let machine = MachineSize { gpus_found, count_gpus: || 3, ..MachineSize::default() };
             assert_eq!(gpus(None, &machine, &report), count, "{found:?}");
             assert_eq!(report.take_notices().len(), notices, "{found:?}");
         }
@@ -120,9 +120,9 @@ mod tests {
     /// C6, 1.12: with GPUs there is one worker. A notice says how to get one for each GPU.
     #[test]
     fn one_worker_where_there_are_gpus() {
-        let report = Report::default();
+        let report = ErrorReport::default();
         let defaults = Defaults::new(Dialect::Own, &report);
-        let machine = Machine { cores: 7, ..Machine::default() };
+        let machine = MachineSize { cores: 7, ..MachineSize::default() };
         assert_eq!(process_count(None, 4, &defaults, &machine, &report), 1);
         assert_eq!(
             report.take_notices(),

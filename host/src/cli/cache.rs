@@ -19,9 +19,9 @@ const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(super) struct Arguments {
+pub(super) struct CacheArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CacheCommand>,
     #[command(flatten)]
     places: PlaceArguments,
 }
@@ -42,7 +42,7 @@ struct PlaceArguments {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum CacheCommand {
     /// Removes cached files. Later jobs compile and fetch them again.
     ///
     /// This is safe at any time: files that a running job or build uses stay.
@@ -71,7 +71,7 @@ enum Which {
 }
 
 /// The folder of compiled code, the folder of objects, and the limit of the latter.
-struct Places {
+struct CacheFolders {
     compiled: PathBuf,
     objects: PathBuf,
     limit: ByteSize,
@@ -79,7 +79,7 @@ struct Places {
 
 /// A number of files and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Amount {
+struct CacheAmount {
     files: u64,
     bytes: u64,
 }
@@ -89,7 +89,7 @@ struct Amount {
 struct Holds {
     folder: PathBuf,
     #[serde(flatten)]
-    amount: Amount,
+    amount: CacheAmount,
     /// The most bytes that it may hold; null for no limit.
     limit: Option<u64>,
 }
@@ -107,27 +107,27 @@ struct Contents {
 #[derive(Debug, Default, Serialize)]
 struct Cleared {
     version: u32,
-    compiled: Option<Amount>,
-    objects: Option<Amount>,
+    compiled: Option<CacheAmount>,
+    objects: Option<CacheAmount>,
     /// The objects of running jobs, which are kept.
-    objects_in_use: Option<Amount>,
-    guests: Option<Amount>,
+    objects_in_use: Option<CacheAmount>,
+    guests: Option<CacheAmount>,
     /// Whether a build was using the files of guest crates, so that they were kept.
     guests_in_use: bool,
-    runtimes: Option<Amount>,
+    runtimes: Option<CacheAmount>,
     /// The runtimes that were kept because none were named.
-    runtimes_kept: Amount,
+    runtimes_kept: CacheAmount,
 }
 
 /// Prints what the cache holds, or clears it and prints what was removed.
-pub(super) fn cache(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn cache(arguments: &CacheArguments) -> Result<Exit, Problem> {
     let (as_json, text, json) = match &arguments.command {
         None => {
-            let contents = Places::of(&arguments.places)?.contents()?;
+            let contents = CacheFolders::of(&arguments.places)?.contents()?;
             (arguments.places.json, contents.text(), serde_json::to_string_pretty(&contents))
         }
-        Some(Command::Clear { which, places }) => {
-            let cleared = Places::of(places)?.clear(which)?;
+        Some(CacheCommand::Clear { which, places }) => {
+            let cleared = CacheFolders::of(places)?.clear(which)?;
             (places.json, cleared.text(), serde_json::to_string_pretty(&cleared))
         }
     };
@@ -139,7 +139,7 @@ pub(super) fn cache(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-impl Places {
+impl CacheFolders {
     fn of(arguments: &PlaceArguments) -> Result<Self, Problem> {
         let datastores = arguments.datastores.load()?;
         let config = Config::load(&arguments.policy)?;
@@ -157,7 +157,7 @@ impl Places {
 
     fn contents(self) -> Result<Contents, Problem> {
         let cache = &self.compiled;
-        let holds = |folder: PathBuf, found: io::Result<compile::Kept>| {
+        let holds = |folder: PathBuf, found: io::Result<compile::FileCount>| {
             let amount = readable(found, &folder)?.into();
             Ok(Holds { folder, amount, limit: None })
         };
@@ -259,20 +259,20 @@ impl Cleared {
 }
 
 /// `3 files, 26 MB`.
-impl fmt::Display for Amount {
+impl fmt::Display for CacheAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", counted(self.files, "file"), ByteSize(self.bytes).rounded())
     }
 }
 
-impl From<compile::Kept> for Amount {
-    fn from(kept: compile::Kept) -> Self {
+impl From<compile::FileCount> for CacheAmount {
+    fn from(kept: compile::FileCount) -> Self {
         Self { files: kept.files, bytes: kept.bytes }
     }
 }
 
-impl From<store::Held> for Amount {
-    fn from(held: store::Held) -> Self {
+impl From<store::CachedObjects> for CacheAmount {
+    fn from(held: store::CachedObjects) -> Self {
         Self { files: held.objects, bytes: held.bytes }
     }
 }
@@ -285,7 +285,7 @@ mod tests {
     fn amounts_are_told() {
         let holds = |folder: &str, files, bytes, limit| Holds {
             folder: folder.into(),
-            amount: Amount { files, bytes },
+            amount: CacheAmount { files, bytes },
             limit,
         };
         let contents = Contents {
@@ -301,8 +301,8 @@ mod tests {
         runtimes       0 files, 0 bytes, without a limit: /cache/runtimes
         objects        1 file, 512 bytes, at most 10 GB: /cache/objects
         ");
-        let objects = Some(Amount { files: 2, bytes: 2048 });
-        let runtimes_kept = Amount { files: 1, bytes: 24 << 20 };
+        let objects = Some(CacheAmount { files: 2, bytes: 2048 });
+        let runtimes_kept = CacheAmount { files: 1, bytes: 24 << 20 };
         let cleared = Cleared {
             objects,
             objects_in_use: objects,

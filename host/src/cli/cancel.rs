@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct CancelArguments {
     #[command(flatten)]
     job: JobArgument,
     /// Ends running mini-batches, too, instead of letting them finish within ten seconds.
@@ -30,7 +30,7 @@ pub(super) struct Arguments {
 }
 
 /// Asks the job to end.
-pub(super) fn cancel(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     let dir = arguments.job.dir()?;
     let Some(state) = JobState::read(&JobDir::new(&dir)).map_err(Problem::usage)? else {
         let shown = dir.display();

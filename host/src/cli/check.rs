@@ -4,12 +4,12 @@
 //! This process does not parse the component itself. One child process reads its names, one compiles it as
 //! for a job, and one loads it and, with `--run`, runs it in the sandbox of a worker.
 
-use super::checked::{Checked, Kind, Ran, Written};
+use super::checked::{CheckedScript, FileKind, Ran, Written};
 use super::error::ArgumentError;
 use super::exit::Problem;
 use super::refused;
 use super::run::BackendArguments;
-use super::tools::Tools;
+use super::tools::ToolSettings;
 use crate::compile::{
     Cache, CompileError, Compiler, EntryFile, Instrumentation, build_guest_crate,
 };
@@ -20,9 +20,9 @@ use crate::model::{
 use crate::model::{
     InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, ScriptLanguage, printable,
 };
-use crate::node::trial::{Asked, Trial as TrialProcess, TrialError, Wanted};
+use crate::node::trial::{TrialSetup, TrialChild as TrialProcess, TrialError, TrialRequest};
 use crate::node::{self, NotBuilt};
-use crate::opening::Scratch;
+use crate::opening::ScratchFolder;
 use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
@@ -36,7 +36,7 @@ const SHOWN_BYTES: u64 = 64 << 10;
 
 /// How to try an entry script.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct Trial {
+pub(super) struct TrialArguments {
     /// Also runs it: calls `init`, and `run` with these files as one mini-batch. It runs in the sandbox, and
     /// gets only what these options give it.
     #[arg(long, value_name = "FILE", num_args = 0..)]
@@ -46,12 +46,12 @@ pub(super) struct Trial {
     #[arg(long, conflicts_with = "run")]
     pub(super) kit: bool,
     #[command(flatten)]
-    given: Given,
+    given: GivenArguments,
 }
 
 /// What an entry script gets if there is no job file.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct Given {
+pub(super) struct GivenArguments {
     /// An argument of the entry script; may be given many times.
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -70,25 +70,25 @@ pub(super) struct Given {
     timeout: u64,
 }
 
-impl Trial {
+impl TrialArguments {
     /// A trial with these files, arguments and environment.
     pub(super) fn with(
         files: Vec<PathBuf>,
         arguments: Vec<String>,
         environment: Vec<(String, String)>,
     ) -> Self {
-        let given = Given { arguments, environment, ..Given::default() };
+        let given = GivenArguments { arguments, environment, ..GivenArguments::default() };
         Self { run: Some(files), kit: false, given }
     }
 
     /// A trial without files.
-    pub(super) fn of(given: Given) -> Self {
+    pub(super) fn of(given: GivenArguments) -> Self {
         Self { run: Some(Vec::new()), kit: false, given }
     }
 
     /// An option that was given without --run and only applies to a run; `None` if there is none.
     pub(super) fn needless(&self) -> Option<&'static str> {
-        let Given { arguments, side_inputs, models, environment, .. } = &self.given;
+        let GivenArguments { arguments, side_inputs, models, environment, .. } = &self.given;
         let named = [
             ("--arg", arguments.is_empty()),
             ("--side-input", side_inputs.is_empty()),
@@ -120,11 +120,11 @@ fn pair(text: &str) -> Result<(String, String), ArgumentError> {
 }
 
 /// What to check, and how.
-pub(super) struct Check<'a> {
+pub(super) struct CheckArguments<'a> {
     /// A component, a core module, the folder of a guest crate or of C sources, or a script.
     pub(super) path: &'a Path,
     /// Whether and how to run it.
-    pub(super) trial: &'a Trial,
+    pub(super) trial: &'a TrialArguments,
     /// The cache for compiled code, if not the default one.
     pub(super) cache: Option<&'a Path>,
     /// The sandmill binary, for child processes.
@@ -139,16 +139,16 @@ pub(super) struct Check<'a> {
     pub(super) onnxruntime: Option<NamedLibrary>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> CheckArguments<'a> {
     /// # Errors
     /// If the policy does not allow it.
     pub(super) fn of(
         path: &'a Path,
-        trial: &'a Trial,
-        tools: &'a Tools,
+        trial: &'a TrialArguments,
+        tools: &'a ToolSettings,
         backends: &BackendArguments,
     ) -> Result<Self, Problem> {
-        let Tools { config, policy, program, os_sandbox, compiler, cache } = tools;
+        let ToolSettings { config, policy, program, os_sandbox, compiler, cache } = tools;
         policy.check_trial(path, trial.files(), trial.folders()).map_err(refused)?;
         let onnxruntime = backends.onnxruntime(policy.file(), config);
         let (cache, os_sandbox) = (cache.as_deref(), *os_sandbox);
@@ -161,10 +161,10 @@ impl<'a> Check<'a> {
     }
 
     /// The same component with another trial.
-    pub(super) fn trying<'b>(&'b self, trial: &'b Trial) -> Check<'b> {
+    pub(super) fn trying<'b>(&'b self, trial: &'b TrialArguments) -> CheckArguments<'b> {
         let &Self { path, cache, program, os_sandbox, compiler, policy, .. } = self;
         let onnxruntime = self.onnxruntime.clone();
-        Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime }
+        CheckArguments { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime }
     }
 
     /// The component: built from the folder, or the file itself.
@@ -190,17 +190,17 @@ impl<'a> Check<'a> {
 /// # Errors
 /// If the file cannot be read, is not WebAssembly, or does not build. Faults of the component itself are not
 /// errors but part of the verdict.
-pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Checked> {
+pub(super) fn check(check: &CheckArguments<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<CheckedScript> {
     let path = check.component(say)?;
     let outline = check.compiler.outline(&path)?;
-    let mut checked = Checked::new(Kind::Component, path);
+    let mut checked = CheckedScript::new(FileKind::Component, path);
     checked.bytes = Some(outline.bytes);
     let digest = EntryFile::open(&checked.path, check.compiler)?.digest().to_string();
     checked.sha256 = Some(digest);
     checked.takes = outline.takes;
     checked.describe(&outline.names);
     let cache = Cache::open(check.cache, check.compiler)?;
-    let refused = |reason: String, mut checked: Checked| {
+    let refused = |reason: String, mut checked: CheckedScript| {
         // The compiler refuses such imports, too, and they are already listed as problems.
         if !checked.imports_what_is_refused() {
             checked.problems.push(reason);
@@ -213,7 +213,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         Ok(compiled) => compiled,
         Err(error) => return refused(error.to_string(), checked),
     };
-    let scratch = Scratch::create("check").context("no folder for the run can be made")?;
+    let scratch = ScratchFolder::create("check").context("no folder for the run can be made")?;
     let asked = asked(check, limits, with, scratch.path(), say)?;
     let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
     match trial.functions().map_err(|error| explain(&scratch, error))? {
@@ -234,31 +234,31 @@ pub(super) fn instrumentation(limits: &Limits) -> Instrumentation {
 }
 
 /// How long the run may take.
-pub(super) fn longest(check: &Check<'_>) -> Duration {
+pub(super) fn longest(check: &CheckArguments<'_>) -> Duration {
     let asked = Duration::from_secs(check.trial.given.timeout);
     check.policy.longest_call().map_or(asked, |most| asked.min(most))
 }
 
 /// What the child process is to try.
 pub(super) fn asked(
-    check: &Check<'_>,
+    check: &CheckArguments<'_>,
     limits: Limits,
     with: Instrumentation,
     scratch: &Path,
     say: &mut dyn FnMut(&str),
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<TrialSetup> {
     let trial = check.trial;
     if !node::has(Feature::Inference)
         && let Some((name, _)) = trial.given.models.first()
     {
         anyhow::bail!(NotBuilt::new(format!("--model gives {name}"), Feature::Inference));
     }
-    let mut asked = Asked {
+    let mut asked = TrialSetup {
         limits,
         arguments: arguments(trial),
         environment: trial.given.environment.clone(),
         inference: inference(check, say)?,
-        ..Asked::plain(scratch, check.os_sandbox, with, Wanted::Load)
+        ..TrialSetup::plain(scratch, check.os_sandbox, with, TrialRequest::Load)
     };
     if let Some(files) = &trial.run {
         let (mounts, items) = mounts(files, scratch)?;
@@ -268,7 +268,7 @@ pub(super) fn asked(
         let has_onnxruntime = asked.inference.onnxruntime.is_some();
         judge(check, &asked, has_onnxruntime, say)?;
         asked.mounts.extend(asked.models.iter().map(Model::mount));
-        asked.wanted = Wanted::Run(items);
+        asked.wanted = TrialRequest::Run(items);
     }
     Ok(asked)
 }
@@ -276,7 +276,7 @@ pub(super) fn asked(
 /// The outcome of the run, and its output.
 pub(super) fn run(
     trial: &mut TrialProcess,
-    scratch: &Scratch,
+    scratch: &ScratchFolder,
     limit: Duration,
 ) -> anyhow::Result<Ran> {
     let (told, good) = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
@@ -289,7 +289,7 @@ pub(super) fn run(
 }
 
 /// What the run printed and logged.
-pub(super) fn written(scratch: &Scratch) -> Written {
+pub(super) fn written(scratch: &ScratchFolder) -> Written {
     let [stdout, stderr, log] = ["stdout", "stderr", "log"].map(|name| shown(scratch, name));
     Written { stdout, stderr, log }
 }
@@ -327,7 +327,7 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
 
 /// The arguments after the program's name. References to side inputs and models are replaced by their
 /// folders, as in a job file.
-fn arguments(trial: &Trial) -> Vec<String> {
+fn arguments(trial: &TrialArguments) -> Vec<String> {
     let groups = [
         ("side_inputs", GUEST_SIDE_INPUTS, &trial.given.side_inputs),
         ("models", GUEST_MODELS, &trial.given.models),
@@ -346,7 +346,7 @@ fn arguments(trial: &Trial) -> Vec<String> {
     std::iter::once("entry-script".to_owned()).chain(given).collect()
 }
 
-fn side_inputs(trial: &Trial) -> anyhow::Result<Vec<Mount>> {
+fn side_inputs(trial: &TrialArguments) -> anyhow::Result<Vec<Mount>> {
     let mount = |(name, folder): &(String, String)| {
         let host = Path::new(folder);
         let host = host.canonicalize().map_err(|e| anyhow::anyhow!("{folder}: {e}"))?;
@@ -357,7 +357,7 @@ fn side_inputs(trial: &Trial) -> anyhow::Result<Vec<Mount>> {
 }
 
 /// The models. Single files are put into the scratch folder.
-fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<Vec<Model>> {
+fn models(check: &CheckArguments<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<Vec<Model>> {
     let model = |(name, path): &(String, String)| ModelSpec::at(name, Path::new(path));
     let models: Result<Vec<_>, _> = check.trial.given.models.iter().map(model).collect();
     let models = models.map_err(|error| anyhow::anyhow!("--model: {error}"))?;
@@ -367,8 +367,8 @@ fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<
 
 /// Checks the models before the entry script loads them, as for a job.
 fn judge(
-    check: &Check<'_>,
-    asked: &Asked,
+    check: &CheckArguments<'_>,
+    asked: &TrialSetup,
     has_onnxruntime: bool,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<()> {
@@ -386,13 +386,13 @@ fn judge(
     Ok(())
 }
 
-fn probe(check: &Check<'_>) -> Probe {
+fn probe(check: &CheckArguments<'_>) -> Probe {
     let program = check.program.to_owned();
     Probe { program, os_sandbox: check.os_sandbox, cuda: Vec::new() }
 }
 
 /// The backends for models besides tract, tested first, as for a job.
-fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<InferenceSettings> {
+fn inference(check: &CheckArguments<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<InferenceSettings> {
     let mut settings = InferenceSettings::default();
     let named = check.onnxruntime.as_ref().filter(|_| !check.trial.given.models.is_empty());
     let Some(named) = named else { return Ok(settings) };
@@ -405,7 +405,7 @@ fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Inf
 }
 
 /// Adds the child's stderr to an error.
-pub(super) fn explain(scratch: &Scratch, error: TrialError) -> anyhow::Error {
+pub(super) fn explain(scratch: &ScratchFolder, error: TrialError) -> anyhow::Error {
     match shown(scratch, "worker") {
         text if text.is_empty() => error.into(),
         text => anyhow::anyhow!("{error}; what it said:\n{text}"),
@@ -414,7 +414,7 @@ pub(super) fn explain(scratch: &Scratch, error: TrialError) -> anyhow::Error {
 
 /// The start of one of the files that the run wrote, for display. The component may have put a link or a fifo
 /// there.
-pub(super) fn shown(scratch: &Scratch, name: &str) -> String {
+pub(super) fn shown(scratch: &ScratchFolder, name: &str) -> String {
     let mut bytes = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let read = rustix::fs::open(scratch.path().join(name), flags, Mode::empty())
@@ -435,9 +435,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("entry.py");
         std::fs::write(&path, "def run(batch):\n  pass\n").expect("writes");
-        let asked = Check {
+        let asked = CheckArguments {
             path: &path,
-            trial: &Trial::default(),
+            trial: &TrialArguments::default(),
             cache: None,
             program: Path::new("/nonexistent"),
             os_sandbox: OsSandbox::Off,

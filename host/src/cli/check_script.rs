@@ -1,12 +1,12 @@
 //! `sandmill check score.py`: whether a script can be run, and what it returns.
 
-use super::check::{Check, asked, explain, instrumentation, longest, run};
-use super::checked::{Checked, Kind};
+use super::check::{CheckArguments, asked, explain, instrumentation, longest, run};
+use super::checked::{CheckedScript, FileKind};
 use super::script::Tried;
 use crate::model::{LoggingLevel, PythonRuntime};
 use crate::node::python::PythonError;
-use crate::node::trial::Trial;
-use crate::opening::Scratch;
+use crate::node::trial::TrialChild;
+use crate::opening::ScratchFolder;
 use anyhow::Context as _;
 
 /// Checks a script. `say` receives lines about steps that take long.
@@ -15,12 +15,12 @@ use anyhow::Context as _;
 /// If there is no runtime for it, or if it cannot be read. Faults of the script itself are not errors but
 /// part of the verdict.
 pub(super) fn check_script(
-    check: &Check<'_>,
+    check: &CheckArguments<'_>,
     say: &mut dyn FnMut(&str),
-) -> anyhow::Result<Checked> {
+) -> anyhow::Result<CheckedScript> {
     let script = Tried::at(check.path)?;
     let limits = check.policy.default_limits();
-    let mut checked = Checked::new(Kind::of(check.path), check.path.to_owned());
+    let mut checked = CheckedScript::new(FileKind::of(check.path), check.path.to_owned());
     let chosen = match script.choose(check, &limits, (PythonRuntime::Auto, false), say) {
         Ok(chosen) => chosen,
         Err(PythonError::Refused(why)) => {
@@ -34,11 +34,11 @@ pub(super) fn check_script(
     if !check.runs() {
         return Ok(checked.judged());
     }
-    let scratch = Scratch::create("check").context("no folder for the run can be made")?;
+    let scratch = ScratchFolder::create("check").context("no folder for the run can be made")?;
     let with = instrumentation(&limits);
     let mut asked = asked(check, limits, with, scratch.path(), say)?;
     script.show(chosen.library.as_deref(), LoggingLevel::Debug, &mut asked)?;
-    let mut trial = Trial::start(check.program, &chosen.compiled, &asked)?;
+    let mut trial = TrialChild::start(check.program, &chosen.compiled, &asked)?;
     trial.functions().map_err(|error| explain(&scratch, error))??;
     checked.run = Some(run(&mut trial, &scratch, longest(check))?);
     Ok(checked.judged())

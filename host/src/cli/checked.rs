@@ -1,6 +1,6 @@
 //! The result of `sandmill check`, for people and for programs.
 
-use crate::compile::{ImportVerdict, Names, Takes, judge_import};
+use crate::compile::{ImportVerdict, ComponentNames, Takes, judge_import};
 use crate::model::ScriptLanguage;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
@@ -11,9 +11,9 @@ const VERSION: u32 = 1;
 
 /// The result. The names of the fields are those of the JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct Checked {
+pub(super) struct CheckedScript {
     version: u32,
-    kind: Kind,
+    kind: FileKind,
     /// The path of the component or the script.
     pub(super) path: PathBuf,
     /// The size of the component.
@@ -27,7 +27,7 @@ pub(super) struct Checked {
     /// In the order of the file.
     exports: Vec<String>,
     /// In the order of the file.
-    imports: Vec<Import>,
+    imports: Vec<CheckedImport>,
     /// The functions that the host can call; empty if the contract is not kept.
     pub(super) functions: Vec<String>,
     /// Hints, which are not problems.
@@ -42,14 +42,14 @@ pub(super) struct Checked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     Component,
     PythonScript,
     #[serde(rename = "javascript")]
     JavaScript,
 }
 
-impl Kind {
+impl FileKind {
     /// The kind of a script.
     pub(super) fn of(path: &Path) -> Self {
         match ScriptLanguage::of(path) {
@@ -60,7 +60,7 @@ impl Kind {
 }
 
 #[derive(Debug, Serialize)]
-struct Import {
+struct CheckedImport {
     name: String,
     /// What it gives access to; null if it is refused.
     gives: Option<&'static str>,
@@ -90,8 +90,8 @@ pub(super) struct Written {
     pub(super) log: String,
 }
 
-impl Checked {
-    pub(super) fn new(kind: Kind, path: PathBuf) -> Self {
+impl CheckedScript {
+    pub(super) fn new(kind: FileKind, path: PathBuf) -> Self {
         Self {
             version: VERSION,
             kind,
@@ -111,7 +111,7 @@ impl Checked {
     }
 
     /// Notes what a component exports and imports. A refused import is a problem.
-    pub(super) fn describe(&mut self, names: &Names) {
+    pub(super) fn describe(&mut self, names: &ComponentNames) {
         self.exports.clone_from(&names.exports);
         for name in &names.imports {
             let (gives, refused) = match judge_import(name) {
@@ -119,7 +119,7 @@ impl Checked {
                 ImportVerdict::Refused(why) => (None, Some(why)),
             };
             self.problems.extend(refused.as_ref().map(|why| format!("it imports {name}: {why}")));
-            self.imports.push(Import { name: name.clone(), gives, refused });
+            self.imports.push(CheckedImport { name: name.clone(), gives, refused });
         }
     }
 
@@ -143,7 +143,7 @@ impl Checked {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let path = self.path.display();
-        if self.kind != Kind::Component {
+        if self.kind != FileKind::Component {
             let runtime = self.runtime.as_ref().map(|name| format!(", for the {name} runtime"));
             let _ = writeln!(text, "{path}{}", runtime.unwrap_or_default());
             self.notes.iter().for_each(|note| {
@@ -196,7 +196,7 @@ impl Checked {
             let _ = writeln!(text, "  {export}");
         }
         let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-        for Import { name, gives, refused } in &self.imports {
+        for CheckedImport { name, gives, refused } in &self.imports {
             let refused = refused.as_deref().unwrap_or_default();
             let what = gives.map_or_else(|| format!("REFUSED: {refused}"), str::to_owned);
             match groups.iter_mut().find(|(group, _)| *group == what) {
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::compile::{read_names, testing};
 
-    fn checked() -> Checked {
+    fn checked() -> CheckedScript {
         let component = testing::component(
             "run-only",
             r#"(import "sandmill:entry/host@0.1.0" "read" (func (param i32 i32 i32)))
@@ -238,7 +238,7 @@ mod tests {
         let mut names = read_names(&component).expect("reads");
         names.imports.push("wasi:nn/graph@0.2.0-rc-2024-10-28".into());
         names.imports.push("wasi:nn/graph@0.2.0-rc-2024-08-19".into());
-        let mut checked = Checked::new(Kind::Component, "x.wasm".into());
+        let mut checked = CheckedScript::new(FileKind::Component, "x.wasm".into());
         checked.describe(&names);
         checked.judged()
     }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct CleanArguments {
     #[command(flatten)]
     root: RootArgument,
     /// Only jobs that ended at least this long ago: a number of s, min, h or d, as in 30d.
@@ -56,7 +56,7 @@ fn seconds(text: &str) -> Result<i64, String> {
 }
 
 /// Removes the jobs, and prints what was removed.
-pub(super) fn clean(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn clean(arguments: &CleanArguments) -> Result<Exit, Problem> {
     let now = Timestamp::now();
     let mut removed = Vec::new();
     let mut exit = Exit::Completed;
@@ -81,7 +81,7 @@ pub(super) fn clean(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(exit)
 }
 
-fn is_meant(job: &FoundJob, arguments: &Arguments, now: Timestamp) -> bool {
+fn is_meant(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bool {
     let is_ended = match job.now {
         Now::Running | Now::Waiting => false,
         Now::Completed => true,
@@ -93,7 +93,7 @@ fn is_meant(job: &FoundJob, arguments: &Arguments, now: Timestamp) -> bool {
 
 /// Removes a job's directory, or the part of it that is not kept. Returns the bytes that were freed, or would
 /// be. `None` if a job is running there by now, or if there is nothing to remove.
-fn remove(job: &FoundJob, arguments: &Arguments) -> io::Result<Option<u64>> {
+fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>> {
     // While this is held, no job can begin there.
     let Some(hold) = JobHold::take(&job.dir)? else { return Ok(None) };
     // The job may have been run again meanwhile.
@@ -165,7 +165,7 @@ fn size(path: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-fn text(removed: &[(FoundJob, u64)], arguments: &Arguments, now: Timestamp) -> String {
+fn text(removed: &[(FoundJob, u64)], arguments: &CleanArguments, now: Timestamp) -> String {
     let (did, freed) = match arguments.dry_run {
         true => ("would remove", "would be freed"),
         false => ("removed", "freed"),
@@ -189,7 +189,7 @@ fn text(removed: &[(FoundJob, u64)], arguments: &Arguments, now: Timestamp) -> S
     text
 }
 
-fn as_json(removed: &[(FoundJob, u64)], arguments: &Arguments) -> String {
+fn as_json(removed: &[(FoundJob, u64)], arguments: &CleanArguments) -> String {
     let jobs: Vec<Value> = removed
         .iter()
         .map(|(job, bytes)| {
@@ -211,8 +211,8 @@ mod tests {
     use super::*;
     use crate::cli::found::testing::job;
 
-    fn asked(root: &Path) -> Arguments {
-        Arguments {
+    fn asked(root: &Path) -> CleanArguments {
+        CleanArguments {
             root: RootArgument { root: Some(root.to_owned()) },
             older_than: 86_400,
             keep_output: false,
@@ -245,12 +245,12 @@ mod tests {
         job(&root.join("runs"), "2026-01-01T10:00:00Z", "running");
         let runs = JobHold::take(&root.join("runs")).unwrap().expect("it is free");
         let all = left(root);
-        clean(&Arguments { dry_run: true, failed: true, ..asked(root) }).unwrap();
+        clean(&CleanArguments { dry_run: true, failed: true, ..asked(root) }).unwrap();
         assert_eq!(left(root), all);
         clean(&asked(root)).unwrap();
         assert_eq!(left(root), ["failed", "killed", "runs", "young"]);
         assert!(outside.path().join("file").exists(), "a link was followed");
-        clean(&Arguments { failed: true, ..asked(root) }).unwrap();
+        clean(&CleanArguments { failed: true, ..asked(root) }).unwrap();
         assert_eq!(left(root), ["runs", "young"]);
         drop(runs);
     }
@@ -262,7 +262,7 @@ mod tests {
         job(&root.join("old"), "2026-01-01T10:00:00Z", "completed");
         fs::create_dir_all(root.join("old/logs/sys")).unwrap();
         fs::write(root.join("old/logs/sys/events.jsonl"), "").unwrap();
-        let keeps = Arguments { keep_output: true, ..asked(root) };
+        let keeps = CleanArguments { keep_output: true, ..asked(root) };
         clean(&keeps).unwrap();
         assert_eq!(left(&root.join("old")), ["job.json", "output"]);
         assert_eq!(left(&root.join("old/output")), ["rows.txt"]);

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
-use super::doctor_checks::{Around, Checked, in_short};
+use super::doctor_checks::{Around, DoctorCheck, in_short};
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, this_program};
@@ -26,16 +26,16 @@ use std::path::{Path, PathBuf};
 struct Findings {
     /// Whether a job with `os_sandbox: required` can run here.
     required_works: bool,
-    policy: Policy,
+    policy: DoctorPolicy,
     sandmill: &'static str,
     /// The optional features that this build has.
     features: Vec<Feature>,
     kernel: Option<String>,
     architecture: &'static str,
-    layers: Vec<Checked>,
+    layers: Vec<DoctorCheck>,
     /// Whether each worker gets its own cgroup.
-    cgroup_v2: Checked,
-    gpus: Gpus,
+    cgroup_v2: DoctorCheck,
+    gpus: DoctorGpus,
     /// The backends for models.
     backends: Vec<BackendState>,
     #[serde(flatten)]
@@ -57,7 +57,7 @@ struct Findings {
 
 /// The operator's policy.
 #[derive(Debug, Serialize)]
-struct Policy {
+struct DoctorPolicy {
     /// Null: there is none.
     file: Option<PathBuf>,
     /// Why it cannot be used. In that case, no job runs.
@@ -65,7 +65,7 @@ struct Policy {
 }
 
 #[derive(Debug, Serialize)]
-struct Gpus {
+struct DoctorGpus {
     /// The GPUs that jobs may use.
     count: usize,
     /// The driver's device files that a worker needs and that are missing.
@@ -112,8 +112,8 @@ pub(super) fn doctor(
 
 impl Findings {
     fn now(policy: &PolicyArgument, config: &Config) -> Self {
-        let policy = Policy::of(policy);
-        let layers: Vec<Checked> = wall::probe().into_iter().map(Checked::from).collect();
+        let policy = DoctorPolicy::of(policy);
+        let layers: Vec<DoctorCheck> = wall::probe().into_iter().map(DoctorCheck::from).collect();
         let limit = getrlimit(Resource::Nofile);
         Self {
             required_works: policy.problem.is_none()
@@ -125,7 +125,7 @@ impl Findings {
             architecture: std::env::consts::ARCH,
             layers,
             cgroup_v2: cgroup(),
-            gpus: Gpus::now(),
+            gpus: DoctorGpus::now(),
             backends: Vec::new(),
             around: None,
             is_verbose: false,
@@ -184,7 +184,7 @@ impl Findings {
     }
 }
 
-impl Policy {
+impl DoctorPolicy {
     fn of(argument: &PolicyArgument) -> Self {
         let problem = argument.load().err().map(|problem| problem.to_string());
         Self { file: argument.which(), problem }
@@ -210,14 +210,14 @@ impl Policy {
     }
 }
 
-fn cgroup() -> Checked {
+fn cgroup() -> DoctorCheck {
     let remedy = "nothing has to be done: the memory of workers is limited and watched without it. \
                   Workers get cgroups where the leader is alone in one that is delegated to it: \
                   `systemd-run --user --scope -p Delegate=yes sandmill run JOB.yaml`";
-    Checked::new("cgroup v2", wall::probe_cgroup().map_err(|error| error.to_string()), remedy)
+    DoctorCheck::new("cgroup v2", wall::probe_cgroup().map_err(|error| error.to_string()), remedy)
 }
 
-impl Gpus {
+impl DoctorGpus {
     fn now() -> Self {
         let inventory = Inventory::now();
         let needed = NVIDIA_DEVICES.iter().map(PathBuf::from);
@@ -363,7 +363,7 @@ mod tests {
         let told = |json: &str| {
             let inventory = serde_json::from_str(json).unwrap();
             let mut text = String::new();
-            Gpus { count: 0, missing_devices: Vec::new(), inventory }.tell(&mut text);
+            DoctorGpus { count: 0, missing_devices: Vec::new(), inventory }.tell(&mut text);
             text
         };
         let two = r#"{"known": true, "driver": "580.82", "cuda": "13.0", "gpus": [

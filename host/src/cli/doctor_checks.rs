@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// The result of a check.
 #[derive(Debug, Serialize)]
-pub(super) struct Checked {
+pub(super) struct DoctorCheck {
     pub(super) name: &'static str,
     /// What was found, with its version if it has one; null if it is missing.
     pub(super) found: Option<String>,
@@ -29,15 +29,15 @@ pub(super) struct Checked {
 #[derive(Debug, Serialize)]
 pub(super) struct Around {
     /// The toolchain that builds entry scripts from a crate's folder.
-    toolchain: Checked,
+    toolchain: DoctorCheck,
     /// The runtimes of Python and JavaScript scripts.
-    python: [Checked; 3],
+    python: [DoctorCheck; 3],
     /// The registry of datasets and models.
-    registry: Checked,
+    registry: DoctorCheck,
     /// The file of datastores.
-    datastores: Checked,
+    datastores: DoctorCheck,
     /// The places for workers that the operator's policy allows.
-    places: Checked,
+    places: DoctorCheck,
 }
 
 impl Around {
@@ -67,7 +67,7 @@ impl Around {
 
 /// Checks for a runtime. The file's name depends on the version of its sources, so an outdated runtime is not
 /// found.
-fn python(runtime: Runtime, cache_dir: Option<&Path>) -> Checked {
+fn python(runtime: Runtime, cache_dir: Option<&Path>) -> DoctorCheck {
     let (name, remedy) = match runtime {
         Runtime::Light => ("Python scripts, light", "sandmill python install light"),
         Runtime::Science => ("Python scripts, science", "sandmill python install science"),
@@ -75,19 +75,19 @@ fn python(runtime: Runtime, cache_dir: Option<&Path>) -> Checked {
     };
     let program = std::env::current_exe().unwrap_or_default();
     let found = find(runtime, &program, cache_dir).map_err(|_| "not installed");
-    Checked::new(name, found.map(|it| format!("{name}: {}", it.component.display())), remedy)
+    DoctorCheck::new(name, found.map(|it| format!("{name}: {}", it.component.display())), remedy)
 }
 
-fn toolchain() -> Checked {
+fn toolchain() -> DoctorCheck {
     let told = describe_toolchain();
     let told = told.map(|version| format!("Rust for `entry_script: CRATE_FOLDER`: {version}"));
     let remedy = "nothing has to be done where entry scripts are components or Python scripts";
-    Checked::new("Rust for `entry_script: CRATE_FOLDER`", told, remedy)
+    DoctorCheck::new("Rust for `entry_script: CRATE_FOLDER`", told, remedy)
 }
 
-fn registry(file: Option<&Path>) -> Checked {
+fn registry(file: Option<&Path>) -> DoctorCheck {
     let remedy = "name another file in SANDMILL_REGISTRY, or see docs/registry.md";
-    Checked::new("the registry", look(file), remedy)
+    DoctorCheck::new("the registry", look(file), remedy)
 }
 
 fn look(file: Option<&Path>) -> Result<String, RegistryError> {
@@ -105,7 +105,7 @@ fn look(file: Option<&Path>) -> Result<String, RegistryError> {
     Ok(format!("the registry: {datasets} and {models}, {shown}"))
 }
 
-fn stores(argument: &DatastoresArgument) -> Checked {
+fn stores(argument: &DatastoresArgument) -> DoctorCheck {
     let told = match argument.which() {
         None => Ok("datastores: no file names any".to_owned()),
         Some(file) => match argument.load() {
@@ -113,14 +113,14 @@ fn stores(argument: &DatastoresArgument) -> Checked {
             Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
         },
     };
-    Checked::new("datastores", told, "mend the file, or name another one with --datastores FILE")
+    DoctorCheck::new("datastores", told, "mend the file, or name another one with --datastores FILE")
 }
 
-fn places(policy: &PolicyArgument) -> Checked {
+fn places(policy: &PolicyArgument) -> DoctorCheck {
     let remedy = "name a folder of this user's alone in machine.directory of the policy";
     let Ok(policy) = policy.load() else {
         let unknown = Err("not known, as the operator's policy cannot be used");
-        return Checked::new("places for workers", unknown, "mend the policy first");
+        return DoctorCheck::new("places for workers", unknown, "mend the policy first");
     };
     let caps = policy.machine();
     let told = turns::holders(&caps).map(|holders| {
@@ -134,10 +134,10 @@ fn places(policy: &PolicyArgument) -> Checked {
             None => "places for workers: the policy has no machine caps".to_owned(),
         }
     });
-    Checked::new("places for workers", told, remedy)
+    DoctorCheck::new("places for workers", told, remedy)
 }
 
-impl Checked {
+impl DoctorCheck {
     pub(super) fn tell(&self, text: &mut String, word: &str) {
         let _ = match (&self.found, &self.missing) {
             (Some(found), _) => writeln!(text, "  {:<9} {found}", "ok"),
@@ -165,7 +165,7 @@ impl Checked {
     }
 }
 
-impl From<Layer> for Checked {
+impl From<Layer> for DoctorCheck {
     fn from(layer: Layer) -> Self {
         let found = layer.found.map_err(|error| error.to_string());
         Self::new(layer.which.name(), found, layer.remedy)

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::exit::Problem;
 use super::policy::PolicyArgument;
-use crate::engine::{JobState, Standing, is_locked};
+use crate::engine::{JobState, JobStanding, is_locked};
 use crate::model::JobDir;
 use crate::report::History;
 use jiff::Timestamp;
@@ -80,10 +80,10 @@ impl Now {
         match (is_locked, state.status) {
             (true, _) if history.waits_since.is_some() => Self::Waiting,
             (true, _) => Self::Running,
-            (false, Standing::Running) => Self::Interrupted,
-            (false, Standing::Completed) => Self::Completed,
-            (false, Standing::Failed) => Self::Failed,
-            (false, Standing::Cancelled) => Self::Cancelled,
+            (false, JobStanding::Running) => Self::Interrupted,
+            (false, JobStanding::Completed) => Self::Completed,
+            (false, JobStanding::Failed) => Self::Failed,
+            (false, JobStanding::Cancelled) => Self::Cancelled,
         }
     }
 

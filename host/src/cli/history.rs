@@ -8,7 +8,7 @@ use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
 use crate::model::{JobDir, MiniBatchId, shell_word};
 use crate::report::{
-    Follower, History, LogFilter, Places, Resume, explain_json, explain_text, logs_json,
+    Follower, History, LogFilter, ReportPaths, Resume, explain_json, explain_text, logs_json,
     print_logs, result_text, standing_text,
 };
 use anyhow::{Context, anyhow};
@@ -73,14 +73,14 @@ pub(super) struct LogArguments {
 }
 
 /// A job directory, and what is known about its job.
-struct Found {
+struct KnownJob {
     dir: JobDir,
     state: JobState,
     history: History,
-    places: Places,
+    places: ReportPaths,
 }
 
-fn find(path: &Path) -> Result<Found, Problem> {
+fn find(path: &Path) -> Result<KnownJob, Problem> {
     let here = std::env::current_dir()
         .context("the current folder cannot be found")
         .map_err(Problem::usage)?;
@@ -104,12 +104,12 @@ fn find(path: &Path) -> Result<Found, Problem> {
     let output = dir.root().join(&state.output);
     let rows = state.output_file.as_ref().map_or(output.clone(), |file| output.join(file));
     // These commands write no reports.
-    let places = Places {
+    let places = ReportPaths {
         drops_rows: state.output_file.is_none(),
         resume: resume(&state),
-        ..Places::new(state.name.clone(), dir.clone(), rows, here)
+        ..ReportPaths::new(state.name.clone(), dir.clone(), rows, here)
     };
-    Ok(Found { dir, state, history, places })
+    Ok(KnownJob { dir, state, history, places })
 }
 
 /// How to resume a job.
@@ -118,7 +118,7 @@ pub(super) fn resume(state: &JobState) -> Resume {
     Resume::of(command, state.job_file.is_some())
 }
 
-impl Found {
+impl KnownJob {
     fn now(&self) -> Now {
         Now::of(&self.state, &self.history, is_locked(self.dir.root()))
     }
@@ -159,8 +159,8 @@ pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
     }
 }
 
-fn status_text(found: &Found, now: Now, path: &Path) -> String {
-    let Found { state, history, places, .. } = found;
+fn status_text(found: &KnownJob, now: Now, path: &Path) -> String {
+    let KnownJob { state, history, places, .. } = found;
     let (name, pid) = (&state.name, state.pid);
     let shown = shell_word(&path.display().to_string());
     let clock = Timestamp::now();
@@ -195,15 +195,15 @@ fn status_text(found: &Found, now: Now, path: &Path) -> String {
     }
 }
 
-fn status_json(found: &Found, now: Now) -> String {
-    let Found { state, history, .. } = found;
+fn status_json(found: &KnownJob, now: Now) -> String {
+    let KnownJob { state, history, .. } = found;
     let workers: Vec<_> = history
         .workers
         .iter()
         .filter(|_| now.is_live())
         .map(|(name, worker)| {
             let mini_batch = match worker.doing {
-                crate::report::Doing::Running(id, attempt) => {
+                crate::report::WorkerActivity::Running(id, attempt) => {
                     serde_json::json!({"id": id, "attempt": attempt})
                 }
                 _ => serde_json::Value::Null,
@@ -250,7 +250,7 @@ fn status_json(found: &Found, now: Now) -> String {
 pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
     let found = find(&arguments.job.dir()?)?;
     if arguments.json {
-        let Found { state, history, places, .. } = &found;
+        let KnownJob { state, history, places, .. } = &found;
         let mut value = serde_json::json!({
             "version": VERSION,
             "job": state.name,

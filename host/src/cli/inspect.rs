@@ -3,7 +3,7 @@
 
 use super::WallArgument;
 use super::policy::PolicyArgument;
-use crate::compile::{Compiler, Description, Power};
+use crate::compile::{Compiler, ScriptDescription, Power};
 use crate::model::on_one_line;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 
 /// The arguments of `inspect`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct InspectArguments {
     /// A component, or a core module with WIT metadata.
     component: PathBuf,
     /// Prints JSON.
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     pub(super) policy: PolicyArgument,
 }
 
-impl Arguments {
+impl InspectArguments {
     /// The files to inspect.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         [Some(&self.component), self.diff.as_ref()].into_iter().flatten().map(PathBuf::as_path)
@@ -43,7 +43,7 @@ impl Arguments {
 /// # Errors
 /// If a file cannot be read or is not a component.
 pub(super) fn inspect(
-    arguments: &Arguments,
+    arguments: &InspectArguments,
     compiler: &Compiler,
 ) -> anyhow::Result<(String, bool)> {
     let component = compiler.describe(&arguments.component)?;
@@ -81,7 +81,7 @@ fn pretty(value: &Value) -> String {
 }
 
 /// The granted imports, grouped by what they give access to.
-fn powers(description: &Description) -> BTreeMap<Power, Vec<&str>> {
+fn powers(description: &ScriptDescription) -> BTreeMap<Power, Vec<&str>> {
     let mut powers: BTreeMap<Power, Vec<&str>> = BTreeMap::new();
     for import in description.imports.iter().filter(|import| import.refused.is_none()) {
         powers.entry(import.power).or_default().push(&import.name);
@@ -89,7 +89,7 @@ fn powers(description: &Description) -> BTreeMap<Power, Vec<&str>> {
     powers
 }
 
-fn as_json(description: &Description, path: &Path) -> Value {
+fn as_json(description: &ScriptDescription, path: &Path) -> Value {
     let powers = powers(description).into_iter();
     let powers: Vec<Value> = powers
         .map(|(power, imports)| json!({"power": power, "gives": power.words(), "imports": imports}))
@@ -103,8 +103,8 @@ fn as_json(description: &Description, path: &Path) -> Value {
     })
 }
 
-fn text(description: &Description, path: &Path) -> String {
-    let Description { kind, bytes, sha256, imports, exports, .. } = description;
+fn text(description: &ScriptDescription, path: &Path) -> String {
+    let ScriptDescription { kind, bytes, sha256, imports, exports, .. } = description;
     let mut text = format!("{}: a {kind} of {bytes} bytes\nsha256:{sha256}\n", shown(path));
     let powers = powers(description);
     text.push_str("What it could touch, by its imports alone:\n");
@@ -150,7 +150,7 @@ fn named(name: &str, functions: &[String]) -> String {
     if functions.is_empty() { name.to_owned() } else { format!("{name}: {}", functions.join(", ")) }
 }
 
-fn tools(description: &Description) -> Vec<String> {
+fn tools(description: &ScriptDescription) -> Vec<String> {
     let tool = |producer: &crate::compile::Producer| {
         let text = format!("{} {} {}", producer.field, producer.name, producer.version);
         text.trim_end().to_owned()
@@ -159,8 +159,8 @@ fn tools(description: &Description) -> Vec<String> {
 }
 
 /// The memory that it declares. How much it may use depends on the job.
-fn memory(description: &Description) -> String {
-    let Description { memories, tables, .. } = description;
+fn memory(description: &ScriptDescription) -> String {
+    let ScriptDescription { memories, tables, .. } = description;
     let bytes = memories.iter().fold(0_u64, |sum, memory| sum.saturating_add(memory.minimum_bytes));
     let elements = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.minimum));
     let plural = |count: usize, one: &str, many: &str| {
@@ -176,12 +176,12 @@ fn memory(description: &Description) -> String {
 
 /// What was added and what was removed.
 #[derive(Serialize)]
-struct Change {
+struct ListChange {
     added: Vec<String>,
     removed: Vec<String>,
 }
 
-impl Change {
+impl ListChange {
     fn of(before: &[String], now: &[String]) -> Self {
         let missing = |of: &[String], within: &[String]| -> Vec<String> {
             of.iter().filter(|one| !within.contains(one)).cloned().collect()
@@ -195,25 +195,25 @@ impl Change {
 }
 
 #[derive(Serialize)]
-struct Changes {
-    powers: Change,
-    imports: Change,
-    refused: Change,
-    exports: Change,
-    producers: Change,
-    memory: Change,
+struct ListChanges {
+    powers: ListChange,
+    imports: ListChange,
+    refused: ListChange,
+    exports: ListChange,
+    producers: ListChange,
+    memory: ListChange,
 }
 
-fn changes(before: &Description, now: &Description) -> Changes {
-    let of = |list: &dyn Fn(&Description) -> Vec<String>| Change::of(&list(before), &list(now));
+fn changes(before: &ScriptDescription, now: &ScriptDescription) -> ListChanges {
+    let of = |list: &dyn Fn(&ScriptDescription) -> Vec<String>| ListChange::of(&list(before), &list(now));
     let imports = |refused: bool| {
-        move |description: &Description| -> Vec<String> {
+        move |description: &ScriptDescription| -> Vec<String> {
             let imports = description.imports.iter();
             let imports = imports.filter(|import| import.refused.is_some() == refused);
             imports.map(|import| import.name.clone()).collect()
         }
     };
-    Changes {
+    ListChanges {
         powers: of(&|description| {
             let powers = powers(description);
             powers.keys().map(|power| format!("{}: {}", power.name(), power.words())).collect()
@@ -229,8 +229,8 @@ fn changes(before: &Description, now: &Description) -> Changes {
     }
 }
 
-fn difference(before: &Description, now: &Description) -> String {
-    let Changes { powers, imports, refused, exports, producers, memory } = changes(before, now);
+fn difference(before: &ScriptDescription, now: &ScriptDescription) -> String {
+    let ListChanges { powers, imports, refused, exports, producers, memory } = changes(before, now);
     let mut text = String::new();
     for (what, change) in [
         ("What it could touch", powers),

@@ -16,7 +16,7 @@ use std::path::Path;
 const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct JobsArguments {
     #[command(flatten)]
     root: RootArgument,
     /// Only jobs of this tenant.
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 }
 
 /// Prints the jobs.
-pub(super) fn jobs(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn jobs(arguments: &JobsArguments) -> Result<Exit, Problem> {
     let root = &arguments.root.folder()?;
     let found = wanted(arguments, root)?;
     let caps = arguments.policy.load()?.machine();
@@ -52,7 +52,7 @@ pub(super) fn jobs(arguments: &Arguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-fn wanted(arguments: &Arguments, root: &Path) -> Result<Vec<FoundJob>, Problem> {
+fn wanted(arguments: &JobsArguments, root: &Path) -> Result<Vec<FoundJob>, Problem> {
     let mut found = all(root)?;
     found.retain(|job| {
         let is_theirs = arguments.tenant.as_deref().is_none_or(|tenant| tenant == job.tenant());

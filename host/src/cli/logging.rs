@@ -29,7 +29,7 @@ pub(super) struct LoggingArguments {
     log: Option<String>,
     /// Format of the log: lines for people, or a JSON object per line.
     #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
-    log_format: Format,
+    log_format: LogFormat,
     /// Logs more: -v is --log info, -vv --log debug, -vvv --log trace.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "log")]
     verbose: u8,
@@ -39,7 +39,7 @@ pub(super) struct LoggingArguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum LogFormat {
     Text,
     Json,
 }
@@ -56,11 +56,11 @@ impl LoggingArguments {
         // Without targets: the spans name the part of the program.
         let lines = fmt::layer().with_ansi(false).with_target(false);
         let layer = match self.log_format {
-            Format::Text => {
-                lines.with_writer(|| Lines(|line| terminal::say(&on_one_line(line)))).boxed()
+            LogFormat::Text => {
+                lines.with_writer(|| StderrLines(|line| terminal::say(&on_one_line(line)))).boxed()
             }
-            Format::Json => {
-                lines.json().flatten_event(true).with_writer(|| Lines(terminal::say_json)).boxed()
+            LogFormat::Json => {
+                lines.json().flatten_event(true).with_writer(|| StderrLines(terminal::say_json)).boxed()
             }
         };
         tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
@@ -124,9 +124,9 @@ fn with_spans(wanted: Targets) -> Targets {
 
 /// Standard error, line by line. The function escapes each line and prints it, so untrusted text cannot make
 /// lines of its own or steer the terminal.
-struct Lines(fn(&str));
+struct StderrLines(fn(&str));
 
-impl Write for Lines {
+impl Write for StderrLines {
     /// Each call has a whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         (self.0)(String::from_utf8_lossy(line).trim_end_matches('\n'));
@@ -144,13 +144,13 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Command {
+    struct LoggedCommand {
         #[command(flatten)]
         logging: LoggingArguments,
     }
 
     fn wanted(arguments: &str, variable: Option<&str>) -> Result<String, String> {
-        let command = Command::try_parse_from(format!("x {arguments}").split_whitespace());
+        let command = LoggedCommand::try_parse_from(format!("x {arguments}").split_whitespace());
         let logging = command.map_err(|error| error.kind().to_string())?.logging;
         let wanted = logging.wanted(variable.map(str::to_owned));
         wanted.map(|targets| targets.to_string()).map_err(|problem| problem.to_string())

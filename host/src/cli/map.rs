@@ -4,7 +4,7 @@
 //! This process only passes bytes on. A child process in the sandbox of a worker parses the input and writes
 //! the output.
 
-use super::check::{self, Check, asked, explain, instrumentation, longest, written};
+use super::check::{self, CheckArguments, asked, explain, instrumentation, longest, written};
 use super::exit::{Exit, Problem};
 use super::run::BackendArguments;
 use super::script::Tried;
@@ -12,10 +12,10 @@ use super::tools::ToolArguments;
 use super::{say, signals, terminal};
 use crate::compile::{Cache, Compiled, Instrumentation};
 use crate::model::{LoggingLevel, PythonRuntime, counted, printable};
-use crate::node::mapping::{MapNews, Mapping, Taken};
+use crate::node::mapping::{MapNews, Mapping, TakenRows};
 use crate::node::python::PythonError;
-use crate::node::trial::{Asked, Trial, TrialError, Wanted};
-use crate::opening::Scratch;
+use crate::node::trial::{TrialSetup, TrialChild, TrialError, TrialRequest};
+use crate::opening::ScratchFolder;
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -36,7 +36,7 @@ const PIECE: usize = 256 << 10;
 
 /// The arguments of `map`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct MapArguments {
     /// A script in Python or JavaScript, a component, a core module, or the folder of a guest crate or of C
     /// sources.
     entry_script: PathBuf,
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = runtime)]
     runtime: PythonRuntime,
     #[command(flatten)]
-    given: check::Given,
+    given: check::GivenArguments,
     #[command(flatten)]
     backends: BackendArguments,
     #[command(flatten)]
@@ -66,16 +66,16 @@ fn runtime(text: &str) -> Result<PythonRuntime, String> {
 }
 
 /// Maps standard input to standard output.
-pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Problem> {
+pub(super) fn map(arguments: &MapArguments, is_verbose: bool) -> Result<Exit, Problem> {
     let (from, to) = terminal::streams().map_err(Problem::usage)?;
     let tools = arguments.tools.ready()?;
-    let trial = check::Trial::of(arguments.given.clone());
-    let check = Check::of(&arguments.entry_script, &trial, &tools, &arguments.backends)?;
-    let scratch = Scratch::create("map")
+    let trial = check::TrialArguments::of(arguments.given.clone());
+    let check = CheckArguments::of(&arguments.entry_script, &trial, &tools, &arguments.backends)?;
+    let scratch = ScratchFolder::create("map")
         .context("no folder for the run can be made")
         .map_err(Problem::usage)?;
     let (compiled, asked) = prepare(&check, arguments, &scratch)?;
-    let started = Trial::map(check.program, &compiled, &asked).map_err(anyhow::Error::from);
+    let started = TrialChild::map(check.program, &compiled, &asked).map_err(anyhow::Error::from);
     let (trial, data) = started.map_err(Problem::usage)?;
     let mapped = Mapper { trial, scratch: &scratch, limit: longest(&check) }.map(
         data,
@@ -93,10 +93,10 @@ pub(super) fn map(arguments: &Arguments, is_verbose: bool) -> Result<Exit, Probl
 
 /// Compiles the entry script, and builds the request for the child process.
 fn prepare(
-    check: &Check<'_>,
-    arguments: &Arguments,
-    scratch: &Scratch,
-) -> Result<(Compiled, Asked), Problem> {
+    check: &CheckArguments<'_>,
+    arguments: &MapArguments,
+    scratch: &ScratchFolder,
+) -> Result<(Compiled, TrialSetup), Problem> {
     let limits = check.policy.default_limits();
     let with = instrumentation(&limits);
     let is_script = check.is_script();
@@ -118,11 +118,11 @@ fn prepare(
         let shown = script.show(library.as_deref(), LoggingLevel::Info, &mut asked);
         shown.map_err(Problem::usage)?;
     }
-    asked.wanted = Wanted::Map(Mapping { rows: arguments.rows });
+    asked.wanted = TrialRequest::Map(Mapping { rows: arguments.rows });
     Ok((compiled, asked))
 }
 
-fn component(check: &Check<'_>, with: Instrumentation) -> Result<Compiled, Problem> {
+fn component(check: &CheckArguments<'_>, with: Instrumentation) -> Result<Compiled, Problem> {
     let cache = Cache::open(check.cache, check.compiler).map_err(Problem::usage)?;
     let path = check.component(&mut say).map_err(Problem::usage)?;
     cache.prepare(&path, with, &mut say).map_err(Problem::usage)
@@ -130,15 +130,15 @@ fn component(check: &Check<'_>, with: Instrumentation) -> Result<Compiled, Probl
 
 /// The child process that maps, and how it is watched.
 struct Mapper<'a> {
-    trial: Trial,
-    scratch: &'a Scratch,
+    trial: TrialChild,
+    scratch: &'a ScratchFolder,
     /// The longest time that a call may take.
     limit: Duration,
 }
 
 /// Why it ended before the end of the input.
 #[derive(Default)]
-struct Ending {
+struct MapEnding {
     /// A signal, such as Ctrl-C.
     signal: OnceLock<&'static str>,
     /// Standard input cannot be read.
@@ -155,7 +155,7 @@ impl Mapper<'_> {
         threshold: i64,
     ) -> Result<Exit, Problem> {
         self.loaded()?;
-        let ending = Arc::new(Ending::default());
+        let ending = Arc::new(MapEnding::default());
         self.watch_signals(&ending);
         let written = self.pass_on(data, (from, to), &ending).map_err(Problem::usage)?;
         let result = self.follow(threshold);
@@ -187,7 +187,7 @@ impl Mapper<'_> {
         loaded.map(drop).map_err(Problem::usage)
     }
 
-    fn watch_signals(&self, ending: &Arc<Ending>) {
+    fn watch_signals(&self, ending: &Arc<MapEnding>) {
         let stopper = self.trial.stopper();
         let ending = Arc::clone(ending);
         let watched = signals::each(move |count, what| {
@@ -207,7 +207,7 @@ impl Mapper<'_> {
         &self,
         data: UnixStream,
         (mut from, mut to): (File, File),
-        ending: &Arc<Ending>,
+        ending: &Arc<MapEnding>,
     ) -> io::Result<Receiver<()>> {
         let mut into = data.try_clone()?;
         let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
@@ -316,7 +316,7 @@ fn failure(text: &str) -> Problem {
 }
 
 /// Prints which rows of a mini-batch failed.
-fn say_failed(count: u64, named: &[(u64, String)], taken: Option<Taken>) {
+fn say_failed(count: u64, named: &[(u64, String)], taken: Option<TakenRows>) {
     let first = taken.map_or(0, |taken| taken.first);
     for (row, reason) in named {
         say(&format!("row {} failed: {reason}", first + row));
@@ -335,8 +335,8 @@ fn too_many(failed: u64, threshold: i64) -> Problem {
 }
 
 /// Rows are counted from 1, and mini-batches from 0, as the entry script counts them.
-fn place(taken: Taken) -> String {
-    let Taken { id, first, count } = taken;
+fn place(taken: TakenRows) -> String {
+    let TakenRows { id, first, count } = taken;
     format!("mini-batch {id} (rows {} to {} of the input)", first + 1, first + count)
 }
 

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct MetricsArguments {
     #[command(flatten)]
     root: RootArgument,
 }
 
 /// Prints the metrics.
-pub(super) fn metrics(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn metrics(arguments: &MetricsArguments) -> Result<Exit, Problem> {
     // `print` would escape backslashes again: labels are already escaped here.
     print_json(&text(&all(&arguments.root.folder()?)?))?;
     Ok(Exit::Completed)

@@ -59,7 +59,7 @@ use policy::PolicyArgument;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use terminal::{print, print_json, print_paths, say};
-use tools::{ToolArguments, Tools};
+use tools::{ToolArguments, ToolSettings};
 
 /// Runs untrusted WebAssembly entry scripts over large inputs, in parallel.
 #[derive(Debug, Parser)]
@@ -76,27 +76,27 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs a job. If it was interrupted, it is resumed.
-    Run(run::Arguments),
+    Run(run::RunArguments),
     /// Resumes a job that was interrupted, failed or was cancelled.
-    Resume(resume::Arguments),
+    Resume(resume::ResumeArguments),
     /// Summarizes a job, shows its mini-batches, and runs nothing.
-    Plan(plan::Arguments),
+    Plan(plan::PlanArguments),
     /// Shows the state of a job.
     Status(history::StatusArguments),
     /// Lists the jobs below a folder and their states.
-    Jobs(jobs::Arguments),
+    Jobs(jobs::JobsArguments),
     /// Asks a running or waiting job to end. Committed results are kept.
     ///
     /// Exits with 2 if the job is not running.
-    Cancel(cancel::Arguments),
+    Cancel(cancel::CancelArguments),
     /// Removes the directories of jobs that ended long ago, including their output.
     ///
     /// Keeps those of running and waiting jobs and, without --failed, of all jobs that are not completed.
-    Clean(clean::Arguments),
+    Clean(clean::CleanArguments),
     /// Shows how much compiled code and how many objects are cached for later jobs. `clear` removes them.
-    Cache(cache::Arguments),
+    Cache(cache::CacheArguments),
     /// Prints the jobs below a folder as OpenMetrics, for Prometheus.
-    Metrics(metrics::Arguments),
+    Metrics(metrics::MetricsArguments),
     /// Prints the output of the entry script: of all workers, of one worker, or for one mini-batch.
     Logs(history::LogArguments),
     /// Explains what went wrong in a job or made it slow, what to read, and what to change.
@@ -127,7 +127,7 @@ enum Command {
     /// Installs the runtime of entry scripts in Python.
     Python {
         #[command(subcommand)]
-        command: python::Command,
+        command: python::PythonCommand,
     },
     /// Installs the runtime of entry scripts in JavaScript and TypeScript.
     Javascript {
@@ -142,7 +142,7 @@ enum Command {
         /// JavaScript or TypeScript.
         component: PathBuf,
         #[command(flatten)]
-        trial: check::Trial,
+        trial: check::TrialArguments,
         /// Prints JSON.
         #[arg(long)]
         json: bool,
@@ -155,7 +155,7 @@ enum Command {
     ///
     /// It runs in one process, with the sandbox and limits of a job's workers. Each record batch is a
     /// mini-batch, and gives one record batch. Rows of text are a table with the column `value`.
-    Map(map::Arguments),
+    Map(map::MapArguments),
     /// Checks what this machine has for running untrusted entry scripts, and what is missing.
     ///
     /// Exits with 0 if jobs with `os_sandbox: required` can run on it.
@@ -171,9 +171,9 @@ enum Command {
         policy: PolicyArgument,
     },
     /// Shows what a component could access, judged by its imports, and runs nothing.
-    Inspect(inspect::Arguments),
+    Inspect(inspect::InspectArguments),
     /// Creates the folder of a new entry script, ready to build and run.
-    New(new::Arguments),
+    New(new::NewArguments),
     /// Prints the version, its commit, and the features that it was built with.
     Version(about::VersionArguments),
     /// Prints a script for the shell that completes commands and options.
@@ -218,7 +218,7 @@ pub fn main() -> ExitCode {
 fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> {
     match command {
         Command::Run(arguments) if arguments.dry_run => {
-            plan::plan(&plan::Arguments::dry_run(&arguments), logging)
+            plan::plan(&plan::PlanArguments::dry_run(&arguments), logging)
         }
         Command::Run(arguments) => run::run(&arguments, logging),
         Command::Resume(arguments) => resume::resume(&arguments, logging),
@@ -273,7 +273,7 @@ fn build_and_print(
     as_json: bool,
     tools: &ToolArguments,
 ) -> Result<Exit, Problem> {
-    let Tools { policy, compiler, cache, .. } = tools.ready()?;
+    let ToolSettings { policy, compiler, cache, .. } = tools.ready()?;
     policy.check_trial(path, [], []).map_err(refused)?;
     let components = build::build((path, examples), cache.as_deref(), &compiler, &mut say);
     let components = components.map_err(Problem::usage)?;
@@ -295,7 +295,7 @@ fn build_and_print(
 /// Prints the verdict on standard output.
 fn check_and_print(
     path: &Path,
-    (trial, backends, as_json): (&check::Trial, &run::BackendArguments, bool),
+    (trial, backends, as_json): (&check::TrialArguments, &run::BackendArguments, bool),
     tools: &ToolArguments,
 ) -> Result<Exit, Problem> {
     if let Some(option) = trial.needless() {
@@ -304,7 +304,7 @@ fn check_and_print(
         )));
     }
     let tools = tools.ready()?;
-    let check = check::Check::of(path, trial, &tools, backends)?;
+    let check = check::CheckArguments::of(path, trial, &tools, backends)?;
     if trial.kit {
         let report = kit::kit(&check, &mut say).map_err(Problem::usage)?;
         print_found(&report, as_json, &report.text())?;
@@ -335,7 +335,7 @@ fn refused(errors: SpecErrors) -> Problem {
 }
 
 /// Prints the description on standard output.
-fn inspect_and_print(arguments: &inspect::Arguments) -> Result<Exit, Problem> {
+fn inspect_and_print(arguments: &inspect::InspectArguments) -> Result<Exit, Problem> {
     let policy = arguments.policy.load()?;
     for file in arguments.files() {
         policy.check_trial(file, [], []).map_err(refused)?;

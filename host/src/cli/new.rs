@@ -1,7 +1,7 @@
 //! `sandmill new`: creates the folder of a new entry script.
 
 use super::exit::{Exit, Problem};
-use super::template::{Kind, Language};
+use super::template::{TemplateInput, Language};
 use super::{say, sdk};
 use anyhow::{Context, bail};
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const RESERVED: [&str; 8] = ["alloc", "core", "proc_macro", "std", "test", "deps", "build", "self"];
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct NewArguments {
     /// The name of the crate, the job and the folder: small letters, digits, - and _, starting with a letter.
     name: String,
     /// The folder of a sandmill-guest crate to use; by default, the embedded one is written to the new
@@ -20,11 +20,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "PATH")]
     sdk: Option<PathBuf>,
     #[command(flatten)]
-    kind: Kind,
+    kind: TemplateInput,
 }
 
 /// Creates the folder in the current one.
-pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
+pub(super) fn new(arguments: &NewArguments) -> Result<Exit, Problem> {
     let name = &arguments.name;
     check(name).map_err(Problem::usage)?;
     if let Some(lacks) = arguments.kind.lacks() {
@@ -49,7 +49,7 @@ pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
 }
 
 /// `sdk`: the keys of the dependency on the SDK; `None` to write the embedded SDK to the folder.
-fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: Kind) -> anyhow::Result<()> {
+fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: TemplateInput) -> anyhow::Result<()> {
     let folder = parent.join(name);
     if let Err(error) = fs::create_dir(&folder) {
         if error.kind() == ErrorKind::AlreadyExists {
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn makes_a_folder_without_leftover_placeholders() {
         for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
-            let kind = Kind { table, model, language: Language::Rust };
+            let kind = TemplateInput { table, model, language: Language::Rust };
             let parent = tempfile::tempdir().unwrap();
             make(parent.path(), "my-script", Some("path = \"/sdk\""), kind).unwrap();
             let folder = parent.path().join("my-script");
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn nothing_of_rust_is_in_a_folder_for_python() {
         for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
-            let kind = Kind { table, model, language: Language::Python };
+            let kind = TemplateInput { table, model, language: Language::Python };
             let parent = tempfile::tempdir().unwrap();
             make(parent.path(), "my-script", None, kind).unwrap();
             let folder = parent.path().join("my-script");
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_folder_for_c_holds_sources_and_flags() {
         for (table, script) in [(false, "files.c"), (true, "table.c")] {
-            let kind = Kind { table, model: false, language: Language::C };
+            let kind = TemplateInput { table, model: false, language: Language::C };
             let parent = tempfile::tempdir().unwrap();
             make(parent.path(), "my-script", None, kind).unwrap();
             let folder = parent.path().join("my-script");
@@ -173,7 +173,7 @@ mod tests {
             assert!(text(script).contains("sandmill_run") && text("README.md").contains(script));
             assert!(text("job.yaml").contains("\nentry_script: .\n"));
         }
-        let model = Kind { table: false, model: true, language: Language::C };
+        let model = TemplateInput { table: false, model: true, language: Language::C };
         assert!(model.lacks().unwrap().contains("--language rust or python"));
     }
 

@@ -51,8 +51,8 @@ impl Color {
             Self::Never => false,
             Self::Auto => is_terminal && wants_colors(|name| std::env::var_os(name)),
         };
-        console::set_colors_enabled(wants(is_terminal(Stream::Out)));
-        console::set_colors_enabled_stderr(wants(is_terminal(Stream::Err)));
+        console::set_colors_enabled(wants(is_terminal(OutputStream::Out)));
+        console::set_colors_enabled_stderr(wants(is_terminal(OutputStream::Err)));
         match self {
             Self::Always => clap::ColorChoice::Always,
             Self::Never => clap::ColorChoice::Never,
@@ -75,35 +75,35 @@ pub(super) fn is_dumb(term: Option<OsString>) -> bool {
 
 /// Standard output or standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum OutputStream {
     Out,
     Err,
 }
 
 /// Whether the stream is a terminal.
-pub(super) fn is_terminal(stream: Stream) -> bool {
+pub(super) fn is_terminal(stream: OutputStream) -> bool {
     match stream {
-        Stream::Out => std::io::stdout().is_terminal(),
-        Stream::Err => std::io::stderr().is_terminal(),
+        OutputStream::Out => std::io::stdout().is_terminal(),
+        OutputStream::Err => std::io::stderr().is_terminal(),
     }
 }
 
 /// A line as it is shown, without its end: coloured and, if it is a note, wrapped at words.
-pub(super) fn dressed(line: &str, stream: Stream) -> Cow<'_, str> {
+pub(super) fn dressed(line: &str, stream: OutputStream) -> Cow<'_, str> {
     let columns = if is_note(line) { columns(stream) } else { None };
     let line = columns.map_or(Cow::Borrowed(line), |columns| wrapped(line, columns));
     let has_colors = match stream {
-        Stream::Out => console::colors_enabled(),
-        Stream::Err => console::colors_enabled_stderr(),
+        OutputStream::Out => console::colors_enabled(),
+        OutputStream::Err => console::colors_enabled_stderr(),
     };
     if has_colors { Cow::Owned(painted(&line)) } else { line }
 }
 
 /// The width of the terminal; `None` if it is unknown.
-fn columns(stream: Stream) -> Option<usize> {
+fn columns(stream: OutputStream) -> Option<usize> {
     let term = match stream {
-        Stream::Out => Term::stdout(),
-        Stream::Err => Term::stderr(),
+        OutputStream::Out => Term::stdout(),
+        OutputStream::Err => Term::stderr(),
     };
     term.size_checked().map(|(_, columns)| columns.into())
 }

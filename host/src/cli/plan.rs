@@ -3,8 +3,8 @@
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
-use super::plan_shown::Table;
-use super::run::{self, Counts, JobArguments, Loaded, not_prepared, this_program};
+use super::plan_shown::PlanTable;
+use super::run::{self, OptionSettings, JobArguments, LoadedJob, not_prepared, this_program};
 use super::schema_block::schema_block;
 use super::{print_json, refused, say, signals, terminal};
 use crate::model::{InputKind, JobDir, counted};
@@ -15,7 +15,7 @@ use crate::protocol::{
 };
 use crate::run::{Options, PrepareError};
 use crate::spec::JobSpec;
-use crate::store::{Arrival, Objects};
+use crate::store::{Arrival, JobObjects};
 use crate::wall::{self, death};
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
@@ -30,11 +30,11 @@ use std::time::Duration;
 const VERSION: u32 = 1;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct PlanArguments {
     #[command(flatten)]
     job: JobArguments,
     #[command(flatten)]
-    counts: Counts,
+    counts: OptionSettings,
     /// Where the job would keep its state, logs and output, as for `run`.
     #[arg(long, value_name = "DIR")]
     job_dir: Option<PathBuf>,
@@ -49,18 +49,18 @@ pub(super) struct Arguments {
     write_schema: bool,
 }
 
-impl Arguments {
+impl PlanArguments {
     /// The arguments of `run --dry-run`.
-    pub(super) fn dry_run(run: &run::Arguments) -> Self {
-        let run::Arguments { job, counts, job_dir, .. } = run;
+    pub(super) fn dry_run(run: &run::RunArguments) -> Self {
+        let run::RunArguments { job, counts, job_dir, .. } = run;
         let (job, counts, job_dir) = (job.clone(), counts.clone(), job_dir.clone());
         Self { job, counts, job_dir, all: false, json: false, write_schema: false }
     }
 }
 
 /// Prints a summary of the job on standard error, and its mini-batches on standard output.
-pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
-    let Loaded { spec, policy, .. } = arguments.job.load(&arguments.counts)?;
+pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
+    let LoadedJob { spec, policy, .. } = arguments.job.load(&arguments.counts)?;
     let conversions = if logging.is_verbose() { spec.conversions.as_slice() } else { &[] };
     for notice in spec.notices.iter().chain(conversions) {
         say(&format!("note: {notice}"));
@@ -75,7 +75,7 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     let Staged { sources, mut objects, .. } = staged;
     policy.check(&real, &sources, None).map_err(refused)?;
     let spill = spill_folder(&spec.input_kind).map_err(Problem::usage)?;
-    let mut planner = Planner::new(spill);
+    let mut planner = StandalonePlanner::new(spill);
     let mut request = node::plan_request(&spec, &sources, planner.spill.clone());
     // If the planner dies because of a file, it is not restarted as in a job. Instead, the file is named.
     request.tells_files = true;
@@ -83,8 +83,8 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
     // As long as for a job that is resumed.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
-    let mut store = Store { looks: node::Looks::new(&sources), objects: &mut objects };
-    let mut table = Table::new(
+    let mut store = PlannerObjects { looks: node::PlannerReads::new(&sources), objects: &mut objects };
+    let mut table = PlanTable::new(
         BufWriter::new(terminal::stdout()),
         &request.sources,
         (arguments.all, arguments.json),
@@ -110,9 +110,9 @@ pub(super) fn plan(arguments: &Arguments, logging: &LoggingArguments) -> Result<
 
 /// Prints the summary, then the mini-batches.
 fn show<W: Write>(
-    table: &mut Table<'_, W>,
+    table: &mut PlanTable<'_, W>,
     spec: &JobSpec,
-    arguments: &Arguments,
+    arguments: &PlanArguments,
 ) -> Result<Exit, Problem> {
     let job_dir = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
     let output = match &spec.upload {
@@ -158,7 +158,7 @@ const CTRL_C: Duration = Duration::from_millis(500);
 
 /// The planner, a child process, since it parses untrusted files. When this is dropped or on Ctrl-C, it is
 /// killed and its spilled files are removed.
-struct Planner {
+struct StandalonePlanner {
     child: Arc<Mutex<Option<Child>>>,
     /// For answers about the files that it asks for; `None` if it does not ask.
     stdin: Option<ChildStdin>,
@@ -171,7 +171,7 @@ struct Planner {
 /// The planner's messages; `None` at the end.
 type Messages = Receiver<Result<Option<FromPlanner>, FrameError>>;
 
-impl Planner {
+impl StandalonePlanner {
     fn new(spill: PathBuf) -> Self {
         let child = Arc::default();
         let patience = Duration::MAX;
@@ -257,7 +257,7 @@ impl Planner {
     }
 }
 
-impl Drop for Planner {
+impl Drop for StandalonePlanner {
     fn drop(&mut self) {
         self.stop();
     }
@@ -299,12 +299,12 @@ fn end(child: &mut Option<Child>, spill: &Path) {
 }
 
 /// The source of the planner's objects.
-struct Store<'a> {
-    looks: node::Looks,
-    objects: &'a mut Objects,
+struct PlannerObjects<'a> {
+    looks: node::PlannerReads,
+    objects: &'a mut JobObjects,
 }
 
-impl Store<'_> {
+impl PlannerObjects<'_> {
     /// Waits for the answer to the planner's request for a file. Returns `None` if no objects are being
     /// fetched. Fails if the disk is full.
     fn bring(
@@ -339,10 +339,10 @@ fn next(messages: &Messages, patience: Duration) -> anyhow::Result<Option<FromPl
 }
 
 fn print<W: Write>(
-    planner: &mut Planner,
+    planner: &mut StandalonePlanner,
     messages: &Messages,
-    store: &mut Store<'_>,
-    table: &mut Table<'_, W>,
+    store: &mut PlannerObjects<'_>,
+    table: &mut PlanTable<'_, W>,
 ) -> anyhow::Result<()> {
     let mut opened = None;
     loop {

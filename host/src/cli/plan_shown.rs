@@ -10,7 +10,7 @@ const ENDS: usize = 10;
 
 /// The totals of a plan, and some of its mini-batches. Columns have a fixed width, so that rows can be
 /// printed while the plan is being made.
-pub(super) struct Table<'a, W> {
+pub(super) struct PlanTable<'a, W> {
     pub(super) out: W,
     pub(super) sources: &'a [Source],
     /// The width of the column of input names.
@@ -23,21 +23,21 @@ pub(super) struct Table<'a, W> {
     streams: bool,
     /// Whether all mini-batches are kept.
     keeps_all: bool,
-    first: Vec<Row>,
-    last: VecDeque<Row>,
+    first: Vec<PlanRow>,
+    last: VecDeque<PlanRow>,
     /// The inputs whose columns are printed instead of the table.
     pub(super) schema_of: Option<&'a [TableInput]>,
 }
 
 /// A mini-batch.
-struct Row {
+struct PlanRow {
     id: u64,
     input: String,
     items: u64,
     place: String,
 }
 
-impl<'a, W: Write> Table<'a, W> {
+impl<'a, W: Write> PlanTable<'a, W> {
     pub(super) fn new(out: W, sources: &'a [Source], (all, as_json): (bool, bool)) -> Self {
         let names = sources.iter().map(|source| source.dataset.chars().count());
         let input = names.max().unwrap_or(0).max("input".len());
@@ -77,7 +77,7 @@ impl<'a, W: Write> Table<'a, W> {
             true => place(&batch.work),
             false => format!("{}: {}", batch.keys(), place(&batch.work)),
         };
-        let row = Row { id: batch.id.0, input, items, place: on_one_line(&place).into_owned() };
+        let row = PlanRow { id: batch.id.0, input, items, place: on_one_line(&place).into_owned() };
         if self.streams {
             if self.mini_batches == 1 {
                 self.header()?;
@@ -94,8 +94,8 @@ impl<'a, W: Write> Table<'a, W> {
         Ok(())
     }
 
-    fn line(&mut self, row: &Row) -> io::Result<()> {
-        let Row { id, input, items, place } = row;
+    fn line(&mut self, row: &PlanRow) -> io::Result<()> {
+        let PlanRow { id, input, items, place } = row;
         let width = self.input;
         writeln!(self.out, "{id:>10}  {input:width$}  {items:>9}  {place}")
     }
@@ -128,8 +128,8 @@ impl<'a, W: Write> Table<'a, W> {
 
     /// The same as JSON.
     pub(super) fn json(&self) -> serde_json::Value {
-        let row = |row: &Row| {
-            let Row { id, input, items, place } = row;
+        let row = |row: &PlanRow| {
+            let PlanRow { id, input, items, place } = row;
             serde_json::json!({"id": id, "input": input, "items": items, "where": place})
         };
         let shown: Vec<_> = self.first.iter().chain(&self.last).map(row).collect();
@@ -234,7 +234,7 @@ mod tests {
     fn a_table_of_mini_batches() {
         let sources = [source("images"), source("night_shift")];
         let mut out = Vec::new();
-        let mut table = Table::new(&mut out, &sources, (true, false));
+        let mut table = PlanTable::new(&mut out, &sources, (true, false));
         let files = |names: &[&str]| Work::Files(names.iter().collect());
         let slice = TextSlice {
             file: "a.csv".into(),
@@ -263,7 +263,7 @@ mod tests {
     fn the_ends_of_a_long_plan_are_shown() {
         let sources = [source("images")];
         let mut out = Vec::new();
-        let mut table = Table::new(&mut out, &sources, (false, false));
+        let mut table = PlanTable::new(&mut out, &sources, (false, false));
         for id in 0..1024 {
             let file = format!("{id}.csv");
             let slice = TextSlice { file, length: 40_000, rows: 7, ..TextSlice::sample() };

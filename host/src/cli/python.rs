@@ -1,7 +1,7 @@
 //! `sandmill python` and `sandmill javascript`: the runtimes of scripts.
 
 use super::exit::{Exit, Problem};
-use super::tools::{ToolArguments, Tools};
+use super::tools::{ToolArguments, ToolSettings};
 use super::{print_paths, say};
 use crate::compile::Instrumentation;
 use crate::node::python::prepare;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// A command about Python.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(super) enum PythonCommand {
     /// Builds the runtime of Python scripts and compiles it, once per machine and version of Sandmill.
     ///
     /// Your own pip (or uv) downloads its parts. No other command downloads them.
@@ -54,7 +54,7 @@ pub(super) struct Install {
     /// The runtime: light is CPython with its standard library; science has numpy, pandas, scikit-learn and
     /// more.
     #[arg(value_enum, default_value = "light")]
-    runtime: Runtime,
+    runtime: RuntimeArgument,
     #[command(flatten)]
     how: How,
 }
@@ -84,20 +84,20 @@ pub(super) struct How {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Runtime {
+enum RuntimeArgument {
     Light,
     Science,
 }
 
 /// Runs the command.
-pub(super) fn python(command: &Command) -> Result<Exit, Problem> {
+pub(super) fn python(command: &PythonCommand) -> Result<Exit, Problem> {
     let install = match command {
-        Command::Install(install) => install,
-        Command::Vendor(arguments) => return vendor(arguments),
+        PythonCommand::Install(install) => install,
+        PythonCommand::Vendor(arguments) => return vendor(arguments),
     };
     let runtime = match install.runtime {
-        Runtime::Light => runtimes::Runtime::Light,
-        Runtime::Science => runtimes::Runtime::Science,
+        RuntimeArgument::Light => runtimes::Runtime::Light,
+        RuntimeArgument::Science => runtimes::Runtime::Science,
     };
     install_runtime(runtime, &install.how)
 }
@@ -131,7 +131,7 @@ pub(super) fn javascript(command: &JavascriptCommand) -> Result<Exit, Problem> {
 }
 
 fn install_runtime(runtime: runtimes::Runtime, install: &How) -> Result<Exit, Problem> {
-    let Tools { program, os_sandbox, compiler, cache, .. } = install.tools.ready()?;
+    let ToolSettings { program, os_sandbox, compiler, cache, .. } = install.tools.ready()?;
     let installer = runtimes::Installer {
         program: &program,
         compiler: &compiler,

@@ -4,9 +4,9 @@ use super::error::ArgumentError;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::{print, print_json, refused, say};
-use crate::dataset::{self, Listing};
+use crate::dataset::{self, SourceListing};
 use crate::model::{
-    Address, Held, Input, Latest, Registered, RegisteredKind, RegisteredName, counted,
+    Address, RegisteredContent, Input, Latest, Registered, RegisteredKind, RegisteredName, counted,
     is_registered_name, printable,
 };
 use crate::node;
@@ -23,7 +23,7 @@ pub(super) enum DatasetCommand {
     /// Registers files, folders and globs under a name, for inputs: `dataset: NAME@VERSION`.
     Register {
         #[command(flatten)]
-        new: New,
+        new: VersionToAdd,
         /// Files, folders or globs. With --datastore, paths in the datastore.
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<String>,
@@ -32,7 +32,7 @@ pub(super) enum DatasetCommand {
         datastore: Option<String>,
     },
     /// Lists the latest version of each dataset.
-    List(List),
+    List(ListArguments),
     /// Shows a registered dataset.
     Show(Show),
     /// Unregisters a version of a dataset, or all versions. The files stay.
@@ -45,14 +45,14 @@ pub(super) enum ModelCommand {
     /// does not start if the file has changed.
     Register {
         #[command(flatten)]
-        new: New,
+        new: VersionToAdd,
         /// An ONNX file; a folder with one; or a folder with a folder for each version, of which the highest
         /// is used.
         #[arg(value_name = "PATH")]
         path: String,
     },
     /// Lists the latest version of each model.
-    List(List),
+    List(ListArguments),
     /// Shows a registered model.
     Show(Show),
     /// Unregisters a version of a model, or all versions. The files stay.
@@ -60,7 +60,7 @@ pub(super) enum ModelCommand {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct New {
+pub(super) struct VersionToAdd {
     /// The name.
     #[arg(value_parser = name)]
     name: String,
@@ -75,7 +75,7 @@ pub(super) struct New {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct List {
+pub(super) struct ListArguments {
     /// Lists all versions.
     #[arg(long)]
     all: bool,
@@ -121,17 +121,17 @@ fn description(text: &str) -> Result<String, ArgumentError> {
 /// Looks up the names of a job file in the registry. A resumed job keeps the versions that were the latest
 /// when it began.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct RegistryNames {
     latest: Vec<Latest>,
 }
 
-impl Names {
+impl RegistryNames {
     pub(super) fn with(latest: Vec<Latest>) -> Self {
         Self { latest }
     }
 }
 
-impl Registrations for Names {
+impl Registrations for RegistryNames {
     fn find(
         &self,
         kind: RegisteredKind,
@@ -229,7 +229,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             allowed(&text(&model.file)?)?;
             let digests = node::model_digests(&model).map_err(Problem::usage)?;
             let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
-            let held = Some(Held { files: digests.files, bytes: digests.bytes, newest: None });
+            let held = Some(RegisteredContent { files: digests.files, bytes: digests.bytes, newest: None });
             let digest = Some(digests.file);
             let folder_digest = digests.folder;
             let new_version =
@@ -243,7 +243,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
 }
 
 /// Registers a version and prints it: `NAME@VERSION` on standard output.
-fn register(kind: RegisteredKind, new: &New, version: NewVersion) -> Result<Exit, Problem> {
+fn register(kind: RegisteredKind, new: &VersionToAdd, version: NewVersion) -> Result<Exit, Problem> {
     let version =
         NewVersion { name: new.name.clone(), description: new.description.clone(), ..version };
     let mut registry =
@@ -282,12 +282,12 @@ fn text(path: &Path) -> Result<String, Problem> {
 }
 
 /// The files that are there now, listed as a job would list them.
-fn held(name: &str, paths: &[String]) -> Result<Held, Problem> {
+fn held(name: &str, paths: &[String]) -> Result<RegisteredContent, Problem> {
     let input =
         Input { name: name.to_owned(), paths: paths.to_vec(), partition_format: None, take: None };
-    let mut held = Held::default();
+    let mut held = RegisteredContent::default();
     for source in dataset::resolve(&[input]).map_err(Problem::usage)? {
-        let mut files = Listing::new(&source).map_err(Problem::usage)?;
+        let mut files = SourceListing::new(&source).map_err(Problem::usage)?;
         while let Some(file) = files.next_file().map_err(Problem::usage)? {
             let path = source.root.join(file);
             let metadata = path.metadata().with_context(|| path.display().to_string());
@@ -307,7 +307,7 @@ fn held(name: &str, paths: &[String]) -> Result<Held, Problem> {
     Ok(held)
 }
 
-fn list(kind: RegisteredKind, list: &List) -> Result<Exit, Problem> {
+fn list(kind: RegisteredKind, list: &ListArguments) -> Result<Exit, Problem> {
     let file = file().map_err(Problem::usage)?;
     let registry = Registry::open(&file).map_err(Problem::usage)?;
     let all = match &registry {
@@ -404,7 +404,7 @@ fn description_of(kind: RegisteredKind, one: &Registered) -> String {
     text
 }
 
-fn amount(held: &Held) -> String {
+fn amount(held: &RegisteredContent) -> String {
     format!("{} with {}", counted(held.files, "file"), counted(held.bytes, "byte"))
 }
 

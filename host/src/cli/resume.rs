@@ -5,19 +5,19 @@ use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
-use super::registry::Names;
-use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
+use super::registry::RegistryNames;
+use super::run::{BackendArguments, OptionSettings, Setting, prepare_and_run, setting, this_program};
 use super::told::ToldArguments;
 use super::which::JobArgument;
 use crate::engine::{ClaimError, JobFile, JobState};
 use crate::load::this_machine;
 use crate::model::JobDir;
 use crate::run::Options;
-use crate::spec::{self, Surroundings};
+use crate::spec::{self, LoadContext};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct ResumeArguments {
     #[command(flatten)]
     job: JobArgument,
     /// Sets KEY of the job file to VALUE, in addition to the settings when the job began. Only settings that
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<Setting>,
     #[command(flatten)]
-    counts: Counts,
+    counts: OptionSettings,
     /// The folder for compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub(super) struct Arguments {
 }
 
 /// Resumes a job that was interrupted, failed or was cancelled.
-pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
+pub(super) fn resume(arguments: &ResumeArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let config = Config::load(&arguments.policy)?;
     let dir = arguments.job.dir_below(&config)?;
     let job_dir = JobDir::new(&dir);
@@ -54,9 +54,9 @@ pub(super) fn resume(arguments: &Arguments, logging: &LoggingArguments) -> Resul
     let later = arguments.counts.behind(&arguments.sets);
     let mut job_file = JobFile::new(&path, &[overrides, later].concat());
     let policy = arguments.policy.load()?;
-    let names = Names::with(latest);
+    let names = RegistryNames::with(latest);
     let machine = this_machine();
-    let surroundings = Surroundings { policy: &policy, registrations: &names, machine: &machine };
+    let surroundings = LoadContext { policy: &policy, registrations: &names, machine: &machine };
     let spec = spec::load(&job_file.path, &job_file.overrides, surroundings)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
     job_file.latest.clone_from(&spec.latest);

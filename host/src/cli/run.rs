@@ -9,7 +9,7 @@ use super::exit::{Exit, Problem};
 use super::limit;
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
-use super::registry::Names;
+use super::registry::RegistryNames;
 use super::told::ToldArguments;
 use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
@@ -19,11 +19,11 @@ use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::{NodeError, PythonError};
 use crate::report::{
-    self, ParentFolder, Places, ReportBudget, Reporter, Reporters, Resume, Shown, Unit, log_tree,
+    self, ParentFolder, ReportPaths, ReportBudget, Reporter, Reporters, Resume, Shown, Unit, log_tree,
     reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
-use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
+use crate::spec::{self, JobSpec, OperatorPolicy, LoadContext};
 use anyhow::Context;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(super) type Setting = (String, String);
 
 impl JobArguments {
     /// All settings from the command line; later ones win.
-    pub(super) fn all_sets(&self, counts: &Counts) -> Vec<Setting> {
+    pub(super) fn all_sets(&self, counts: &OptionSettings) -> Vec<Setting> {
         let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
         counts.behind(&self.sets).into_iter().chain(picked).collect()
     }
@@ -62,25 +62,25 @@ impl JobArguments {
     }
 
     /// Reads the job file under the operator's policy. Returns both, and all settings from the command line.
-    pub(super) fn load(&self, counts: &Counts) -> Result<Loaded, Problem> {
+    pub(super) fn load(&self, counts: &OptionSettings) -> Result<LoadedJob, Problem> {
         let policy = self.policy.load()?;
         let mut sets = self.all_sets(counts);
         let machine = this_machine();
-        let names = Names::default();
+        let names = RegistryNames::default();
         let surroundings =
-            Surroundings { policy: &policy, registrations: &names, machine: &machine };
+            LoadContext { policy: &policy, registrations: &names, machine: &machine };
         let mut spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
         if let Some(limit) = counts.limit {
             // Only now are the names of the inputs known.
             sets.extend(limit::settings(&spec, limit)?);
             spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
         }
-        Ok(Loaded { spec, policy, sets })
+        Ok(LoadedJob { spec, policy, sets })
     }
 }
 
 /// A loaded job file.
-pub(super) struct Loaded {
+pub(super) struct LoadedJob {
     pub(super) spec: JobSpec,
     pub(super) policy: OperatorPolicy,
     /// The settings from the command line; later ones win.
@@ -89,7 +89,7 @@ pub(super) struct Loaded {
 
 /// Settings that have their own options.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct Counts {
+pub(super) struct OptionSettings {
     /// Number of workers; the same as --set process_count_per_node=N.
     #[arg(long, value_name = "N", value_parser = workers)]
     process_count: Option<NonZeroU32>,
@@ -105,7 +105,7 @@ pub(super) struct Counts {
     sample: Option<String>,
 }
 
-impl Counts {
+impl OptionSettings {
     /// These settings, followed by those of the options here.
     pub(super) fn behind(&self, sets: &[Setting]) -> Vec<Setting> {
         let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
@@ -147,7 +147,7 @@ fn gpus(text: &str) -> Result<u32, ArgumentError> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct RunArguments {
     #[command(flatten)]
     pub(super) job: JobArguments,
     /// The folder for the job's state, logs and output [default: the job's name, in the folder of
@@ -155,7 +155,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub(super) job_dir: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) counts: Counts,
+    pub(super) counts: OptionSettings,
     /// Starts anew if the job was run before; its results are removed first.
     #[arg(long)]
     pub(super) overwrite: bool,
@@ -202,8 +202,8 @@ impl BackendArguments {
 }
 
 /// Runs a job.
-pub(super) fn run(arguments: &Arguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
-    let Loaded { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
+pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
+    let LoadedJob { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
     let config = arguments.job.config()?;
     let usual = || config.jobs_root().join(&spec.name);
     let named = arguments.job_dir.clone().unwrap_or_else(usual);
@@ -251,7 +251,7 @@ pub(super) fn prepare_and_run(
     // If the job starts anew, its earlier files are removed later.
     let columns = report::earlier_columns(&JobDir::new(&options.job_dir));
     let places =
-        |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| Places {
+        |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| ReportPaths {
             job: spec.name.clone(),
             description: spec.settings.description.clone(),
             job_dir: job_dir.clone(),
@@ -378,9 +378,9 @@ pub(super) fn not_prepared(error: PrepareError) -> Problem {
 /// Runs the engine with its reporters, and waits.
 fn start(
     job: Job,
-    places: &Places,
+    places: &ReportPaths,
     cancel: &Cancel,
-    (told, shown, other): (Option<&signals::Told>, Shown, Option<Box<dyn Reporter>>),
+    (told, shown, other): (Option<&signals::SignalTarget>, Shown, Option<Box<dyn Reporter>>),
 ) -> Result<JobResult, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
     let mut all = report::terminal(places, shown, out);

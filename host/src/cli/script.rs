@@ -1,9 +1,9 @@
 //! A script in Python or JavaScript that is tried: its runtime, and what it sees.
 
-use super::check::{Check, instrumentation};
+use super::check::{CheckArguments, instrumentation};
 use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, Limits, LoggingLevel, Mount, PythonRuntime};
-use crate::node::python::{Chooser, Chosen, PythonError, Script, copy, library, variable};
-use crate::node::trial::Asked;
+use crate::node::python::{Chooser, Chosen, PythonError, ScriptToRun, copy, library, variable};
+use crate::node::trial::TrialSetup;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ impl Tried {
     /// See [`Chooser::choose`].
     pub(super) fn choose(
         &self,
-        check: &Check<'_>,
+        check: &CheckArguments<'_>,
         limits: &Limits,
         (runtime, gets_tables): (PythonRuntime, bool),
         say: &mut dyn FnMut(&str),
@@ -40,7 +40,7 @@ impl Tried {
             limits,
             os_sandbox: check.os_sandbox,
         };
-        let script = Script {
+        let script = ScriptToRun {
             path: &self.path,
             guest: &self.guest,
             source: None,
@@ -56,7 +56,7 @@ impl Tried {
         self,
         library_folder: Option<&Path>,
         level: LoggingLevel,
-        asked: &mut Asked,
+        asked: &mut TrialSetup,
     ) -> anyhow::Result<()> {
         let source = asked.scratch.join("source");
         copy(&self.path, &self.guest, &source)?;

@@ -14,9 +14,9 @@ const HANG_UP: &str = "SIGHUP";
 
 /// The reporters that show messages about signals, once a job is running.
 #[derive(Clone, Default)]
-pub(super) struct Told(Arc<Mutex<Option<Reporters>>>);
+pub(super) struct SignalTarget(Arc<Mutex<Option<Reporters>>>);
 
-impl Told {
+impl SignalTarget {
     /// From now on, a job is running, and these reporters show messages.
     pub(super) fn by(&self, reporters: Reporters) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reporters);
@@ -30,8 +30,8 @@ impl Told {
 /// Handles signals from now on. The first Ctrl-C, SIGTERM or SIGHUP winds the job down, the second one kills
 /// its workers, and the third one exits at once. Committed results are always kept. Before a job is running,
 /// the first one cancels its preparation, and the second one exits.
-pub(super) fn watch(cancel: Cancel) -> io::Result<Told> {
-    let told = Told::default();
+pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
+    let told = SignalTarget::default();
     let shared = told.clone();
     each(move |count, what| match (count, shared.reporters()) {
         (1, None) => {

@@ -15,7 +15,7 @@ type File = (&'static str, &'static str);
 
 /// What a new entry script works on.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(super) struct Kind {
+pub(super) struct TemplateInput {
     /// Works on the rows of a table instead of files.
     #[arg(long)]
     pub(super) table: bool,
@@ -43,7 +43,7 @@ pub(super) enum Language {
     C,
 }
 
-impl Kind {
+impl TemplateInput {
     /// The files of the new folder.
     pub(super) fn files(self) -> impl Iterator<Item = File> {
         let (script, job, data): (File, File, &[File]) = match (self.table, self.model) {
@@ -184,7 +184,7 @@ mod tests {
     /// The README shows the new entry script without its comments and its test.
     #[test]
     fn the_readme_shows_what_new_makes() {
-        let (_, script) = Kind::default().files().find(|(path, _)| *path == "src/lib.rs").unwrap();
+        let (_, script) = TemplateInput::default().files().find(|(path, _)| *path == "src/lib.rs").unwrap();
         let (code, _) = script.split_once("\n#[cfg(test)]").unwrap();
         let is_code = |line: &&str| !line.trim_start().starts_with("//");
         let code: Vec<&str> = code.lines().filter(is_code).collect();

@@ -4,7 +4,7 @@
 //! prints.
 
 use super::exit::{Exit, Problem};
-use super::palette::{self, Stream};
+use super::palette::{self, OutputStream};
 use crate::model::{on_one_line, printable, printable_json};
 use anyhow::Context as _;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -106,12 +106,12 @@ fn write(text: &str) -> Result<(), Problem> {
 
 /// Standard output, for a text in pieces.
 pub(super) fn stdout() -> Printable<Stdout> {
-    Printable::new(io::stdout(), Stream::Out)
+    Printable::new(io::stdout(), OutputStream::Out)
 }
 
 /// Standard error, for a text in pieces.
 pub(super) fn stderr() -> Printable<io::Stderr> {
-    Printable::new(io::stderr(), Stream::Err)
+    Printable::new(io::stderr(), OutputStream::Err)
 }
 
 /// Whether standard error is a terminal that can draw.
@@ -146,7 +146,7 @@ pub(super) fn watch_panics() {
 /// Writes text with control characters escaped, and with colours if they are wanted.
 pub(super) struct Printable<W: Write> {
     out: W,
-    stream: Stream,
+    stream: OutputStream,
     /// An incomplete line.
     line: String,
     /// The first bytes of an incomplete character.
@@ -154,7 +154,7 @@ pub(super) struct Printable<W: Write> {
 }
 
 impl<W: Write> Printable<W> {
-    fn new(out: W, stream: Stream) -> Self {
+    fn new(out: W, stream: OutputStream) -> Self {
         Self { out, stream, line: String::new(), cut: Vec::new() }
     }
 
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn text_in_pieces_is_escaped_and_whole() {
         let mut out = Vec::new();
-        let mut printable = Printable::new(&mut out, Stream::Err);
+        let mut printable = Printable::new(&mut out, OutputStream::Err);
         for byte in "é\u{9b}2J \u{202e}x\n".bytes() {
             printable.write_all(&[byte]).unwrap();
         }

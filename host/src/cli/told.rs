@@ -4,7 +4,7 @@ use super::exit::Problem;
 use super::{say, terminal};
 use crate::event::{Event, EventKind};
 use crate::model::{JobDir, JobResult, JobStatus};
-use crate::report::{Places, Reporter};
+use crate::report::{ReportPaths, Reporter};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,13 +38,13 @@ fn standard_output(text: &str) -> Result<(), String> {
 impl ToldArguments {
     /// The reporter that writes events, if that is wanted.
     pub(super) fn reporter(&self) -> Option<Box<dyn Reporter>> {
-        self.events.map(|()| Box::new(Events::new()) as _)
+        self.events.map(|()| Box::new(EventThread::new()) as _)
     }
 
     /// Prints the result, if that is wanted. `reused`: whether it is that of an earlier run.
     pub(super) fn print(
         &self,
-        places: &Places,
+        places: &ReportPaths,
         result: &JobResult,
         reused: bool,
     ) -> Result<(), Problem> {
@@ -93,13 +93,13 @@ fn call(program: &Path, job: &str, job_dir: &JobDir, status: JobStatus) -> Resul
 const WAITING: usize = 10_000;
 
 /// Passes events to a thread that writes them, so that the leader rarely waits for the reader.
-struct Events {
+struct EventThread {
     /// `None` at the end.
     lines: Option<SyncSender<String>>,
     writer: Option<JoinHandle<()>>,
 }
 
-impl Events {
+impl EventThread {
     fn new() -> Self {
         let (lines, written) = sync_channel::<String>(WAITING);
         let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
@@ -114,7 +114,7 @@ impl Events {
     }
 }
 
-impl Reporter for Events {
+impl Reporter for EventThread {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let line = serde_json::to_string(event)?;
         if let Some(lines) = &self.lines {

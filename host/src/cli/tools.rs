@@ -22,7 +22,7 @@ pub(super) struct ToolArguments {
 }
 
 /// The tools that the options select.
-pub(super) struct Tools {
+pub(super) struct ToolSettings {
     pub(super) config: Config,
     /// The operator's policy.
     pub(super) policy: OperatorPolicy,
@@ -39,13 +39,13 @@ pub(super) struct Tools {
 impl ToolArguments {
     /// # Errors
     /// If the config file or the policy cannot be used.
-    pub(super) fn ready(&self) -> Result<Tools, Problem> {
+    pub(super) fn ready(&self) -> Result<ToolSettings, Problem> {
         let config = Config::load(&self.policy)?;
         let policy = self.policy.load()?;
         let program = this_program()?;
         let os_sandbox = policy.sandbox(self.wall.os_sandbox);
         let compiler = Compiler::new(&program, os_sandbox);
         let cache = config.cache_dir(self.cache_dir.as_deref());
-        Ok(Tools { config, policy, program, os_sandbox, compiler, cache })
+        Ok(ToolSettings { config, policy, program, os_sandbox, compiler, cache })
     }
 }

@@ -5,12 +5,12 @@
 //! An object counts as present if its file has the length and time that the list gives. Which objects cannot
 //! be fetched is kept in memory only.
 
-use super::all::{Lists, Tally};
+use super::all::{Lists, FetchProgress};
 use super::error::StoreError;
-use super::events::{Arrival, Event};
-use super::place::{Lost, Place};
+use super::events::{Arrival, StoreEvent};
+use super::place::{Lost, FetchQueue};
 use super::process::{AT_ONCE, SILENCE, Said};
-use crate::dataset::{Listed, Object};
+use crate::dataset::{ManifestRecord, ManifestObject};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -57,7 +57,7 @@ pub(super) struct Lot {
 
 /// An object that a request needs.
 #[derive(Debug)]
-struct Held {
+struct NeededObject {
     bytes: u64,
     /// How many requests need it. If none is left while it is being fetched, it is removed once it has
     /// arrived.
@@ -75,23 +75,23 @@ enum HeldState {
 
 /// A request that waits for room.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingObject {
     number: u64,
     files: Vec<PathBuf>,
     /// Those of the files that are objects; `None` until they have been looked up.
-    objects: Option<Vec<New>>,
+    objects: Option<Vec<NewObject>>,
 }
 
 /// An object that may have to be fetched.
 #[derive(Debug)]
-struct New {
+struct NewObject {
     file: PathBuf,
     place: usize,
     /// What the list says about it, or why it cannot be fetched.
-    known: Result<Object, String>,
+    known: Result<ManifestObject, String>,
 }
 
-impl New {
+impl NewObject {
     fn bytes(&self) -> u64 {
         self.known.as_ref().map_or(0, |object| object.found.length)
     }
@@ -99,26 +99,26 @@ impl New {
 
 /// A request that has been admitted.
 #[derive(Debug)]
-struct Wanted {
+struct PrefetchGroup {
     files: Vec<PathBuf>,
     /// How many of its objects are still being fetched.
     coming: usize,
 }
 
-struct Ahead {
+struct Prefetcher {
     lot: Lot,
-    places: Vec<Place>,
+    places: Vec<FetchQueue>,
     arrivals: UnboundedSender<Arrival>,
     used: u64,
-    held: HashMap<PathBuf, Held>,
+    held: HashMap<PathBuf, NeededObject>,
     /// The requests that there was no room for so far.
-    waiting: VecDeque<Waiting>,
-    wanted: HashMap<u64, Wanted>,
+    waiting: VecDeque<WaitingObject>,
+    wanted: HashMap<u64, PrefetchGroup>,
     /// How many objects are being fetched.
     coming: usize,
     /// If all objects are fetched: those that are still to be requested.
     lists: Lists,
-    tally: Arc<Tally>,
+    tally: Arc<FetchProgress>,
     /// When progress was last reported.
     told: Instant,
 }
@@ -126,14 +126,14 @@ struct Ahead {
 /// Serves until the job ends. `own` is the sender of `events`; the fetcher processes report through it.
 pub(super) fn run(
     lot: Lot,
-    events: &Receiver<Event>,
-    own: &Sender<Event>,
+    events: &Receiver<StoreEvent>,
+    own: &Sender<StoreEvent>,
     arrivals: UnboundedSender<Arrival>,
-    tally: Arc<Tally>,
+    tally: Arc<FetchProgress>,
 ) {
     let requests = lot.requests.iter().enumerate();
-    let place = |(index, request)| Place::new(index, &lot.program, request, own);
-    let mut ahead = Ahead {
+    let place = |(index, request)| FetchQueue::new(index, &lot.program, request, own);
+    let mut ahead = Prefetcher {
         places: requests.map(place).collect(),
         lot,
         arrivals,
@@ -149,16 +149,16 @@ pub(super) fn run(
     let mut has_more = ahead.bring_more();
     loop {
         match events.recv_timeout(if has_more { Duration::ZERO } else { TICK }) {
-            Ok(Event::Want(number, files)) => ahead.want(number, files),
-            Ok(Event::Release(numbers)) => {
+            Ok(StoreEvent::Want(number, files)) => ahead.want(number, files),
+            Ok(StoreEvent::Release(numbers)) => {
                 numbers.into_iter().for_each(|number| ahead.release(number));
             }
-            Ok(Event::Said(place, number, said)) => {
+            Ok(StoreEvent::Said(place, number, said)) => {
                 if ahead.on_said(place, number, said).is_break() {
                     return;
                 }
             }
-            Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(StoreEvent::End) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => ahead.end_silent(),
         }
         ahead.admit();
@@ -166,7 +166,7 @@ pub(super) fn run(
     }
 }
 
-impl Ahead {
+impl Prefetcher {
     /// A request whose objects are all held already needs no room, so it need not wait for a request of the
     /// planner that has no room yet. It does wait for earlier mini-batches: these are handed out in order,
     /// and objects that a later mini-batch keeps could leave an earlier one without room.
@@ -175,23 +175,23 @@ impl Ahead {
             |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
         let is_behind = self.waiting.iter().any(|waiting| waiting.number < LOOKS);
         match is_behind || files.iter().any(is_new) {
-            true => self.waiting.push_back(Waiting { number, files, objects: None }),
+            true => self.waiting.push_back(WaitingObject { number, files, objects: None }),
             false => self.join(number, files),
         }
     }
 
     /// Admits the waiting requests that there is room for, in their order.
     fn admit(&mut self) {
-        while let Some(Waiting { number, files, objects }) = self.waiting.pop_front() {
+        while let Some(WaitingObject { number, files, objects }) = self.waiting.pop_front() {
             let objects = objects.unwrap_or_else(|| self.look_for(&files));
-            let is_new = |object: &&New| !self.held.contains_key(&object.file);
+            let is_new = |object: &&NewObject| !self.held.contains_key(&object.file);
             let new = objects.iter().filter(is_new);
             let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes()));
             // A file that is larger than the cache need not wait for room.
             let is_hopeless = files.len() == 1 && bytes > self.lot.room;
             let has_room = self.used.saturating_add(bytes) <= self.lot.room;
             if !has_room && !self.held.is_empty() && !is_hopeless {
-                self.waiting.push_front(Waiting { number, files, objects: Some(objects) });
+                self.waiting.push_front(WaitingObject { number, files, objects: Some(objects) });
                 return;
             }
             for new in objects {
@@ -236,14 +236,14 @@ impl Ahead {
     }
 
     /// Requests an object, unless it was requested already.
-    fn bring(&mut self, place: usize, Listed { name, object }: Listed) {
+    fn bring(&mut self, place: usize, ManifestRecord { name, object }: ManifestRecord) {
         let Some(folder) = self.places.get(place) else { return };
         let file = folder.file(&name);
         // The list comes from a fetcher process, which is not trusted: a name may lead out of its folder.
         if !folder.has(&file) || self.held.contains_key(&file) {
             return;
         }
-        let new = New { file, place, known: object };
+        let new = NewObject { file, place, known: object };
         match self.ask_for(&new) {
             HeldState::Here => {}
             HeldState::Failed(reason) => self.tally.lacks(&new.file, &reason),
@@ -254,15 +254,15 @@ impl Ahead {
     /// When all objects have arrived, reports that and ends the processes.
     fn end_if_done(&mut self) {
         if self.coming == 0 && !self.tally.is_done() {
-            self.places.iter_mut().for_each(Place::end);
+            self.places.iter_mut().for_each(FetchQueue::end);
             self.tally.end();
         }
     }
 
-    fn hold(&mut self, new: New, has_room: bool, state: HeldState) {
+    fn hold(&mut self, new: NewObject, has_room: bool, state: HeldState) {
         let bytes = if has_room { new.bytes() } else { 0 };
         self.used = self.used.saturating_add(bytes);
-        self.held.insert(new.file, Held { bytes, users: 0, state });
+        self.held.insert(new.file, NeededObject { bytes, users: 0, state });
     }
 
     /// The folder of objects that a file is in. `None` for other files, and for paths that lead out of the
@@ -272,22 +272,22 @@ impl Ahead {
     }
 
     /// Returns those of the files that are objects.
-    fn look_for(&mut self, files: &[PathBuf]) -> Vec<New> {
-        let mut objects: Vec<New> = Vec::new();
+    fn look_for(&mut self, files: &[PathBuf]) -> Vec<NewObject> {
+        let mut objects: Vec<NewObject> = Vec::new();
         let mut seen = HashSet::new();
         for file in files {
             if let Some(place) = self.place_of(file)
                 && seen.insert(file)
             {
                 let known = self.places.get_mut(place).map(|place| place.known(file));
-                objects.extend(known.map(|known| New { file: file.clone(), place, known }));
+                objects.extend(known.map(|known| NewObject { file: file.clone(), place, known }));
             }
         }
         objects
     }
 
     /// Requests an object, unless it is here.
-    fn ask_for(&mut self, new: &New) -> HeldState {
+    fn ask_for(&mut self, new: &NewObject) -> HeldState {
         let object = match &new.known {
             Ok(object) => *object,
             Err(reason) => return HeldState::Failed(reason.clone()),
@@ -323,7 +323,7 @@ impl Ahead {
     /// Ends idle processes if there are too many.
     fn end_idle(&mut self) {
         let running = self.places.iter().filter(|place| place.is_served()).count();
-        let mut idle: Vec<&mut Place> =
+        let mut idle: Vec<&mut FetchQueue> =
             self.places.iter_mut().filter(|place| place.is_idle()).collect();
         idle.sort_by_key(|place| place.moved());
         for place in idle.into_iter().take((running + 1).saturating_sub(IDLE)) {
@@ -342,7 +342,7 @@ impl Ahead {
                 coming += 1;
             }
         }
-        self.wanted.insert(number, Wanted { files, coming });
+        self.wanted.insert(number, PrefetchGroup { files, coming });
         if coming == 0 {
             self.tell(number);
         }
@@ -353,7 +353,7 @@ impl Ahead {
         let Some(wanted) = self.wanted.get(&number) else { return };
         let mut failed = Vec::new();
         for (index, file) in (0..).zip(&wanted.files) {
-            if let Some(Held { state: HeldState::Failed(reason), .. }) = self.held.get(file) {
+            if let Some(NeededObject { state: HeldState::Failed(reason), .. }) = self.held.get(file) {
                 failed.push((index, reason.clone()));
             }
         }
@@ -363,7 +363,7 @@ impl Ahead {
 
     /// Breaks if the disk is full: the processes end with the caller, and no new process is started.
     fn on_said(&mut self, index: usize, number: u64, said: Said) -> ControlFlow<()> {
-        let is_of = |place: &&mut Place| place.is_served_by(number);
+        let is_of = |place: &&mut FetchQueue| place.is_served_by(number);
         let Some(place) = self.places.get_mut(index).filter(is_of) else {
             return ControlFlow::Continue(());
         };
@@ -407,7 +407,7 @@ impl Ahead {
     }
 
     fn go_on(&mut self, index: usize) {
-        if let Some(Err(error)) = self.places.get_mut(index).map(Place::go_on) {
+        if let Some(Err(error)) = self.places.get_mut(index).map(FetchQueue::go_on) {
             self.give_up(index, error);
         }
     }
@@ -480,12 +480,12 @@ impl Ahead {
 
     /// Removes an object that no request needs and that is not being fetched.
     fn let_go(&mut self, file: &Path) {
-        let is_needed = |held: &Held| held.users > 0 || matches!(held.state, HeldState::Coming(_));
+        let is_needed = |held: &NeededObject| held.users > 0 || matches!(held.state, HeldState::Coming(_));
         if self.held.get(file).is_none_or(is_needed) {
             return;
         }
         // A later request for it gets the same answer.
-        let is_kept = |held: &Held| matches!(held.state, HeldState::Failed(_));
+        let is_kept = |held: &NeededObject| matches!(held.state, HeldState::Failed(_));
         if self.lot.brings_all && self.held.get(file).is_some_and(is_kept) {
             return;
         }

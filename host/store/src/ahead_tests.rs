@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::all::Lack;
-use crate::dataset::{Found, ManifestWriter};
+use crate::dataset::{FileVersion, ManifestWriter};
 use crate::model::to_usize;
 use crate::protocol::store::Failed;
 use crate::slot::{OPEN, manifest_path};
@@ -19,17 +19,17 @@ const SILENT: &str = "exec /bin/sleep 60";
 /// The same, but it logs its requests.
 const LOGS: &str = "/bin/cat > asked";
 
-struct Bench {
+struct PrefetchFixture {
     dir: tempfile::TempDir,
-    events: Sender<Event>,
+    events: Sender<StoreEvent>,
     arrivals: UnboundedReceiver<Arrival>,
     thread: Option<JoinHandle<()>>,
     /// What the list holds.
-    listed: HashMap<String, Object>,
-    tally: Arc<Tally>,
+    listed: HashMap<String, ManifestObject>,
+    tally: Arc<FetchProgress>,
 }
 
-impl Bench {
+impl PrefetchFixture {
     /// A store whose objects have these lengths in bytes.
     fn new(objects: &[(&str, u64)]) -> Self {
         Self::fetching(SILENT, objects)
@@ -56,7 +56,7 @@ impl Bench {
         for folder in OPEN {
             fs::create_dir_all(at(folder)).unwrap();
         }
-        let object = |length| Found { length, ..Found::sample() }.into();
+        let object = |length| FileVersion { length, ..FileVersion::sample() }.into();
         let listed: HashMap<_, _> =
             objects.iter().map(|(name, bytes)| ((*name).to_owned(), object(*bytes))).collect();
         let mut manifest = ManifestWriter::new(at("part").join("manifest")).unwrap();
@@ -76,7 +76,7 @@ impl Bench {
         let (events, asked) = channel();
         let (sender, arrivals) = unbounded_channel();
         let own = events.clone();
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(FetchProgress::default());
         let told = Arc::clone(&tally);
         let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender, told)));
         Self { dir, events, arrivals, thread, listed, tally }
@@ -88,11 +88,11 @@ impl Bench {
 
     fn want(&self, number: u64, names: &[&str]) {
         let files = names.iter().map(|name| self.file(name)).collect();
-        self.events.send(Event::Want(number, files)).unwrap();
+        self.events.send(StoreEvent::Want(number, files)).unwrap();
     }
 
     fn release(&self, number: u64) {
-        self.events.send(Event::Release(vec![number])).unwrap();
+        self.events.send(StoreEvent::Release(vec![number])).unwrap();
     }
 
     /// Reports that the object has arrived, or that it failed.
@@ -117,7 +117,7 @@ impl Bench {
         let failed =
             failed.map(|text| Failed { kind: StoreErrorKind::Other, text: text.to_owned() });
         let brought = FromFetcher::Brought(name.to_owned(), failed);
-        self.events.send(Event::Said(0, number, Some(Ok(brought)))).unwrap();
+        self.events.send(StoreEvent::Said(0, number, Some(Ok(brought)))).unwrap();
     }
 
     /// The next report that is not about progress.
@@ -132,7 +132,7 @@ impl Bench {
     /// Ends the thread. Returns the requests that were reported until then, and which of the objects are
     /// here.
     fn end(mut self, names: &[&str]) -> (Vec<u64>, Vec<bool>) {
-        self.events.send(Event::End).unwrap();
+        self.events.send(StoreEvent::End).unwrap();
         self.thread.take().unwrap().join().unwrap();
         let mut told = Vec::new();
         while let Ok(arrival) = self.arrivals.try_recv() {
@@ -149,7 +149,7 @@ impl Bench {
 /// done.
 #[test]
 fn an_object_waits_until_the_one_before_it_is_not_needed() {
-    let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
+    let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
     let first = LOOKS;
     let second = LOOKS + 1;
     bench.want(first, &["a"]);
@@ -171,7 +171,7 @@ fn an_object_waits_until_the_one_before_it_is_not_needed() {
 /// Otherwise, prefetches would delay requests whose objects are already coming.
 #[test]
 fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
-    let mut bench = Bench::new(&[("a", 30), ("b", 30), ("c", 30)]);
+    let mut bench = PrefetchFixture::new(&[("a", 30), ("b", 30), ("c", 30)]);
     bench.want(1, &["a"]);
     bench.want(2, &["b", "c"]);
     bench.want(3, &["c"]);
@@ -188,7 +188,7 @@ fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
 /// no room.
 #[test]
 fn mini_batches_do_not_overtake_each_other() {
-    let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
+    let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
     let look = LOOKS + 1;
     bench.want(look, &["b"]);
     bench.want(1, &["b"]);
@@ -209,7 +209,7 @@ fn mini_batches_do_not_overtake_each_other() {
 /// A planner may be compromised by the files that it reads.
 #[test]
 fn what_lies_outside_is_let_alone() {
-    let mut bench = Bench::new(&[("a", 60)]);
+    let mut bench = PrefetchFixture::new(&[("a", 60)]);
     let secret = bench.dir.path().join("secret");
     fs::write(&secret, "of somebody").unwrap();
     for name in ["../secret", "sub/../../secret", "."] {
@@ -227,7 +227,7 @@ fn what_lies_outside_is_let_alone() {
 #[test]
 fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
-    let mut bench = Bench::fetching(dies_once, &[("a", 20), ("b", 20), ("c", 20)]);
+    let mut bench = PrefetchFixture::fetching(dies_once, &[("a", 20), ("b", 20), ("c", 20)]);
     bench.want(1, &["a", "b"]);
     while !bench.dir.path().join("died").exists() {
         std::thread::yield_now();
@@ -252,7 +252,7 @@ fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
 /// If the process dies of every object, every object fails. A later request gets a new process.
 #[test]
 fn a_process_that_always_dies_is_given_up() {
-    let mut bench = Bench::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
+    let mut bench = PrefetchFixture::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
     for number in [1, 2] {
         bench.want(number, &["a", "b"]);
         let (told, failed) = bench.next();
@@ -268,12 +268,12 @@ fn a_process_that_always_dies_is_given_up() {
 #[test]
 fn a_full_disk_ends_fetching() {
     let started = "echo started >> started; exec /bin/sleep 60";
-    let mut bench = Bench::fetching(started, &[("a", 60), ("b", 40)]);
+    let mut bench = PrefetchFixture::fetching(started, &[("a", 60), ("b", 40)]);
     bench.want(0, &["a"]);
     bench.want(1, &["b"]);
     let full = Failed { kind: StoreErrorKind::DiskFull, text: "no room".to_owned() };
-    bench.events.send(Event::Said(0, 1, Some(Ok(FromFetcher::Failed(full))))).unwrap();
-    bench.events.send(Event::Said(0, 1, None)).unwrap_or_default();
+    bench.events.send(StoreEvent::Said(0, 1, Some(Ok(FromFetcher::Failed(full))))).unwrap();
+    bench.events.send(StoreEvent::Said(0, 1, None)).unwrap_or_default();
     bench.thread.take().unwrap().join().unwrap();
     assert_eq!(bench.arrivals.blocking_recv(), Some(Arrival::NoSpace("no room".to_owned())));
     assert_eq!(bench.arrivals.blocking_recv(), None);
@@ -284,7 +284,7 @@ fn a_full_disk_ends_fetching() {
 /// An evicted object is still in the list, so it can be fetched again.
 #[test]
 fn what_nobody_needs_goes_without_a_trace() {
-    let mut bench = Bench::new(&[("sub/a", 60), ("sub/b", 60)]);
+    let mut bench = PrefetchFixture::new(&[("sub/a", 60), ("sub/b", 60)]);
     for (number, name) in [(1, "sub/b"), (2, "sub/a"), (3, "sub/b")] {
         bench.want(number, &[name]);
         bench.comes(name, None);
@@ -307,7 +307,7 @@ fn what_nobody_needs_goes_without_a_trace() {
 /// A fetcher process may be compromised by a store.
 #[test]
 fn what_links_lead_to_is_let_alone() {
-    let mut bench = Bench::new(&[("one/a", 30), ("other/a", 30)]);
+    let mut bench = PrefetchFixture::new(&[("one/a", 30), ("other/a", 30)]);
     let elsewhere = bench.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     for (number, name) in [(1, "one/a"), (2, "other/a")] {
@@ -328,7 +328,7 @@ fn what_links_lead_to_is_let_alone() {
 
 #[test]
 fn what_nobody_needs_any_more_goes_when_it_has_come() {
-    let mut bench = Bench::new(&[("a", 60), ("b", 60), ("c", 30)]);
+    let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60), ("c", 30)]);
     bench.want(1, &["a"]);
     bench.want(2, &["c"]);
     bench.release(1);
@@ -344,7 +344,7 @@ fn what_nobody_needs_any_more_goes_when_it_has_come() {
 
 #[test]
 fn what_was_not_asked_for_yet_may_be_released() {
-    let mut bench = Bench::new(&[("a", 60), ("b", 60), ("c", 60)]);
+    let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60), ("c", 60)]);
     bench.want(1, &["a"]);
     bench.comes("a", None);
     assert_eq!(bench.next(), (1, vec![]));
@@ -359,7 +359,7 @@ fn what_was_not_asked_for_yet_may_be_released() {
 
 #[test]
 fn what_cannot_be_had_is_told_and_takes_no_room() {
-    let mut bench = Bench::new(&[("a", 60), ("b", 60), ("large", 101)]);
+    let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60), ("large", 101)]);
     bench.want(1, &["a"]);
     bench.comes("a", Some("it broke"));
     assert_eq!(bench.next(), (1, vec![(0, "it broke".to_owned())]));
@@ -379,7 +379,7 @@ fn what_cannot_be_had_is_told_and_takes_no_room() {
     assert_eq!(failed.len(), 1);
 }
 
-impl Bench {
+impl PrefetchFixture {
     /// Reports that the object has arrived, or that it failed, once it was requested.
     fn comes_as_asked(&self, name: &str, failed: Option<&str>) {
         let asked = self.dir.path().join("asked");
@@ -403,7 +403,7 @@ impl Bench {
 fn all_come_in_their_order_and_those_that_are_asked_for_first() {
     let names: Vec<_> = (0..3 * WINDOW).map(|index| format!("sub/{index:03}")).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
-    let mut bench = Bench::bringing_all(LOGS, &objects);
+    let mut bench = PrefetchFixture::bringing_all(LOGS, &objects);
     let last = names.last().unwrap();
     bench.want(LOOKS, &[last]);
     bench.comes_as_asked(last, None);
@@ -430,7 +430,7 @@ fn all_come_in_their_order_and_those_that_are_asked_for_first() {
 #[test]
 fn what_cannot_be_had_fails_alone_where_all_come() {
     let objects = ["sub/a", "sub/b", "sub/c", "sub/d"].map(|name| (name, 3));
-    let mut bench = Bench::bringing_all(LOGS, &objects);
+    let mut bench = PrefetchFixture::bringing_all(LOGS, &objects);
     bench.comes_as_asked("sub/d", Some("it fell"));
     bench.comes_as_asked("sub/b", Some("it broke"));
     bench.comes_as_asked("sub/c", None);
@@ -450,7 +450,7 @@ fn what_cannot_be_had_fails_alone_where_all_come() {
 #[test]
 fn a_process_that_dies_is_replaced_where_all_come() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
-    let mut bench = Bench::bringing_all(dies_once, &[("a", 3), ("b", 3), ("c", 3)]);
+    let mut bench = PrefetchFixture::bringing_all(dies_once, &[("a", 3), ("b", 3), ("c", 3)]);
     bench.want(LOOKS, &["c"]);
     while !bench.dir.path().join("died").exists() {
         std::thread::yield_now();
@@ -470,7 +470,7 @@ fn a_process_that_dies_is_replaced_where_all_come() {
 fn a_process_that_always_dies_fails_all_that_is_to_come() {
     let names: Vec<_> = (0..2 * WINDOW).map(|index| index.to_string()).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
-    let mut bench = Bench::bringing_all("echo died >> deaths; exit 1", &objects);
+    let mut bench = PrefetchFixture::bringing_all("echo died >> deaths; exit 1", &objects);
     bench.waits_for_all();
     let Some(Lack::Rest(error)) = bench.tally.take_lack() else { panic!() };
     assert_eq!(error.kind(), StoreErrorKind::Process);
@@ -487,13 +487,13 @@ fn a_process_that_always_dies_fails_all_that_is_to_come() {
 #[test]
 fn only_what_is_not_here_is_fetched() {
     let objects = [("sub/a", 3), ("../secret", 3), ("/etc/passwd", 3), ("b/../../c", 3)];
-    let first = Bench::bringing_all(LOGS, &objects);
+    let first = PrefetchFixture::bringing_all(LOGS, &objects);
     first.comes_as_asked("sub/a", None);
     first.waits_for_all();
     assert_eq!(first.tally.so_far(), (1, 3));
-    first.events.send(Event::End).unwrap();
+    first.events.send(StoreEvent::End).unwrap();
     first.thread.unwrap().join().unwrap();
-    let second = Bench::over(first.dir, "touch started; exit 1", &objects, true);
+    let second = PrefetchFixture::over(first.dir, "touch started; exit 1", &objects, true);
     second.waits_for_all();
     assert_eq!(second.tally.so_far(), (0, 0));
     assert!(second.tally.take_lack().is_none());

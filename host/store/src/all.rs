@@ -2,8 +2,8 @@
 //! missing.
 
 use super::error::StoreError;
-use super::place::Place;
-use crate::dataset::{Listed, Manifest};
+use super::place::FetchQueue;
+use crate::dataset::{ManifestRecord, Manifest};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,11 +26,11 @@ impl Lists {
     /// cannot be read.
     pub(super) fn next(
         &mut self,
-        places: &[Place],
-    ) -> Result<Option<(usize, Listed)>, (usize, io::Error)> {
+        places: &[FetchQueue],
+    ) -> Result<Option<(usize, ManifestRecord)>, (usize, io::Error)> {
         while let Some(place) = places.get(self.place) {
             if place.given_up().is_none() {
-                let is_busy = |place: &&Place| place.is_busy();
+                let is_busy = |place: &&FetchQueue| place.is_busy();
                 if self.list.is_none() && places.iter().filter(is_busy).count() >= FOLDERS {
                     return Ok(None);
                 }
@@ -52,7 +52,7 @@ impl Lists {
 
 /// The progress, for other threads.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct FetchProgress {
     is_done: AtomicBool,
     objects: AtomicU64,
     bytes: AtomicU64,
@@ -68,7 +68,7 @@ pub(super) enum Lack {
     Object(PathBuf, String),
 }
 
-impl Tally {
+impl FetchProgress {
     /// Marks the work as done.
     pub(super) fn end(&self) {
         self.is_done.store(true, Ordering::Release);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// A message to the thread that fetches.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum StoreEvent {
     /// These files are requested under this number.
     Want(u64, Vec<PathBuf>),
     /// The requests with these numbers are dropped.

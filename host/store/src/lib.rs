@@ -35,16 +35,16 @@ pub use error::StoreError;
 pub use events::Arrival;
 #[cfg(feature = "stores")]
 pub use network::serve;
-pub use objects::Objects;
+pub use objects::JobObjects;
 pub use process::FETCH_COMMAND;
-pub use slot::Held;
-pub use stager::{Coming, Kept, Stager, Watch};
+pub use slot::CachedObjects;
+pub use stager::{Coming, KeptObjects, Stager, Watch};
 
 /// The objects in a cache's folder. A folder that does not exist holds none.
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn held(cache: &std::path::Path) -> std::io::Result<Held> {
+pub fn held(cache: &std::path::Path) -> std::io::Result<CachedObjects> {
     slot::held(cache)
 }
 
@@ -52,7 +52,7 @@ pub fn held(cache: &std::path::Path) -> std::io::Result<Held> {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn clear(cache: &std::path::Path) -> std::io::Result<(Held, Held)> {
+pub fn clear(cache: &std::path::Path) -> std::io::Result<(CachedObjects, CachedObjects)> {
     slot::clear(cache)
 }
 

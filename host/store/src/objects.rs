@@ -1,9 +1,9 @@
 //! The objects of a job: the folders that hold them, and the thread that fetches the missing ones.
 
 use super::ahead::{self, LOOKS, Lot};
-use super::all::{Lack, Tally};
-use super::events::{Arrival, Event};
-use super::slot::Slot;
+use super::all::{Lack, FetchProgress};
+use super::events::{Arrival, StoreEvent};
+use super::slot::CacheDir;
 use crate::model::Source;
 use crate::protocol::Asks;
 use std::future::pending;
@@ -18,28 +18,28 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// The objects that a job's inputs consist of. The job holds their folders until it drops this.
 #[derive(Debug, Default)]
-pub struct Objects {
+pub struct JobObjects {
     bringer: Option<Bringer>,
     /// How many requests were made that belong to no mini-batch.
     others: u64,
     /// The last field, so that it is dropped last: the folders are held until no process writes there.
-    slots: Vec<Slot>,
+    slots: Vec<CacheDir>,
 }
 
 /// The thread that has objects fetched.
 #[derive(Debug)]
 struct Bringer {
     thread: Option<JoinHandle<()>>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<StoreEvent>,
     arrivals: UnboundedReceiver<Arrival>,
     brings_all: bool,
-    tally: Arc<Tally>,
+    tally: Arc<FetchProgress>,
 }
 
 impl Drop for Bringer {
     fn drop(&mut self) {
         // Fails if the thread has ended.
-        let _ = self.events.send(Event::End);
+        let _ = self.events.send(StoreEvent::End);
         if let Some(thread) = self.thread.take() {
             // The thread has already reported its errors.
             let _ = thread.join();
@@ -47,15 +47,15 @@ impl Drop for Bringer {
     }
 }
 
-impl Objects {
+impl JobObjects {
     /// For objects that are all here.
-    pub(super) fn here(slots: Vec<Slot>) -> Self {
+    pub(super) fn here(slots: Vec<CacheDir>) -> Self {
         Self { slots, ..Self::default() }
     }
 
     /// Has all of them fetched, or those that are [requested](Self::want).
-    pub(super) fn coming(slots: Vec<Slot>, lot: Lot) -> std::io::Result<Self> {
-        let tally = Arc::new(Tally::default());
+    pub(super) fn coming(slots: Vec<CacheDir>, lot: Lot) -> std::io::Result<Self> {
+        let tally = Arc::new(FetchProgress::default());
         let (sender, arrivals) = unbounded_channel();
         let (events, asked) = mpsc::channel();
         let own = events.clone();
@@ -74,14 +74,14 @@ impl Objects {
     /// not, or if its manifest is not a regular file: the fetcher process may have put a link there.
     pub fn claim(&self, source: &mut Source) -> bool {
         let slot = self.slots.iter().find(|slot| slot.holds(&source.root));
-        source.manifest = slot.and_then(Slot::manifest);
+        source.manifest = slot.and_then(CacheDir::manifest);
         source.manifest.is_some()
     }
 
     /// Returns a function that says whether a path is that of an object, fetched or not. It is fast if the
     /// paths of a folder come in order.
     pub fn lookup(&self) -> impl FnMut(&Path) -> bool {
-        let mut slots: Vec<_> = self.slots.iter().map(Slot::lookup).collect();
+        let mut slots: Vec<_> = self.slots.iter().map(CacheDir::lookup).collect();
         move |path| slots.iter_mut().any(|is_object| is_object(path))
     }
 
@@ -117,7 +117,7 @@ impl Objects {
     /// Requests these files under a number. Objects are fetched in the order of the requests, and stay until
     /// they are [released](Self::release). Files that are not objects count as here.
     pub fn want(&self, number: u64, files: Vec<PathBuf>) {
-        self.send(Event::Want(number, files));
+        self.send(StoreEvent::Want(number, files));
     }
 
     /// Requests a file for the planner. Returns the number of the request, which differs from those of all
@@ -131,10 +131,10 @@ impl Objects {
 
     /// Drops the requests with these numbers, complete or not.
     pub fn release(&self, numbers: Vec<u64>) {
-        self.send(Event::Release(numbers));
+        self.send(StoreEvent::Release(numbers));
     }
 
-    fn send(&self, event: Event) {
+    fn send(&self, event: StoreEvent) {
         if let Some(bringer) = &self.bringer {
             // The thread ends before this only if the disk is full, which it has reported.
             let _ = bringer.events.send(event);
@@ -169,10 +169,10 @@ mod tests {
     #[test]
     fn what_lies_elsewhere_is_nobodys_source() {
         let dir = tempfile::tempdir().unwrap();
-        let slot = Slot::take(&dir.path().join("cache"), "s3://box/").unwrap();
+        let slot = CacheDir::take(&dir.path().join("cache"), "s3://box/").unwrap();
         let data = slot.data();
         let manifest = manifest_path(slot.folder());
-        let objects = Objects::here(vec![slot]);
+        let objects = JobObjects::here(vec![slot]);
         let claimed = |root: PathBuf| {
             let mut source = Source::new("data", root);
             objects.claim(&mut source).then_some(source.manifest).flatten()

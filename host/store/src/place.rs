@@ -4,11 +4,11 @@
 //! the object that kills it fails.
 
 use super::error::StoreError;
-use super::events::Event;
+use super::events::StoreEvent;
 use super::process::{AT_ONCE, Fetcher, Said};
 use super::slot::manifest_path;
-use crate::dataset::{Manifest, Object};
-use crate::protocol::store::{Bring, FetchRequest, Task};
+use crate::dataset::{Manifest, ManifestObject};
+use crate::protocol::store::{Bring, FetchRequest, StoreTask};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -25,14 +25,14 @@ pub(super) type Lost = (Vec<PathBuf>, String);
 
 /// A folder of objects, and its fetcher process if there is one.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FetchQueue {
     index: usize,
     program: PathBuf,
     request: FetchRequest,
     data: PathBuf,
     /// The list of the objects; `None` until it is opened.
     manifest: Option<Manifest>,
-    events: Sender<Event>,
+    events: Sender<StoreEvent>,
     fetcher: Option<Fetcher>,
     /// The number of processes started so far, which is the number of the current one.
     number: u64,
@@ -51,18 +51,18 @@ pub(super) struct Place {
     moved: Instant,
 }
 
-impl Place {
+impl FetchQueue {
     /// Creates the folder of a request, which has this index. The processes report to `events`.
     pub(super) fn new(
         index: usize,
         program: &Path,
         request: &FetchRequest,
-        events: &Sender<Event>,
+        events: &Sender<StoreEvent>,
     ) -> Self {
         Self {
             index,
             program: program.to_owned(),
-            request: FetchRequest { task: Task::Serve, ..request.clone() },
+            request: FetchRequest { task: StoreTask::Serve, ..request.clone() },
             data: request.folder.join("data"),
             manifest: None,
             events: events.clone(),
@@ -97,7 +97,7 @@ impl Place {
     }
 
     /// What the list says about an object. An error says why it cannot be fetched.
-    pub(super) fn known(&mut self, file: &Path) -> Result<Object, String> {
+    pub(super) fn known(&mut self, file: &Path) -> Result<ManifestObject, String> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or_else(|| StoreError::OddName.to_string())?;
         let list = match self.manifest.take() {
@@ -145,7 +145,7 @@ impl Place {
     }
 
     /// Requests an object, with what the list says about it. An error says why no process can be asked.
-    pub(super) fn ask(&mut self, file: &Path, known: Object) -> Result<(), StoreError> {
+    pub(super) fn ask(&mut self, file: &Path, known: ManifestObject) -> Result<(), StoreError> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or(StoreError::OddName)?.to_owned();
         let object = Bring { name, known };
@@ -164,7 +164,7 @@ impl Place {
                 let index = self.index;
                 let number = self.number;
                 let events = self.events.clone();
-                let hear = move |said: Said| events.send(Event::Said(index, number, said)).is_ok();
+                let hear = move |said: Said| events.send(StoreEvent::Said(index, number, said)).is_ok();
                 none.insert(Fetcher::start(&self.program, &self.request, hear)?)
             }
         };

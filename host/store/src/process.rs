@@ -249,7 +249,7 @@ fn complaint(child: &mut Child) -> Receiver<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::{Found, Object};
+    use crate::dataset::{FileVersion, ManifestObject};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
@@ -270,7 +270,7 @@ mod tests {
         let (_dir, fetcher) = started("exec sleep 60");
         let object = Bring {
             name: "x".repeat(30_000),
-            known: Object { found: Found::sample(), version: 0 },
+            known: ManifestObject { found: FileVersion::sample(), version: 0 },
         };
         let begun = Instant::now();
         (0..100).for_each(|_| fetcher.bring(&object));

@@ -15,7 +15,7 @@
 //! The 2 is the version of the layout. Folders of the first layout, `DIGEST-N`, hold empty placeholder files
 //! with the length and time of objects that were not fetched. Nothing in them is used, and they are removed.
 
-use crate::dataset::{Found, Manifest, ManifestWriter, Object};
+use crate::dataset::{FileVersion, Manifest, ManifestWriter, ManifestObject};
 use crate::model::hex;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -35,7 +35,7 @@ const LAYOUT: &str = "2-";
 /// Letters of the digest in a folder's name.
 const DIGEST: usize = 24;
 /// The time that is written to a probe file, to see whether the file system rounds it.
-const PROBED: Found = Found { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
+const PROBED: FileVersion = FileVersion { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
 /// The most jobs that read one place at the same time.
 const COPIES: usize = 1000;
 /// How often we try to lock a folder that another process holds, and the pause between two tries.
@@ -44,12 +44,12 @@ const MOMENT: Duration = Duration::from_millis(5);
 
 /// A folder for objects that this process holds exclusively until it drops this.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct CacheDir {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Slot {
+impl CacheDir {
     /// Takes the first folder that no other job uses. `place` identifies the objects; it may be long.
     pub(super) fn take(cache: &Path, place: &str) -> io::Result<Self> {
         make_private(cache)?;
@@ -112,7 +112,7 @@ impl Slot {
 }
 
 /// Each job writes its own manifest, which may be as large as the objects, so it is removed.
-impl Drop for Slot {
+impl Drop for CacheDir {
     fn drop(&mut self) {
         // If it cannot be removed, the next job removes it.
         let _ = fs::remove_file(manifest_path(&self.folder));
@@ -131,12 +131,12 @@ pub(super) fn begin_manifest(folder: &Path) -> io::Result<ManifestWriter> {
 
 /// How a folder's file system stores the modification times that files are given.
 #[derive(Debug)]
-pub(super) struct Times {
+pub(super) struct TimeResolution {
     probe: File,
     are_kept: bool,
 }
 
-impl Times {
+impl TimeResolution {
     /// Probes the file system of a slot.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.join("list").join("probe");
@@ -156,18 +156,18 @@ impl Times {
     }
 
     /// The manifest's record of an object whose file is given this length and time.
-    pub(super) fn kept(&self, given: Found) -> io::Result<Object> {
-        let mut object = Object::from(given);
+    pub(super) fn kept(&self, given: FileVersion) -> io::Result<ManifestObject> {
+        let mut object = ManifestObject::from(given);
         if !self.are_kept {
             self.probe.set_modified(modified(&given))?;
-            object.found = Found { length: given.length, ..Found::from(&self.probe.metadata()?) };
+            object.found = FileVersion { length: given.length, ..FileVersion::from(&self.probe.metadata()?) };
         }
         Ok(object)
     }
 }
 
 /// The modification time of an object's file.
-pub(super) fn modified(known: &Found) -> SystemTime {
+pub(super) fn modified(known: &FileVersion) -> SystemTime {
     UNIX_EPOCH + Duration::new(known.seconds.max(0).cast_unsigned(), known.nanos)
 }
 
@@ -264,7 +264,7 @@ pub(super) fn prune(cache: &Path, most: u64) {
     for (_, folder) in old {
         remove(&folder);
     }
-    let with_size = |(used, folder): (SystemTime, PathBuf)| (used, Held::of(&folder).bytes, folder);
+    let with_size = |(used, folder): (SystemTime, PathBuf)| (used, CachedObjects::of(&folder).bytes, folder);
     let mut idle: Vec<(SystemTime, u64, PathBuf)> = idle.into_iter().map(with_size).collect();
     idle.sort_unstable();
     let mut all: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();
@@ -287,20 +287,20 @@ fn remove(folder: &Path) -> bool {
 }
 
 /// Removes all folders that no job uses. Returns what was removed and what is left.
-pub(super) fn clear(cache: &Path) -> io::Result<(Held, Held)> {
-    let mut removed = Held::default();
-    let mut left = Held::default();
+pub(super) fn clear(cache: &Path) -> io::Result<(CachedObjects, CachedObjects)> {
+    let mut removed = CachedObjects::default();
+    let mut left = CachedObjects::default();
     for folder in folders(cache)? {
-        let held = Held::of(&folder);
+        let held = CachedObjects::of(&folder);
         *(if remove(&folder) { &mut removed } else { &mut left }) += held;
     }
     Ok((removed, left))
 }
 
 /// The objects of a cache. A cache that does not exist holds none.
-pub(super) fn held(cache: &Path) -> io::Result<Held> {
-    let mut all = Held::default();
-    folders(cache)?.iter().for_each(|folder| all += Held::of(folder));
+pub(super) fn held(cache: &Path) -> io::Result<CachedObjects> {
+    let mut all = CachedObjects::default();
+    folders(cache)?.iter().for_each(|folder| all += CachedObjects::of(folder));
     Ok(all)
 }
 
@@ -323,14 +323,14 @@ fn folders(cache: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Objects that are on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct CachedObjects {
     /// The number of objects.
     pub objects: u64,
     /// The sum of their lengths, in bytes.
     pub bytes: u64,
 }
 
-impl Held {
+impl CachedObjects {
     fn of(folder: &Path) -> Self {
         let mut held = Self::default();
         for entry in WalkDir::new(folder.join("data")).into_iter().flatten() {
@@ -342,7 +342,7 @@ impl Held {
     }
 }
 
-impl AddAssign for Held {
+impl AddAssign for CachedObjects {
     fn add_assign(&mut self, other: Self) {
         self.objects += other.objects;
         self.bytes += other.bytes;
@@ -373,9 +373,9 @@ mod tests {
     fn jobs_at_the_same_time_have_folders_of_their_own() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("a/stores");
-        let one = Slot::take(&cache, "s3://b/x").unwrap();
-        let two = Slot::take(&cache, "s3://b/x").unwrap();
-        let other = Slot::take(&cache, "s3://b/y").unwrap();
+        let one = CacheDir::take(&cache, "s3://b/x").unwrap();
+        let two = CacheDir::take(&cache, "s3://b/x").unwrap();
+        let other = CacheDir::take(&cache, "s3://b/y").unwrap();
         assert_ne!(one.folder(), two.folder());
         assert_ne!(one.folder(), other.folder());
         let was = one.folder().to_owned();
@@ -389,7 +389,7 @@ mod tests {
         let cache = dir.path().join("stores");
         fs::create_dir(&cache).unwrap();
         fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        let error = Slot::take(&cache, "x").unwrap_err().to_string();
+        let error = CacheDir::take(&cache, "x").unwrap_err().to_string();
         assert!(error.contains("with mode 777"), "{error}");
     }
 
@@ -398,7 +398,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
         let fill = |place: &str, age: u64| {
-            let slot = Slot::take(&cache, place).unwrap();
+            let slot = CacheDir::take(&cache, place).unwrap();
             fs::write(slot.data().join("object"), [0; 100]).unwrap();
             let used = File::options().write(true).open(slot.folder().join("used")).unwrap();
             used.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(held(&cache).unwrap(), Held::default());
         assert_eq!(clear(&cache).unwrap(), Default::default());
         let fill = |place: &str| {
-            let slot = Slot::take(&cache, place).unwrap();
+            let slot = CacheDir::take(&cache, place).unwrap();
             fs::create_dir(slot.data().join("a")).unwrap();
             fs::write(slot.data().join("a/object"), [0; 100]).unwrap();
             slot
@@ -436,7 +436,7 @@ mod tests {
         // Other files in the cache folder that the operator named.
         fs::create_dir_all(cache.join("photos/data")).unwrap();
         fs::write(cache.join("photos/data/one"), "mine").unwrap();
-        let one = Held { objects: 1, bytes: 100 };
+        let one = CachedObjects { objects: 1, bytes: 100 };
         assert_eq!(held(&cache).unwrap(), Held { objects: 2, bytes: 200 });
         assert_eq!(clear(&cache).unwrap(), (one, one));
         assert!(busy.data().join("a/object").exists() && cache.join("photos/data/one").exists());
@@ -450,7 +450,7 @@ mod tests {
     fn folders_of_an_earlier_version_are_not_used_and_go() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
-        let slot = Slot::take(&cache, "s3://b/x").unwrap();
+        let slot = CacheDir::take(&cache, "s3://b/x").unwrap();
         let name = slot.folder().file_name().unwrap().to_str().unwrap();
         let old = cache.join(name.strip_prefix(LAYOUT).unwrap());
         drop(slot);
@@ -462,7 +462,7 @@ mod tests {
         stands.set_len(1 << 40).unwrap();
         stands.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o1000)).unwrap();
         std::os::unix::fs::symlink("/not-fetched: it broke", old.join("data/mark")).unwrap();
-        let slot = Slot::take(&cache, "s3://b/x").unwrap();
+        let slot = CacheDir::take(&cache, "s3://b/x").unwrap();
         assert_ne!(slot.folder(), old);
         assert_eq!(fs::read_dir(slot.data()).unwrap().count(), 0);
         // A job of an earlier version may still use it.
@@ -477,9 +477,9 @@ mod tests {
     #[test]
     fn what_a_file_system_makes_of_a_time_is_found_out() {
         let dir = tempfile::tempdir().unwrap();
-        let slot = Slot::take(&dir.path().join("stores"), "x").unwrap();
-        let mut times = Times::of(slot.folder()).unwrap();
-        let found = Found { length: 3, ..PROBED };
+        let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
+        let mut times = TimeResolution::of(slot.folder()).unwrap();
+        let found = FileVersion { length: 3, ..PROBED };
         for are_kept in [times.are_kept(), false] {
             times.are_kept = are_kept;
             let object = times.kept(found).unwrap();
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn objects_are_told_from_folders_by_their_list() {
         let dir = tempfile::tempdir().unwrap();
-        let slot = Slot::take(&dir.path().join("stores"), "x").unwrap();
+        let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
         assert!(!(slot.lookup())(&slot.data().join("a")));
         let mut list = begin_manifest(slot.folder()).unwrap();
         list.add("a", Ok(PROBED.into())).unwrap();

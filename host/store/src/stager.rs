@@ -4,12 +4,12 @@ use super::ahead::Lot;
 use super::all::Lack;
 use super::config::{configure, is_endpoint};
 use super::error::StoreError;
-use super::objects::Objects;
+use super::objects::JobObjects;
 use super::process::ask;
-use super::slot::{self, Slot};
+use super::slot::{self, CacheDir};
 use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
-use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
+use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, StoreTask, WantedObjects};
 use crate::spec::Datastores;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,10 +48,10 @@ pub enum Coming {
 const TELL: Duration = Duration::from_secs(10);
 
 /// What is fetched together: all that an input names in one folder of a store.
-struct Part {
+struct FolderFetch {
     store: StoreConfig,
     prefix: String,
-    wanted: Wanted,
+    wanted: WantedObjects,
     shown: String,
     /// The input's paths, below the slot's folder for objects.
     paths: Vec<String>,
@@ -59,15 +59,15 @@ struct Part {
 
 /// What a job holds of the cache.
 #[derive(Debug, Default)]
-pub struct Kept {
-    slots: Vec<Slot>,
+pub struct KeptObjects {
+    slots: Vec<CacheDir>,
     /// The bytes of the objects that are here or are certain to be fetched.
     bytes: u64,
 }
 
 /// What was found for a job's inputs.
 #[derive(Default)]
-struct Found {
+struct FoundObjects {
     requests: Vec<FetchRequest>,
     /// The bytes of the objects that need not be here at the same time.
     bytes: u64,
@@ -95,11 +95,11 @@ impl Stager<'_> {
         &self,
         inputs: &[Input],
         coming: Coming,
-        mut kept: Kept,
+        mut kept: KeptObjects,
         watch: &mut Watch<'_>,
-    ) -> Result<(Vec<Input>, Objects), StoreError> {
+    ) -> Result<(Vec<Input>, JobObjects), StoreError> {
         let mut staged = Vec::new();
-        let mut found = Found::default();
+        let mut found = FoundObjects::default();
         for input in inputs {
             let what = format!("input '{}'", input.name);
             let to = (&mut kept, &mut found);
@@ -123,13 +123,13 @@ impl Stager<'_> {
         &self,
         what: &str,
         address: &Address,
-        kept: &mut Kept,
+        kept: &mut KeptObjects,
         watch: &mut Watch<'_>,
     ) -> Result<PathBuf, StoreError> {
         let named = |error: StoreError| error.of(what);
         let paths = vec![address.to_string()];
         let input = Input { name: what.to_owned(), paths, partition_format: None, take: None };
-        let mut found = Found::default();
+        let mut found = FoundObjects::default();
         let to = (&mut *kept, &mut found);
         let paths = self.find(what, &input, Coming::AtOnce, to, watch).map_err(named)?;
         self.bring_all(found.requests, address, watch).map_err(named)?;
@@ -152,7 +152,7 @@ impl Stager<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
         let folders: Vec<_> = requests.iter().map(|request| request.folder.join("data")).collect();
-        let objects = Objects::coming(Vec::new(), self.all_of(requests));
+        let objects = JobObjects::coming(Vec::new(), self.all_of(requests));
         let objects = objects.map_err(StoreError::Thread)?;
         let mut told = Instant::now();
         let Watch { stop, say } = watch;
@@ -184,14 +184,14 @@ impl Stager<'_> {
         what: &str,
         input: &Input,
         coming: Coming,
-        (kept, found): (&mut Kept, &mut Found),
+        (kept, found): (&mut KeptObjects, &mut FoundObjects),
         watch: &mut Watch<'_>,
     ) -> Result<Vec<String>, StoreError> {
         let size = self.datastores.cache_size().0;
         let mut paths = Vec::new();
         for part in self.parts(input)? {
             slot::prune(self.cache, size);
-            let slot = Slot::take(self.cache, &part.place());
+            let slot = CacheDir::take(self.cache, &part.place());
             let slot =
                 slot.map_err(|source| StoreError::Cache { folder: self.cache.to_owned(), source })?;
             (watch.say)(&format!("{what}: looking at {}", part.shown));
@@ -200,7 +200,7 @@ impl Stager<'_> {
             let must_fit = coming == Coming::AtOnce;
             let on_demand = coming == Coming::OnDemand;
             let refuses_tables = self.without_tables.contains(&input.name);
-            let task = Task::List { wanted, most, must_fit, on_demand, refuses_tables };
+            let task = StoreTask::List { wanted, most, must_fit, on_demand, refuses_tables };
             let request = self.request(&part, &slot, task);
             let so_far = self.ask(&request, watch)?;
             (watch.say)(&format!("{what}: {}", summary(&so_far)));
@@ -221,28 +221,28 @@ impl Stager<'_> {
         Ok(paths)
     }
 
-    fn objects(&self, kept: Kept, found: Found, coming: Coming) -> std::io::Result<Objects> {
-        let Found { requests, bytes } = found;
+    fn objects(&self, kept: KeptObjects, found: FoundObjects, coming: Coming) -> std::io::Result<JobObjects> {
+        let FoundObjects { requests, bytes } = found;
         let slots = kept.slots;
         if requests.is_empty() {
-            return Ok(Objects::here(slots));
+            return Ok(JobObjects::here(slots));
         }
         let room = self.datastores.cache_size().0.saturating_sub(kept.bytes);
         let evicts = bytes > room;
         if !evicts && coming != Coming::OnDemand {
-            return Objects::coming(slots, self.all_of(requests));
+            return JobObjects::coming(slots, self.all_of(requests));
         }
         if evicts {
             requests.iter().for_each(|request| empty(&request.folder));
         }
         let program = self.program.to_owned();
         let lot = Lot { program, requests, room, evicts, brings_all: false };
-        Objects::coming(slots, lot)
+        JobObjects::coming(slots, lot)
     }
 
     /// What an input names, by folder.
-    fn parts(&self, input: &Input) -> Result<Vec<Part>, StoreError> {
-        let mut parts: Vec<Part> = Vec::new();
+    fn parts(&self, input: &Input) -> Result<Vec<FolderFetch>, StoreError> {
+        let mut parts: Vec<FolderFetch> = Vec::new();
         for address in input.addresses() {
             let environment = std::env::vars_os();
             let (store, before) = configure(&address, self.datastores, self.tenant, environment)?;
@@ -252,17 +252,17 @@ impl Stager<'_> {
             let (folder, rest) = address.split();
             let prefix = format!("{before}{folder}");
             let wanted = match rest {
-                "" => Wanted::All,
-                rest if address.is_glob() => Wanted::Glob(rest.to_owned()),
-                name => Wanted::Named(vec![name.to_owned()]),
+                "" => WantedObjects::All,
+                rest if address.is_glob() => WantedObjects::Glob(rest.to_owned()),
+                name => WantedObjects::Named(vec![name.to_owned()]),
             };
             let same = parts.iter_mut().find(|part| part.store == store && part.prefix == prefix);
             match (same, &wanted) {
-                (Some(Part { wanted: Wanted::Named(names), paths, .. }), Wanted::Named(more)) => {
+                (Some(FolderFetch { wanted: WantedObjects::Named(names), paths, .. }), WantedObjects::Named(more)) => {
                     names.extend(more.iter().filter(|name| !paths.contains(name)).cloned());
                     paths.push(rest.to_owned());
                 }
-                _ => parts.push(Part {
+                _ => parts.push(FolderFetch {
                     store,
                     prefix,
                     wanted,
@@ -274,7 +274,7 @@ impl Stager<'_> {
         Ok(parts)
     }
 
-    fn request(&self, part: &Part, slot: &Slot, task: Task) -> FetchRequest {
+    fn request(&self, part: &FolderFetch, slot: &CacheDir, task: StoreTask) -> FetchRequest {
         FetchRequest {
             protocol: PROTOCOL_VERSION,
             os_sandbox: self.os_sandbox,
@@ -305,7 +305,7 @@ impl Stager<'_> {
             os_sandbox: self.os_sandbox,
             store,
             prefix: format!("{before}{below}"),
-            task: Task::Put,
+            task: StoreTask::Put,
             shown: address.to_string(),
             folder: folder.to_owned(),
         };
@@ -325,7 +325,7 @@ impl Stager<'_> {
     }
 }
 
-impl Part {
+impl FolderFetch {
     /// Identifies this part among the parts of this and other jobs.
     fn place(&self) -> String {
         let public = ["account_name", "region"];

@@ -1,9 +1,9 @@
 //! The wall of one process.
 
 use super::error::{Built, WallError, WallLayer};
-use super::files::Cuts;
+use super::files::TruncateGuard;
 use super::hidden::unless_hidden;
-use super::occupant::{Bounds, Folder, Occupant};
+use super::occupant::{ResourceLimits, GrantedPath, WallRole};
 use super::{files, filter, leaf, limits, powers, start};
 use sandmill_model::{OsSandbox, WallState};
 use std::os::fd::RawFd;
@@ -12,13 +12,13 @@ use std::os::fd::RawFd;
 #[derive(Clone, Debug)]
 pub struct Wall {
     /// The kind of process that it encloses.
-    pub occupant: Occupant,
+    pub occupant: WallRole,
     /// Which of its layers are required.
     pub mode: OsSandbox,
     /// Everything that the process may open from now on.
-    pub folders: Vec<Folder>,
+    pub folders: Vec<GrantedPath>,
     /// The resource limits.
-    pub bounds: Bounds,
+    pub bounds: ResourceLimits,
 }
 
 impl Wall {
@@ -33,7 +33,7 @@ impl Wall {
     /// Like [`build`](Self::build). `logs`: descriptors that are open for appending and not for reading. The
     /// process can append to these files, and cannot remove anything from them.
     pub fn build_around_logs(&self, logs: &[RawFd]) -> Result<WallState, WallError> {
-        let mut standing = Standing {
+        let mut standing = BuiltLayers {
             mode: self.mode,
             state: WallState { mode: self.mode, ..WallState::default() },
         };
@@ -43,9 +43,9 @@ impl Wall {
         standing.always(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
         standing.always(WallLayer::Privileges, powers::no_new_privileges)?;
         let cuts = match self.mode {
-            OsSandbox::Required => Cuts::Filtered,
+            OsSandbox::Required => TruncateGuard::Filtered,
             // The filter may turn out to be missing.
-            OsSandbox::BestEffort | OsSandbox::Off => Cuts::Ruled,
+            OsSandbox::BestEffort | OsSandbox::Off => TruncateGuard::Ruled,
         };
         let confine = || files::confine(&self.folders, self.occupant, cuts);
         standing.unless_off(WallLayer::Landlock, confine)?;
@@ -58,12 +58,12 @@ impl Wall {
 }
 
 /// The layers so far.
-struct Standing {
+struct BuiltLayers {
     mode: OsSandbox,
     state: WallState,
 }
 
-impl Standing {
+impl BuiltLayers {
     /// A layer that is built in any mode.
     fn always(&mut self, layer: WallLayer, build: impl FnOnce() -> Built) -> Result<(), WallError> {
         match unless_hidden(layer).and_then(|()| build()) {

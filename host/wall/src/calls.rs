@@ -3,7 +3,7 @@
 //!
 //! A syscall that is neither allowed nor in the list of killing ones fails with EPERM.
 
-use super::occupant::Occupant;
+use super::occupant::WallRole;
 use libc::*;
 
 /// Memory, threads, the process's own signals, time, and files that are already open.
@@ -79,15 +79,15 @@ const OPEN_OLD: &[c_long] = &[];
 
 /// The syscalls that open a file, each with the position of its flags argument. Empty for an occupant without
 /// files.
-pub(super) fn opening(occupant: Occupant) -> &'static [(c_long, u8)] {
+pub(super) fn opening(occupant: WallRole) -> &'static [(c_long, u8)] {
     match occupant {
-        Occupant::Compiler | Occupant::Finisher => &[],
-        Occupant::Worker
-        | Occupant::GpuWorker
-        | Occupant::Nursery
-        | Occupant::Planner
-        | Occupant::Shuffler
-        | Occupant::Fetcher => OPENING,
+        WallRole::Compiler | WallRole::Finisher => &[],
+        WallRole::Worker
+        | WallRole::GpuWorker
+        | WallRole::Nursery
+        | WallRole::Planner
+        | WallRole::Shuffler
+        | WallRole::Fetcher => OPENING,
     }
 }
 
@@ -370,18 +370,18 @@ const FETCHER_SPARED: &[c_long] =
     &[SYS_bind, SYS_connect, SYS_recvmmsg, SYS_recvmsg, SYS_sendmmsg, SYS_sendmsg, SYS_socket];
 
 /// The syscalls that are allowed with any arguments.
-pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
+pub(super) fn allowed(occupant: WallRole) -> Vec<c_long> {
     /// What every worker may call.
     const ALL_WORKERS: [&[c_long]; 8] =
         [BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD];
     let parts: &[&[c_long]] = match occupant {
-        Occupant::Worker => &ALL_WORKERS,
-        Occupant::GpuWorker => &[&ALL_WORKERS.concat(), GPU, GPU_OLD],
-        Occupant::Nursery => &[&ALL_WORKERS.concat(), NURSERY, NURSERY_OLD],
-        Occupant::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
-        Occupant::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
-        Occupant::Compiler | Occupant::Finisher => &[BASE, BASE_OLD],
-        Occupant::Fetcher => {
+        WallRole::Worker => &ALL_WORKERS,
+        WallRole::GpuWorker => &[&ALL_WORKERS.concat(), GPU, GPU_OLD],
+        WallRole::Nursery => &[&ALL_WORKERS.concat(), NURSERY, NURSERY_OLD],
+        WallRole::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
+        WallRole::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
+        WallRole::Compiler | WallRole::Finisher => &[BASE, BASE_OLD],
+        WallRole::Fetcher => {
             &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, FETCHER, FETCHER_OLD]
         }
     };
@@ -389,13 +389,13 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
 }
 
 /// The syscalls that kill the process.
-pub(super) fn killing(occupant: Occupant) -> impl Iterator<Item = c_long> {
+pub(super) fn killing(occupant: WallRole) -> impl Iterator<Item = c_long> {
     let (spared, old): (&[c_long], &[c_long]) = match occupant {
-        Occupant::GpuWorker => (GPU_SPARED, GPU_SPARED_OLD),
-        Occupant::Nursery => (NURSERY_SPARED, &[]),
-        Occupant::Planner => (PLANNER_SPARED, &[]),
-        Occupant::Fetcher => (FETCHER_SPARED, &[]),
-        Occupant::Worker | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {
+        WallRole::GpuWorker => (GPU_SPARED, GPU_SPARED_OLD),
+        WallRole::Nursery => (NURSERY_SPARED, &[]),
+        WallRole::Planner => (PLANNER_SPARED, &[]),
+        WallRole::Fetcher => (FETCHER_SPARED, &[]),
+        WallRole::Worker | WallRole::Shuffler | WallRole::Compiler | WallRole::Finisher => {
             (&[], &[])
         }
     };
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn no_call_is_both_allowed_and_deadly() {
-        for occupant in Occupant::ALL {
+        for occupant in WallRole::ALL {
             let list = allowed(occupant);
             let allowed: BTreeSet<_> = list.iter().copied().collect();
             assert_eq!(list.len(), allowed.len(), "{occupant:?} has a call twice");

@@ -2,7 +2,7 @@
 //! processes outside.
 
 use super::error::{Built, LayerError, WallLayer};
-use super::occupant::{Folder, Occupant, Rights};
+use super::occupant::{GrantedPath, WallRole, Rights};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -28,7 +28,7 @@ pub(super) const NEEDED_ABI: i32 = 3;
 /// kernel goes on up to the root of the file system. For jobs of many small files that takes a twentieth of
 /// their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cuts {
+pub(super) enum TruncateGuard {
     /// The Landlock rules.
     Ruled,
     /// The syscall filter, which is certain to be installed. A process that may not write a file cannot
@@ -36,7 +36,7 @@ pub(super) enum Cuts {
     Filtered,
 }
 
-impl Cuts {
+impl TruncateGuard {
     /// The rights that every rule gets in addition.
     fn allowed(self) -> BitFlags<AccessFs> {
         match self {
@@ -47,7 +47,7 @@ impl Cuts {
 }
 
 /// Confines this process to the folders. `cuts`: what prevents truncation by opening a file that can be read.
-pub(super) fn confine(folders: &[Folder], occupant: Occupant, cuts: Cuts) -> Built {
+pub(super) fn confine(folders: &[GrantedPath], occupant: WallRole, cuts: TruncateGuard) -> Built {
     let status = restrict(folders, occupant, cuts)?;
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err(LayerError::NotEnforced);
@@ -66,9 +66,9 @@ pub(super) fn words(abi: i32) -> String {
 }
 
 fn restrict(
-    folders: &[Folder],
-    occupant: Occupant,
-    cuts: Cuts,
+    folders: &[GrantedPath],
+    occupant: WallRole,
+    cuts: TruncateGuard,
 ) -> Result<RestrictionStatus, LayerError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -78,7 +78,7 @@ fn restrict(
         .and_then(|rules| rules.handle_access(AccessFs::from_all(ABI::V5)))
         .and_then(|rules| match occupant {
             // Connecting is not ruled, so it is allowed: a store may listen at any port.
-            Occupant::Fetcher => rules.handle_access(AccessNet::BindTcp),
+            WallRole::Fetcher => rules.handle_access(AccessNet::BindTcp),
             _ => rules.handle_access(AccessNet::from_all(ABI::V4)),
         })
         .and_then(|rules| rules.scope(Scope::from_all(ABI::V6)))
@@ -97,7 +97,7 @@ fn restrict(
         // The other occupants do not open many small files.
         let may_hold_many = folder.rights == Rights::Read
             && matches!(occupant, Occupant::Worker | Occupant::Nursery);
-        let inner = (may_hold_many && cuts == Cuts::Filtered).then(|| inner_folders(&opened));
+        let inner = (may_hold_many && cuts == TruncateGuard::Filtered).then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {
             rules =
                 rules.add_rule(PathBeneath::new(inner, rights)).map_err(|e| no_rule(folder, e))?;
@@ -147,12 +147,12 @@ fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
 
 /// The folder with its real path. A rule holds for the target of a path, so a path below another one may lead
 /// elsewhere. `None` if it does not exist: then there is nothing to allow.
-fn real(folder: &Folder) -> Result<Option<Folder>, LayerError> {
+fn real(folder: &GrantedPath) -> Result<Option<GrantedPath>, LayerError> {
     if folder.is_real {
         return Ok(Some(folder.clone()));
     }
     match folder.path.canonicalize() {
-        Ok(path) => Ok(Some(Folder::real(path, folder.rights))),
+        Ok(path) => Ok(Some(GrantedPath::real(path, folder.rights))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LayerError::path(&folder.path, error)),
     }
@@ -160,7 +160,7 @@ fn real(folder: &Folder) -> Result<Option<Folder>, LayerError> {
 
 /// Opens the folder at its real path. `None` if it is gone. A link on the way was put there after the path
 /// was resolved, and would make the rule allow another folder.
-fn open(folder: &Folder) -> Result<Option<OwnedFd>, LayerError> {
+fn open(folder: &GrantedPath) -> Result<Option<OwnedFd>, LayerError> {
     match at_its_path(&folder.path, OFlags::PATH, Mode::empty()) {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -168,7 +168,7 @@ fn open(folder: &Folder) -> Result<Option<OwnedFd>, LayerError> {
     }
 }
 
-fn no_rule(folder: &Folder, source: RulesetError) -> LayerError {
+fn no_rule(folder: &GrantedPath, source: RulesetError) -> LayerError {
     LayerError::Rule { path: folder.path.clone(), source }
 }
 
@@ -198,16 +198,16 @@ fn rights(rights: Rights) -> BitFlags<AccessFs> {
 }
 
 /// The rules that add something. Rights add up along a path, and each rule takes a few microseconds.
-fn merged(folders: &[Folder]) -> Vec<&Folder> {
-    let covers = |other: &Folder, folder: &Folder| {
+fn merged(folders: &[GrantedPath]) -> Vec<&GrantedPath> {
+    let covers = |other: &GrantedPath, folder: &GrantedPath| {
         folder.path.starts_with(&other.path) && rights(other.rights).contains(rights(folder.rights))
     };
-    let mut sorted: Vec<&Folder> = folders.iter().collect();
+    let mut sorted: Vec<&GrantedPath> = folders.iter().collect();
     // Outer folders come first; of the same path, the rule with more rights.
     sorted.sort_by_key(|folder| {
         (&folder.path, std::cmp::Reverse(rights(folder.rights).bits().count_ones()))
     });
-    let mut kept: Vec<&Folder> = Vec::with_capacity(sorted.len());
+    let mut kept: Vec<&GrantedPath> = Vec::with_capacity(sorted.len());
     for folder in sorted {
         if !kept.iter().any(|other| covers(other, folder)) {
             kept.push(folder);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn rules_that_add_nothing_are_left_out() {
-        let folder = |path: &str, rights| Folder::real(path, rights);
+        let folder = |path: &str, rights| GrantedPath::real(path, rights);
         let all = [
             folder("/a/b", Rights::Read),
             folder("/a", Rights::Read),
@@ -253,7 +253,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(path("elsewhere"), path("data/model")).unwrap();
         let names = ["data", "data/model", "data/../shared", "missing"];
-        let folders = names.map(|name| Folder::new(path(name), Rights::Read));
+        let folders = names.map(|name| GrantedPath::new(path(name), Rights::Read));
         let real: Vec<_> = folders.iter().filter_map(|folder| real(folder).unwrap()).collect();
         let kept: Vec<_> = merged(&real).iter().map(|folder| folder.path.clone()).collect();
         let root = root.path().canonicalize().unwrap();
@@ -266,7 +266,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let base = root.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("data/deep")).unwrap();
-        let folder = Folder::real(base.join("data/deep"), Rights::Read);
+        let folder = GrantedPath::real(base.join("data/deep"), Rights::Read);
         assert!(open(&real(&folder).unwrap().unwrap()).unwrap().is_some());
         std::fs::rename(base.join("data"), base.join("moved")).unwrap();
         assert!(open(&folder).unwrap().is_none());
@@ -289,7 +289,7 @@ mod tests {
         }
         std::fs::write(path("file"), "").unwrap();
         std::os::unix::fs::symlink("/", path("link")).unwrap();
-        let opened = |path| open(&Folder::new(path, Rights::Read)).unwrap().unwrap();
+        let opened = |path| open(&GrantedPath::new(path, Rights::Read)).unwrap().unwrap();
         let found = || inner_folders(&opened(root.path().canonicalize().unwrap()));
         let inodes = |found: Vec<OwnedFd>| {
             let mut inodes: Vec<_> = found.iter().map(|fd| fstat(fd).unwrap().st_ino).collect();

@@ -10,29 +10,29 @@
 
 use super::calls;
 use super::error::{Built, LayerError, WallLayer};
-use super::occupant::Occupant;
-use super::tree::{self, Action, Rule, Test};
+use super::occupant::WallRole;
+use super::tree::{self, SyscallAction, SyscallRule, Test};
 use libc::{c_long, sock_filter};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
 /// The syscall is not allowed.
-const REFUSED: Action = refuse(libc::EPERM);
+const REFUSED: SyscallAction = refuse(libc::EPERM);
 /// The syscall looks as if the kernel did not have it.
-const HIDDEN: Action = refuse(libc::ENOSYS);
+const HIDDEN: SyscallAction = refuse(libc::ENOSYS);
 
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the kernel's errors are positive, and below 4096"
 )]
-const fn refuse(error: i32) -> Action {
-    Action::Refuse(error as u16)
+const fn refuse(error: i32) -> SyscallAction {
+    SyscallAction::Refuse(error as u16)
 }
 
 /// Installs the filter for this thread and the threads it starts. The filter forbids installing further
 /// filters. `logs`: descriptors of files that may only grow.
-pub(super) fn install(occupant: Occupant, logs: &[RawFd]) -> Built {
+pub(super) fn install(occupant: WallRole, logs: &[RawFd]) -> Built {
     let mut program = filter(occupant, logs)?;
     let length = u16::try_from(program.len()).map_err(|_| LayerError::LongFilter)?;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
@@ -67,30 +67,30 @@ fn processor() -> Result<u32, LayerError> {
     Ok(number | 0x8000_0000 | 0x4000_0000)
 }
 
-fn filter(occupant: Occupant, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerError> {
+fn filter(occupant: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerError> {
     let mut rules = BTreeMap::new();
-    let mut put = |call: c_long, rule: Rule| {
+    let mut put = |call: c_long, rule: SyscallRule| {
         let call = u32::try_from(call).map_err(|_| LayerError::NoCall(call))?;
         rules.insert(call, rule);
         Ok::<_, LayerError>(())
     };
     for call in calls::allowed(occupant) {
-        put(call, Rule::always(Action::Allow))?;
+        put(call, SyscallRule::always(SyscallAction::Allow))?;
     }
     for (call, rule) in by_arguments(occupant).into_iter().chain(on_open_files(occupant, logs)) {
         put(call, rule)?;
     }
     // The killing syscalls are in neither of the sets above (a test checks it).
     for call in calls::killing(occupant) {
-        put(call, Rule::always(Action::Kill))?;
+        put(call, SyscallRule::always(SyscallAction::Kill))?;
     }
     Ok(tree::program(processor()?, &rules, REFUSED))
 }
 
 /// The syscalls that are allowed or refused by their arguments.
-fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
+fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     let only = |call: c_long, tests: &[Test]| {
-        (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
+        (call, SyscallRule::by(tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(), REFUSED))
     };
     let mut rules = vec![
         // A program that finds clone3 missing falls back to clone, whose flags the filter can read.
@@ -102,7 +102,7 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     let opening = calls::opening(occupant);
     if !opening.is_empty() {
         // A program that finds openat2 missing falls back to openat, whose flags the filter can read.
-        rules.push((libc::SYS_openat2, Rule::always(HIDDEN)));
+        rules.push((libc::SYS_openat2, SyscallRule::always(HIDDEN)));
     }
     rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
     if matches!(
@@ -115,29 +115,29 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         rules.push(only(libc::SYS_renameat2, &flags.map(|flags| number(4, flags))));
     }
     match occupant {
-        Occupant::GpuWorker | Occupant::Worker | Occupant::Nursery => rules.extend([
+        WallRole::GpuWorker | WallRole::Worker | WallRole::Nursery => rules.extend([
             // Sets the times of an open file, not of a path: Landlock has no rule for times.
             only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
             // Sends over the connected socket only, to no other address.
             only(libc::SYS_sendto, &[Test::Null { argument: 4 }]),
         ]),
         // As above, times only of an open file. Sockets only for the network and for name lookups.
-        Occupant::Fetcher => {
+        WallRole::Fetcher => {
             let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
             rules.extend([
                 only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
                 only(libc::SYS_socket, &families.map(|family| number(0, family))),
             ]);
         }
-        Occupant::Planner | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {}
+        WallRole::Planner | WallRole::Shuffler | WallRole::Compiler | WallRole::Finisher => {}
     }
-    if occupant == Occupant::GpuWorker {
+    if occupant == WallRole::GpuWorker {
         // Sockets of this machine only, and of a kind that cannot send without a connection.
         let tests = vec![
             (Test::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
             (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), Action::Allow),
         ];
-        rules.push((libc::SYS_socket, Rule::by(tests, REFUSED)));
+        rules.push((libc::SYS_socket, SyscallRule::by(tests, REFUSED)));
         // No BPF programs, which the kernel would run on packets.
         let programs = [
             libc::SO_ATTACH_FILTER,
@@ -148,21 +148,21 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         let mut tests: Vec<_> = programs.map(|option| (number(2, option), REFUSED)).into();
         let other = Test::Other { argument: 1, value: libc::SOL_SOCKET.cast_unsigned() };
         tests.push((other, REFUSED));
-        rules.push((libc::SYS_setsockopt, Rule::by(tests, Action::Allow)));
+        rules.push((libc::SYS_setsockopt, SyscallRule::by(tests, SyscallAction::Allow)));
         // With FALLOC_FL_KEEP_SIZE, space past the end of a file is not bound by the limit on file size.
         rules.push(only(libc::SYS_fallocate, &[number(1, 0)]));
     }
     let no_code = flags(2, libc::PROT_EXEC, 0);
     let mapping: &[Test] = match occupant {
         // The driver makes code and shares memory with any arguments. The nursery maps the entry script.
-        Occupant::GpuWorker | Occupant::Nursery => &[],
+        WallRole::GpuWorker | WallRole::Nursery => &[],
         // The engine makes a component's code executable even when it only writes it to a file.
-        Occupant::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
-        Occupant::Worker
-        | Occupant::Planner
-        | Occupant::Shuffler
-        | Occupant::Finisher
-        | Occupant::Fetcher => &[no_code],
+        WallRole::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
+        WallRole::Worker
+        | WallRole::Planner
+        | WallRole::Shuffler
+        | WallRole::Finisher
+        | WallRole::Fetcher => &[no_code],
     };
     if !mapping.is_empty() {
         rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| only(call, mapping)));
@@ -171,11 +171,11 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
 }
 
 /// The syscalls by which a process starts another one or changes itself.
-fn on_itself(occupant: Occupant) -> Vec<(c_long, Rule)> {
+fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     let only = |call: c_long, tests: &[Test]| {
-        (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
+        (call, SyscallRule::by(tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(), REFUSED))
     };
-    if occupant == Occupant::Nursery {
+    if occupant == WallRole::Nursery {
         /// `PR_GET_TID_ADDRESS`.
         const THREAD_ADDRESS: i32 = 40;
         let settings = [
@@ -194,7 +194,7 @@ fn on_itself(occupant: Occupant) -> Vec<(c_long, Rule)> {
     }
     // Starting a process instead of a thread kills this process, except with a GPU: its driver tries whether
     // it may.
-    let process = if occupant == Occupant::GpuWorker { REFUSED } else { Action::Kill };
+    let process = if occupant == WallRole::GpuWorker { REFUSED } else { SyscallAction::Kill };
     let clone = vec![
         (flags(0, libc::CLONE_THREAD, 0), process),
         (flags(0, THREAD | NO_THREAD, THREAD), Action::Allow),
@@ -212,18 +212,18 @@ fn on_itself(occupant: Occupant) -> Vec<(c_long, Rule)> {
 
 /// The syscalls on open files. A log must not be truncated. Its descriptor must not be duplicated or lose its
 /// append flag either, as both would allow truncating it.
-fn on_open_files(occupant: Occupant, logs: &[RawFd]) -> Vec<(c_long, Rule)> {
+fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule)> {
     let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
-    let unless_log = |call: c_long| (call, Rule::by(refused().collect(), Action::Allow));
-    let allowed = |commands: &[i32]| -> Vec<(Test, Action)> {
-        commands.iter().map(|command| (number(1, *command), Action::Allow)).collect()
+    let unless_log = |call: c_long| (call, SyscallRule::by(refused().collect(), SyscallAction::Allow));
+    let allowed = |commands: &[i32]| -> Vec<(Test, SyscallAction)> {
+        commands.iter().map(|command| (number(1, *command), SyscallAction::Allow)).collect()
     };
     let mut fcntl = allowed(&[libc::F_GETFL, libc::F_GETFD, libc::F_SETFD]);
     fcntl.extend(refused());
     fcntl.extend(allowed(&[libc::F_SETFL, libc::F_DUPFD_CLOEXEC]));
     let mut rules =
         vec![(libc::SYS_fcntl, Rule::by(fcntl, REFUSED)), unless_log(libc::SYS_ftruncate)];
-    if occupant == Occupant::GpuWorker {
+    if occupant == WallRole::GpuWorker {
         let duplicating = calls::DUPLICATING.iter().chain(calls::DUPLICATING_OLD);
         rules.extend(duplicating.map(|call| unless_log(*call)));
     }
@@ -279,7 +279,7 @@ mod tests {
 
     const EPERM: u32 = SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
-    fn judged(occupant: Occupant, call: c_long, args: [u64; 6]) -> u32 {
+    fn judged(occupant: WallRole, call: c_long, args: [u64; 6]) -> u32 {
         let program = filter(occupant, &[]).unwrap();
         tree::judged(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
     }
@@ -289,7 +289,7 @@ mod tests {
     fn what_is_in_no_list_is_refused() {
         assert_eq!(probe().unwrap(), "seccomp");
         let processor = processor().unwrap();
-        for occupant in Occupant::ALL {
+        for occupant in WallRole::ALL {
             let program = filter(occupant, &[]).unwrap();
             let allowed: BTreeSet<_> = calls::allowed(occupant).into_iter().collect();
             let deadly: BTreeSet<_> = calls::killing(occupant).collect();
@@ -321,14 +321,14 @@ mod tests {
     #[test]
     fn threads_are_made_and_processes_are_not() {
         let bits = |flags: i32| u64::from(flags.cast_unsigned());
-        for occupant in Occupant::ALL.into_iter().filter(|it| *it != Occupant::Nursery) {
+        for occupant in WallRole::ALL.into_iter().filter(|it| *it != WallRole::Nursery) {
             let clone =
                 |flags: i32| judged(occupant, libc::SYS_clone, [bits(flags), 0, 0, 0, 0, 0]);
             assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
             assert_eq!(clone(THREAD | libc::CLONE_NEWUSER), EPERM);
             assert_eq!(clone(libc::CLONE_THREAD), EPERM);
             let process = match occupant {
-                Occupant::GpuWorker => EPERM,
+                WallRole::GpuWorker => EPERM,
                 _ => SECCOMP_RET_KILL_PROCESS,
             };
             for fork in [libc::SIGCHLD, libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD] {
@@ -342,7 +342,7 @@ mod tests {
     /// The nursery's children are workers, each with a filter inside this one.
     #[test]
     fn the_nursery_forks_and_runs_no_program() {
-        use Occupant::{Nursery, Worker};
+        use WallRole::{Nursery, Worker};
         let clone = |flags: i32| {
             judged(Nursery, libc::SYS_clone, [u64::from(flags.cast_unsigned()), 0, 0, 0, 0, 0])
         };
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn only_who_may_write_a_file_empties_it() {
         let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-        for occupant in Occupant::ALL {
+        for occupant in WallRole::ALL {
             let opening = calls::opening(occupant);
             let openat2 = if opening.is_empty() { EPERM } else { hidden };
             assert_eq!(judged(occupant, libc::SYS_openat2, [0; 6]), openat2, "{occupant:?}");
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn arguments_decide() {
-        use Occupant::{Compiler, Fetcher, GpuWorker, Planner, Worker};
+        use WallRole::{Compiler, Fetcher, GpuWorker, Planner, Worker};
         let at = |place: usize, value: i32| {
             let mut arguments = [u64::MAX; 6];
             arguments[place] = u64::from(value.cast_unsigned());
@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn logs_only_grow() {
         const LOG: RawFd = 7;
-        for occupant in [Occupant::Worker, Occupant::GpuWorker] {
+        for occupant in [WallRole::Worker, WallRole::GpuWorker] {
             let program = filter(occupant, &[2, LOG]).unwrap();
             let judged = |call: c_long, file: RawFd, second: i32| {
                 let arguments =
@@ -483,7 +483,7 @@ mod tests {
             assert_eq!(judged(libc::SYS_fcntl, LOG, libc::F_GETFL), SECCOMP_RET_ALLOW);
             for call in calls::DUPLICATING.iter().chain(calls::DUPLICATING_OLD) {
                 let other = match occupant {
-                    Occupant::GpuWorker => SECCOMP_RET_ALLOW,
+                    WallRole::GpuWorker => SECCOMP_RET_ALLOW,
                     _ => EPERM,
                 };
                 assert_eq!((judged(*call, LOG, 9), judged(*call, 8, 9)), (EPERM, other));

@@ -1,6 +1,6 @@
 //! The files and devices that CUDA needs to use one GPU.
 
-use super::occupant::{Folder, Rights};
+use super::occupant::{GrantedPath, Rights};
 use sandmill_model::{GpuLease, NVIDIA_DEVICES};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,13 +36,13 @@ const LIBRARIES: [&str; 6] =
 
 /// The folders and devices for a process that uses this GPU. `libraries`: folders with CUDA's libraries
 /// besides the usual ones. The wall skips folders that do not exist.
-pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
-    let folder = |path: &str, rights| Folder::new(path, rights);
-    let mut folders: Vec<Folder> =
+pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<GrantedPath> {
+    let folder = |path: &str, rights| GrantedPath::new(path, rights);
+    let mut folders: Vec<GrantedPath> =
         NVIDIA_DEVICES.iter().map(|path| folder(path, Rights::Device)).collect();
     folders.push(folder(TOOLS, Rights::Device));
     folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, Rights::Read)));
-    let read = |path: &PathBuf| Folder::new(path, Rights::Read);
+    let read = |path: &PathBuf| GrantedPath::new(path, Rights::Read);
     folders.extend(libraries.iter().chain(&lease.kernels).map(read));
     // The driver names its threads.
     folders.push(folder("/proc/self/task", Rights::Device));
@@ -111,7 +111,7 @@ mod tests {
     fn a_gpu_brings_no_right_to_write_any_file() {
         let part = GpuLease { visible: "MIG-1".to_owned(), ..GpuLease::plain(0) };
         let folders = gpu_folders(&part, &["/cuda/lib".into()]);
-        for Folder { path, rights, .. } in &folders {
+        for GrantedPath { path, rights, .. } in &folders {
             let is_device = path.starts_with("/dev") || path.starts_with("/proc/self/task");
             let expected = if is_device { Rights::Device } else { Rights::Read };
             assert_eq!(*rights, expected, "{}", path.display());

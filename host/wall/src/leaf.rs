@@ -29,7 +29,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 
 /// How much the processes in a leaf may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
+pub struct LeafQuota {
     /// Bytes of memory. `None` if only the number of threads is limited.
     pub memory: Option<u64>,
     /// Threads.
@@ -88,7 +88,7 @@ impl Leaves {
     }
 
     /// Makes a leaf with these limits; a limit without a controller is skipped. The name must be unique.
-    pub fn leaf(self: &Arc<Self>, name: &str, quota: &Quota) -> Result<Leaf, LayerError> {
+    pub fn leaf(self: &Arc<Self>, name: &str, quota: &LeafQuota) -> Result<Leaf, LayerError> {
         let path = self.path(name);
         let hold = claim(&path).map_err(|e| LayerError::path(&path, e))?;
         let leaf = Leaf { path, _hold: hold, _leaves: self.clone() };
@@ -150,7 +150,7 @@ impl Drop for Leaf {
     }
 }
 
-impl Quota {
+impl LeafQuota {
     fn apply(&self, leaf: &Path) -> Result<(), LayerError> {
         // A controller's files exist only if the controller does.
         let set = |name: &str, value: &str| {
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    const QUOTA: Quota = Quota { memory: Some(1 << 20), threads: 9 };
+    const QUOTA: LeafQuota = LeafQuota { memory: Some(1 << 20), threads: 9 };
 
     /// A folder that looks like a cgroup, with ordinary files.
     fn cgroup(is_root: bool) -> (tempfile::TempDir, Delegated) {
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(files.map(|name| text(dir.path(), name)), ["1048576", "0", "1", "9"]);
         assert_eq!(words(dir.path()), "cgroup (memory, pids)");
         fill();
-        Quota { memory: None, ..QUOTA }.apply(dir.path()).unwrap();
+        LeafQuota { memory: None, ..QUOTA }.apply(dir.path()).unwrap();
         assert_eq!(files.map(|name| text(dir.path(), name)), ["max\n", "max\n", "max\n", "9"]);
         assert_eq!(words(dir.path()), "cgroup (pids)");
         files[..3].iter().for_each(|name| fs::remove_file(dir.path().join(name)).unwrap());

@@ -1,7 +1,7 @@
 //! Resource limits, which the process cannot raise again.
 
 use super::error::{Built, LayerError};
-use super::occupant::{Bounds, Occupant};
+use super::occupant::{ResourceLimits, WallRole};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// With 0, the kernel still pipes a core to a program (`|` in `core_pattern`). With 1 it makes none, as no
@@ -12,16 +12,16 @@ const NO_CORE: u64 = 1;
 const GRACE: u64 = 5;
 
 /// Sets the limits of this process. It makes no core files: they would hold a tenant's data.
-pub(super) fn apply(bounds: &Bounds, occupant: Occupant) -> Built {
+pub(super) fn apply(bounds: &ResourceLimits, occupant: WallRole) -> Built {
     set(bounds, occupant).map(|()| None)
 }
 
-fn set(bounds: &Bounds, occupant: Occupant) -> Result<(), LayerError> {
+fn set(bounds: &ResourceLimits, occupant: WallRole) -> Result<(), LayerError> {
     lower(Resource::Core, NO_CORE)?;
     lower(Resource::Fsize, bounds.largest_file)?;
     open_files(bounds.open_files)?;
     // CUDA reserves far more than it touches. The leader watches what a GPU worker really uses.
-    if let Some(bytes) = bounds.memory.filter(|_| occupant != Occupant::GpuWorker) {
+    if let Some(bytes) = bounds.memory.filter(|_| occupant != WallRole::GpuWorker) {
         lower(Resource::Data, bytes)?;
     }
     if let Some(seconds) = bounds.cpu_seconds {
@@ -31,7 +31,7 @@ fn set(bounds: &Bounds, occupant: Occupant) -> Result<(), LayerError> {
     for resource in [Resource::Msgqueue, Resource::Rtprio, Resource::Nice] {
         lower(resource, 0)?;
     }
-    if occupant != Occupant::GpuWorker {
+    if occupant != WallRole::GpuWorker {
         lower(Resource::Memlock, 0)?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// The kind of process behind the wall. It decides the syscalls that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occupant {
+pub enum WallRole {
     /// A worker, which runs a guest.
     Worker,
     /// A worker with a leased GPU.
@@ -24,7 +24,7 @@ pub enum Occupant {
 }
 
 #[cfg(test)]
-impl Occupant {
+impl WallRole {
     pub(super) const ALL: [Self; 8] = [
         Self::Worker,
         Self::GpuWorker,
@@ -56,7 +56,7 @@ pub enum Rights {
 
 /// A folder, or a file, that the process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folder {
+pub struct GrantedPath {
     /// The absolute path.
     pub path: PathBuf,
     /// What the process may do there.
@@ -66,7 +66,7 @@ pub struct Folder {
     pub is_real: bool,
 }
 
-impl Folder {
+impl GrantedPath {
     /// A folder or file; links in the path are followed.
     pub fn new(path: impl Into<PathBuf>, rights: Rights) -> Self {
         Self { path: path.into(), rights, is_real: false }
@@ -80,7 +80,7 @@ impl Folder {
 
 /// Resource limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ResourceLimits {
     /// Bytes of private writable memory (`RLIMIT_DATA`).
     pub memory: Option<u64>,
     /// Seconds of processor time of all threads together.

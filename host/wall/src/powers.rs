@@ -1,7 +1,7 @@
 //! Privileges of the process: those it could gain, and those it has from its user.
 
 use super::error::{Built, LayerError};
-use super::occupant::Occupant;
+use super::occupant::WallRole;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// Keeps this process, and those that it starts, from gaining rights.
@@ -13,15 +13,15 @@ pub(super) fn no_new_privileges() -> Built {
 /// Gives up the capabilities of root. If a root leader had them, a worker keeps those to read and link files
 /// of other users, and the planner and its helpers keep the one to read them; the other layers decide which
 /// files. The other occupants keep none.
-pub(super) fn drop_capabilities(occupant: Occupant) -> Built {
+pub(super) fn drop_capabilities(occupant: WallRole) -> Built {
     let wanted = match occupant {
         // The kernel lets a process link another user's file only if it can write it
         // (`fs.protected_hardlinks`).
-        Occupant::Worker | Occupant::GpuWorker | Occupant::Nursery => {
+        WallRole::Worker | WallRole::GpuWorker | WallRole::Nursery => {
             CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE
         }
-        Occupant::Planner | Occupant::Shuffler => CapabilitySet::DAC_READ_SEARCH,
-        Occupant::Compiler | Occupant::Finisher | Occupant::Fetcher => CapabilitySet::empty(),
+        WallRole::Planner | WallRole::Shuffler => CapabilitySet::DAC_READ_SEARCH,
+        WallRole::Compiler | WallRole::Finisher | WallRole::Fetcher => CapabilitySet::empty(),
     };
     let had = capabilities(None).map_err(|errno| LayerError::call("capget", errno))?;
     let kept = had.effective & had.permitted & wanted;

@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(2);
 
 /// How a process for one task ended by itself.
 #[derive(Debug)]
-pub struct Ended {
+pub struct TaskEnd {
     /// Its exit status.
     pub status: ExitStatus,
     /// The start of its standard output. Empty if that is not a pipe.
@@ -22,7 +22,7 @@ pub struct Ended {
     pub faults: String,
 }
 
-impl Ended {
+impl TaskEnd {
     /// How it ended, and what it said: `the process that tried it was ended by signal 11; what it said: ...`.
     /// `who`: the process, in words.
     pub fn told(&self, who: &str) -> String {
@@ -45,7 +45,7 @@ pub fn end_of(
     patience: Duration,
     kept: u64,
     stop: impl Fn() -> Option<String>,
-) -> Result<Ended, WaitError> {
+) -> Result<TaskEnd, WaitError> {
     // We read both pipes all the time: a process that writes much blocks while a pipe is full.
     let said = drain(child.stdout.take(), kept);
     let faults = drain(child.stderr.take(), kept);
@@ -71,7 +71,7 @@ pub fn end_of(
     let faults = faults.join().unwrap_or_default();
     let faults = String::from_utf8_lossy(&faults);
     let faults = printable(faults.trim()).into_owned();
-    Ok(Ended { status, said: said.join().unwrap_or_default(), faults })
+    Ok(TaskEnd { status, said: said.join().unwrap_or_default(), faults })
 }
 
 fn drain(pipe: Option<impl Read + Send + 'static>, kept: u64) -> JoinHandle<Vec<u8>> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// What the kernel does with a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum SyscallAction {
     Allow,
     /// The process is killed.
     Kill,
@@ -29,19 +29,19 @@ pub(super) enum Test {
 
 /// What the kernel does with a syscall, by its arguments: the first test that holds decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    tests: Vec<(Test, Action)>,
-    otherwise: Action,
+pub(super) struct SyscallRule {
+    tests: Vec<(Test, SyscallAction)>,
+    otherwise: SyscallAction,
 }
 
-impl Rule {
+impl SyscallRule {
     /// The same action for any arguments.
-    pub(super) fn always(action: Action) -> Self {
+    pub(super) fn always(action: SyscallAction) -> Self {
         Self { tests: Vec::new(), otherwise: action }
     }
 
     /// The action of the first test that holds, or else `otherwise`.
-    pub(super) fn by(tests: Vec<(Test, Action)>, otherwise: Action) -> Self {
+    pub(super) fn by(tests: Vec<(Test, SyscallAction)>, otherwise: SyscallAction) -> Self {
         Self { tests, otherwise }
     }
 }
@@ -62,8 +62,8 @@ const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 /// kills the process. A syscall without a rule gets `otherwise`.
 pub(super) fn program(
     processor: u32,
-    rules: &BTreeMap<u32, Rule>,
-    otherwise: Action,
+    rules: &BTreeMap<u32, SyscallRule>,
+    otherwise: SyscallAction,
 ) -> Vec<sock_filter> {
     let mut program = vec![
         step(LOAD, PROCESSOR),
@@ -71,14 +71,14 @@ pub(super) fn program(
         give(Action::Kill),
         step(LOAD, NUMBER),
     ];
-    program.extend(tree(&ranges(rules, &Rule::always(otherwise))));
+    program.extend(tree(&ranges(rules, &SyscallRule::always(otherwise))));
     program
 }
 
 /// Ranges of numbers that share a rule, each with its first number. They are in order and cover all numbers.
-fn ranges<'a>(rules: &'a BTreeMap<u32, Rule>, otherwise: &'a Rule) -> Vec<(u32, &'a Rule)> {
-    let mut ranges: Vec<(u32, &Rule)> = Vec::new();
-    let mut put = |number: u32, rule: &'a Rule| {
+fn ranges<'a>(rules: &'a BTreeMap<u32, SyscallRule>, otherwise: &'a SyscallRule) -> Vec<(u32, &'a SyscallRule)> {
+    let mut ranges: Vec<(u32, &SyscallRule)> = Vec::new();
+    let mut put = |number: u32, rule: &'a SyscallRule| {
         if ranges.last().is_none_or(|(_, last)| *last != rule) {
             ranges.push((number, rule));
         }
@@ -98,7 +98,7 @@ fn ranges<'a>(rules: &'a BTreeMap<u32, Rule>, otherwise: &'a Rule) -> Vec<(u32, 
 }
 
 /// Halves the ranges until one is left. All jumps go forward, as the kernel requires.
-fn tree(ranges: &[(u32, &Rule)]) -> Vec<sock_filter> {
+fn tree(ranges: &[(u32, &SyscallRule)]) -> Vec<sock_filter> {
     let (left, right) = ranges.split_at(ranges.len() / 2);
     let Some((first, rule)) = right.first() else { return Vec::new() };
     if left.is_empty() {
@@ -115,7 +115,7 @@ fn tree(ranges: &[(u32, &Rule)]) -> Vec<sock_filter> {
     program
 }
 
-fn leaf(rule: &Rule) -> Vec<sock_filter> {
+fn leaf(rule: &SyscallRule) -> Vec<sock_filter> {
     let mut program = Vec::new();
     for (test, action) in &rule.tests {
         match *test {
@@ -151,11 +151,11 @@ fn high(argument: u8) -> u32 {
     ARGUMENTS + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 4 } else { 0 }
 }
 
-fn give(action: Action) -> sock_filter {
+fn give(action: SyscallAction) -> sock_filter {
     let value = match action {
-        Action::Allow => libc::SECCOMP_RET_ALLOW,
-        Action::Kill => libc::SECCOMP_RET_KILL_PROCESS,
-        Action::Refuse(error) => libc::SECCOMP_RET_ERRNO | u32::from(error),
+        SyscallAction::Allow => libc::SECCOMP_RET_ALLOW,
+        SyscallAction::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+        SyscallAction::Refuse(error) => libc::SECCOMP_RET_ERRNO | u32::from(error),
     };
     step(RETURN, value)
 }
@@ -217,9 +217,9 @@ mod tests {
             allowed in prop::collection::btree_set(0..2000_u32, 0..600),
         ) {
             let mut rules = BTreeMap::new();
-            rules.extend(allowed.iter().map(|&number| (number, Rule::always(Action::Allow))));
-            rules.extend(killed.iter().map(|&number| (number, Rule::always(Action::Kill))));
-            let program = program(7, &rules, Action::Refuse(1));
+            rules.extend(allowed.iter().map(|&number| (number, SyscallRule::always(SyscallAction::Allow))));
+            rules.extend(killed.iter().map(|&number| (number, SyscallRule::always(SyscallAction::Kill))));
+            let program = program(7, &rules, SyscallAction::Refuse(1));
             for number in (0..2010).chain(u32::MAX - 20..=u32::MAX) {
                 let expected = if killed.contains(&number) {
                     SECCOMP_RET_KILL_PROCESS
@@ -242,8 +242,8 @@ mod tests {
             (bits(u32::MAX, 5), Action::Refuse(9)),
             (Test::Null { argument: 3 }, Action::Allow),
         ];
-        let rules = BTreeMap::from([(4, Rule::by(tests, Action::Refuse(1)))]);
-        let program = program(7, &rules, Action::Kill);
+        let rules = BTreeMap::from([(4, SyscallRule::by(tests, SyscallAction::Refuse(1)))]);
+        let program = program(7, &rules, SyscallAction::Kill);
         let judge = |flags: u64, pointer: u64| {
             judged(&program, 7, 4, [u64::MAX, flags, u64::MAX, pointer, u64::MAX, u64::MAX])
         };

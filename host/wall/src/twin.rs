@@ -17,19 +17,19 @@ use std::path::Path;
 /// is a child of this process's parent. Returns the copy's process id, and in the copy itself a [`Twin`],
 /// with which it [begins](Twin::begin). Nothing can fail in the copy before it has let go of what belongs to
 /// this process.
-pub fn twin() -> io::Result<Result<Pid, Twin>> {
+pub fn twin() -> io::Result<Result<Pid, ForkedTwin>> {
     let parent = getppid();
-    Ok(fork_beside()?.ok_or(Twin { parent }))
+    Ok(fork_beside()?.ok_or(ForkedTwin { parent }))
 }
 
 /// A copy that has not begun yet.
 #[derive(Debug)]
-pub struct Twin {
+pub struct ForkedTwin {
     /// The parent of both processes.
     parent: Option<Pid>,
 }
 
-impl Twin {
+impl ForkedTwin {
     /// Does what [`enter`](super::enter) does, in a session of its own, and moves into `cgroup`. After an
     /// error the process has to end.
     pub fn begin(self, cgroup: Option<&Path>) -> io::Result<()> {

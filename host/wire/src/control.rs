@@ -36,7 +36,7 @@ pub enum Ask {
 
 /// A question with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct VersionedQuestion {
     /// [`CONTROL_VERSION`] of the client.
     pub version: u32,
     /// The question.
@@ -44,7 +44,7 @@ pub struct Asked {
     pub ask: Ask,
 }
 
-impl Asked {
+impl VersionedQuestion {
     /// A question of this version.
     pub fn new(ask: Ask) -> Self {
         Self { version: CONTROL_VERSION, ask }
@@ -103,7 +103,7 @@ pub fn control_path(job_dir: &Path, name: &str) -> io::Result<(OwnedFd, PathBuf)
 pub fn ask(job_dir: &Path, socket: &str, ask: Ask) -> io::Result<Answer> {
     let (_folder, path) = control_path(job_dir, socket)?;
     let mut stream = UnixStream::connect(path)?;
-    write_line(&mut stream, &Asked::new(ask))?;
+    write_line(&mut stream, &VersionedQuestion::new(ask))?;
     read_line(&mut stream)
 }
 
@@ -151,28 +151,28 @@ mod tests {
 
     #[test]
     fn questions_are_lines_with_a_version() {
-        let text = |ask| serde_json::to_string(&Asked::new(ask)).unwrap();
+        let text = |ask| serde_json::to_string(&VersionedQuestion::new(ask)).unwrap();
         assert_eq!(text(Ask::State), r#"{"version":1,"ask":"state"}"#);
         assert_eq!(
             text(Ask::Cancel { at_once: true }),
             r#"{"version":1,"ask":"cancel","at_once":true}"#
         );
-        let read: Asked = serde_json::from_str(r#"{"version":1,"ask":"cancel"}"#).unwrap();
+        let read: VersionedQuestion = serde_json::from_str(r#"{"version":1,"ask":"cancel"}"#).unwrap();
         assert_eq!(read.ask, Ask::Cancel { at_once: false });
     }
 
     #[test]
     fn a_line_has_a_bound_and_a_deadline() {
         let (mut one, mut other) = UnixStream::pair().unwrap();
-        write_line(&mut one, &Asked::new(Ask::State)).unwrap();
+        write_line(&mut one, &VersionedQuestion::new(Ask::State)).unwrap();
         assert_eq!(read_line::<Asked>(&mut other).unwrap().ask, Ask::State);
         one.write_all(&vec![b'x'; LONGEST + 1024]).unwrap();
-        let error = read_line::<Asked>(&mut other).unwrap_err().to_string();
+        let error = read_line::<VersionedQuestion>(&mut other).unwrap_err().to_string();
         assert_eq!(error, "a line of more than 16384 bytes");
         let (mut one, mut other) = UnixStream::pair().unwrap();
         one.write_all(b"{").unwrap();
         let begin = Instant::now();
-        read_line::<Asked>(&mut other).unwrap_err();
+        read_line::<VersionedQuestion>(&mut other).unwrap_err();
         assert!(begin.elapsed() >= PATIENCE && begin.elapsed() < 3 * PATIENCE);
     }
 }

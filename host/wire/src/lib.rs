@@ -24,8 +24,8 @@ pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
     Asks, Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen,
-    PROTOCOL_VERSION, PlanRequest, Setup, Surroundings, ToNursery, ToWorker,
+    PROTOCOL_VERSION, PlanRequest, Setup, NurseryLimits, ToNursery, ToWorker,
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};
-pub use running::{Ahead, Company, End, Grant, News, Order, Standing, Told};
+pub use running::{GrowingQueues, Company, WorkersEnd, Grant, News, Order, WorkersStanding, NodeReport};

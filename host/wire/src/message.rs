@@ -117,9 +117,9 @@ impl Setup {
     }
 
     /// What all workers with this setup may use. `cgroups` is the folder of their cgroups.
-    pub fn surroundings(&self, cgroups: Option<PathBuf>) -> Surroundings {
+    pub fn surroundings(&self, cgroups: Option<PathBuf>) -> NurseryLimits {
         let models = self.models.iter().map(Model::mount);
-        Surroundings {
+        NurseryLimits {
             os_sandbox: self.settings.os_sandbox,
             job_dir: self.job_dir.clone(),
             sources: self.sources.clone(),
@@ -133,7 +133,7 @@ impl Setup {
 /// What the nursery is confined to before it loads the workers' code: everything that any of its workers may
 /// use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Surroundings {
+pub struct NurseryLimits {
     /// How much of the process wall must be in place.
     pub os_sandbox: OsSandbox,
     /// The job directory.
@@ -170,7 +170,7 @@ pub enum ToNursery {
     Plan,
     /// Build a wall that has room for all workers, then load the compiled code from the descriptor that comes
     /// with the message.
-    Load(Loading, Box<Surroundings>),
+    Load(Loading, Box<NurseryLimits>),
     /// Fork a worker. Three descriptors come with the message: its socket, the pipe through which it reports,
     /// and the file for its standard error.
     Fork {

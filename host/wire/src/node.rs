@@ -22,11 +22,11 @@ pub enum ToNode {
     /// wait for them.
     AwaitObjects,
     /// Plan the job in advance and inspect its files. Answered by a series of [`FromNode::Looked`].
-    Look(Look),
+    Look(InspectRequest),
     /// Lease the GPUs that the job may have. Answered by [`FromNode::Gpus`].
     TakeGpus,
     /// Plan the job in order to run it. Answered by a series of [`FromNode::Planned`].
-    Plan(Plan),
+    Plan(PlanOptions),
 }
 
 /// Node to leader.
@@ -114,16 +114,16 @@ pub struct PreparedBackend {
 
 /// How to plan the inputs, in addition to the job's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct PlanOptions {
     /// [`PlanRequest::again`](crate::PlanRequest::again).
     pub again: Vec<(u32, String)>,
 }
 
 /// Asks whether the inputs have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Look {
+pub struct InspectRequest {
     /// How they are planned.
-    pub plan: Plan,
+    pub plan: PlanOptions,
     /// When the job began. Files that were changed later are reported.
     pub since: Timestamp,
     /// The longest silence that is tolerated.
@@ -169,9 +169,9 @@ mod tests {
     /// A node on another machine must receive the same as one on this machine.
     #[test]
     fn all_words_travel_whole() {
-        let plan = Plan { again: vec![(1, "bad.csv".to_owned())] };
+        let plan = PlanOptions { again: vec![(1, "bad.csv".to_owned())] };
         let look =
-            Look { plan: plan.clone(), since: Timestamp::UNIX_EPOCH, patience: Duration::MAX };
+            InspectRequest { plan: plan.clone(), since: Timestamp::UNIX_EPOCH, patience: Duration::MAX };
         let prepare = Prepare { parent: Some("/parent".into()), ..Prepare::sample("/jobs/x") };
         for word in [
             ToNode::Prepare(prepare),

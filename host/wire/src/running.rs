@@ -24,7 +24,7 @@ pub enum Order {
     /// Nothing remains to be assigned, and only results are awaited: ask workers without an attempt to end.
     Retire,
     /// The job ends, and so do its workers.
-    End(End),
+    End(WorkersEnd),
 }
 
 impl Order {
@@ -45,7 +45,7 @@ pub struct Grant {
 
 /// How the workers of a node end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum End {
+pub enum WorkersEnd {
     /// All mini-batches are done: `shutdown` is called in workers whose `init` succeeded.
     Done,
     /// The job was cancelled: attempts inside `run` may finish, and no others begin.
@@ -58,7 +58,7 @@ pub enum End {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum News {
     /// What the node's workers are doing, after a change.
-    Standing(Standing),
+    Standing(WorkersStanding),
     /// A notice for the user about a worker.
     Notice(String),
     /// A worker process runs.
@@ -172,7 +172,7 @@ pub enum Company {
 
 /// What a node's workers are doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct WorkersStanding {
     /// Workers inside `init`.
     pub starting: u32,
     /// Workers without an attempt.
@@ -201,7 +201,7 @@ pub struct Standing {
     /// Whether the node knows that the job is ending.
     pub is_ending: bool,
     /// Of the workers that may receive more, those with the shortest queue.
-    pub ahead: Option<Ahead>,
+    pub ahead: Option<GrowingQueues>,
     /// `Some` if a worker waits after a failed attempt. The value is whether it may receive a retry; it is
     /// `false` if the retry would have to wait there for a slow `init`.
     pub awaits_word: Option<bool>,
@@ -209,14 +209,14 @@ pub struct Standing {
 
 /// Workers whose queue may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ahead {
+pub struct GrowingQueues {
     /// How many attempts each of them has.
     pub depth: u32,
     /// How many such workers there are.
     pub takers: u32,
 }
 
-impl Standing {
+impl WorkersStanding {
     /// Workers that have neither exited nor been doomed.
     pub fn live(&self) -> u32 {
         self.starting + self.past_init()
@@ -244,7 +244,7 @@ impl Standing {
 
 /// What a node reports to the leader of a running job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Told {
+pub enum NodeReport {
     /// About its workers.
     News(News),
     /// What its workers are doing has changed: the leader should ask for their [standing](News::Standing).

@@ -1,6 +1,6 @@
 //! The messages to and from the process that fetches objects from a store.
 
-use sandmill_files::Object;
+use sandmill_files::ManifestObject;
 use sandmill_model::{OsSandbox, StoreKind, is_full};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -30,7 +30,7 @@ impl fmt::Debug for StoreConfig {
 
 /// Which objects are wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wanted {
+pub enum WantedObjects {
     /// All.
     All,
     /// Those whose paths match this glob.
@@ -51,7 +51,7 @@ pub struct FetchRequest {
     /// The prefix of all keys: empty, or with a `/` at its end.
     pub prefix: String,
     /// The task.
-    pub task: Task,
+    pub task: StoreTask,
     /// The address, for people.
     pub shown: String,
     /// The slot in the cache, or the folder with the files to upload.
@@ -60,12 +60,12 @@ pub struct FetchRequest {
 
 /// The task of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Task {
+pub enum StoreTask {
     /// Find objects, and write a manifest of them. Objects of unknown length are fetched at once. So are
     /// empty ones, because they may stand for folders.
     List {
         /// The objects, with paths below the prefix.
-        wanted: Wanted,
+        wanted: WantedObjects,
         /// The most bytes that the fetched objects may have.
         most: u64,
         /// Whether all of them must fit.
@@ -88,7 +88,7 @@ pub struct Bring {
     /// Its path below the prefix.
     pub name: String,
     /// What the manifest says about it.
-    pub known: Object,
+    pub known: ManifestObject,
 }
 
 /// The progress so far.

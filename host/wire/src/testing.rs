@@ -2,7 +2,7 @@
 //! gpu, ..Setup::sample(job_dir) }`.
 
 use super::node::{Prepare, Prepared};
-use super::store::{FetchRequest, StoreConfig, Task};
+use super::store::{FetchRequest, StoreConfig, StoreTask};
 use super::{FromPlanner, PROTOCOL_VERSION, Setup};
 use sandmill_model::{
     InferenceSettings, Limits, OsSandbox, OutputFormat, StoreKind, WorkerId, WorkerSettings,
@@ -86,7 +86,7 @@ impl FetchRequest {
             os_sandbox: OsSandbox::Off,
             store: StoreConfig::sample(),
             prefix: String::new(),
-            task: Task::Serve,
+            task: StoreTask::Serve,
             shown: "s3://b".to_owned(),
             folder: folder.into(),
         }

@@ -26,11 +26,11 @@ impl Used {
 
 /// Measures what this process has used. Open it before the process gives up its access to `/proc`.
 #[derive(Debug)]
-pub struct Meter {
+pub struct CpuMeter {
     counters: Option<File>,
 }
 
-impl Meter {
+impl CpuMeter {
     /// A meter for the calling process; it works as long as the process lives.
     pub fn open() -> Self {
         Self { counters: File::open("/proc/self/io").ok() }
@@ -79,7 +79,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, vec![0; 1 << 20]).unwrap();
-        let meter = Meter::open();
+        let meter = CpuMeter::open();
         let before = meter.used();
         std::fs::read(&path).unwrap();
         // Other tests in this process may read files at the same time.

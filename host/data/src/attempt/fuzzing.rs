@@ -1,9 +1,9 @@
 //! For fuzzing: judges results of a call exactly as a worker judges them.
 
-use super::loaded::Loaded;
-use super::report::{Clock, Finished, MAX_REASON, report};
-use super::sink::Sink;
-use super::tally::Tally;
+use super::loaded::LoadedMiniBatch;
+use super::report::{AttemptClock, Finished, MAX_REASON, report};
+use super::sink::RowSink;
+use super::tally::AttemptTally;
 use crate::model::{
     AttemptReport, CallStats, FailedItem, Failure, FailureKind, InferenceStats, ItemCounts,
     MiniBatch, MiniBatchId, Segment, Work,
@@ -30,7 +30,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         1 => (MiniBatchData::Table(&[]), paths.len() as u64, vec![rejected; 2]),
         _ => (MiniBatchData::Files(&paths), paths.len() as u64, vec![]),
     };
-    let loaded = Loaded {
+    let loaded = LoadedMiniBatch {
         data,
         dataset: "d",
         items: given,
@@ -42,7 +42,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         file_rows: Vec::new(),
     };
     let total = given + loaded.rejected_count;
-    let mut sink = Sink::new(rows, strict);
+    let mut sink = RowSink::new(rows, strict);
     let (returned, has_outcomes) = deliver(&mut sink, how >> 3, results);
     let tally = returned.and_then(|()| sink.finish(loaded));
     if let Ok(tally) = &tally {
@@ -63,8 +63,8 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         result,
         stamp: 0,
     };
-    let meter = super::cpu::Meter::open();
-    let clock = Clock::start(None, &meter);
+    let meter = super::cpu::CpuMeter::open();
+    let clock = AttemptClock::start(None, &meter);
     let report = report(&assignment, &clock, clock.stop(&meter), finished);
     let mut frame = Vec::new();
     encode(&FromWorker::Finished(Box::new(report)), &mut frame).expect("it fits into a frame");
@@ -72,7 +72,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
 }
 
 /// Passes the results to the sink as the sandbox does. Also returns whether they are outcomes.
-fn deliver(sink: &mut Sink<'_>, form: u8, results: &[u8]) -> (Result<(), Failure>, bool) {
+fn deliver(sink: &mut RowSink<'_>, form: u8, results: &[u8]) -> (Result<(), Failure>, bool) {
     if form & 3 == 0 {
         return (sink.table(results), false);
     }
@@ -90,7 +90,7 @@ fn deliver(sink: &mut Sink<'_>, form: u8, results: &[u8]) -> (Result<(), Failure
     (Ok(()), has_outcomes)
 }
 
-fn check(tally: &Tally, total: u64) {
+fn check(tally: &AttemptTally, total: u64) {
     let ItemCounts { total: counted, succeeded, failed } = tally.items;
     assert_eq!((counted, succeeded + failed), (total, total));
     assert!(tally.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS);

@@ -1,11 +1,11 @@
 //! Turns a mini-batch's descriptor into the data for the guest.
 
-use super::loaded::{FileRows, Loaded};
+use super::loaded::{FileRows, LoadedMiniBatch};
 use super::report::host_fault;
-use super::stage::{Stage, checked};
+use super::stage::{StageFolder, checked};
 use crate::dataset::csv::read_slice;
 use crate::dataset::{
-    DatasetError, Found, Root, RowError, RowPart, RowReader, RowRun, TablePart, TableReader,
+    DatasetError, FileVersion, OpenRoot, RowError, RowPart, RowReader, RowRun, TablePart, TableReader,
     content_stamp,
 };
 use crate::model::{
@@ -22,7 +22,7 @@ const CLOCK: SignedDuration = SignedDuration::from_millis(20);
 /// Loads one mini-batch after another and reuses its buffers.
 #[derive(Debug)]
 pub struct Loader {
-    inputs: Vec<Input>,
+    inputs: Vec<AttemptInput>,
     tables: Vec<TableFormat>,
     /// The folder of rows that were gathered from many files.
     spill: PathBuf,
@@ -32,11 +32,11 @@ pub struct Loader {
 }
 
 #[derive(Debug)]
-struct Input {
+struct AttemptInput {
     source: Source,
-    root: Root,
+    root: OpenRoot,
     /// Shows single files of a folder that the guest must not see as a whole.
-    stage: Option<Stage>,
+    stage: Option<StageFolder>,
     /// Made when the first of its mini-batches arrives.
     reader: Option<TableReader>,
     /// The reader for gathered rows.
@@ -57,13 +57,13 @@ impl Loader {
         for (index, source) in sources.iter().enumerate() {
             let stage = if tables.is_empty() && source.pattern.is_some() {
                 let root = job_dir.worker_inputs(worker).join(index.to_string());
-                let made = Stage::create(root.clone(), job_dir.worker_copies(worker));
+                let made = StageFolder::create(root.clone(), job_dir.worker_copies(worker));
                 Some(made.map_err(|e| host_fault("make", &root, &e))?)
             } else {
                 None
             };
-            let (source, root) = (source.clone(), Root::open(&source.root));
-            inputs.push(Input {
+            let (source, root) = (source.clone(), OpenRoot::open(&source.root));
+            inputs.push(AttemptInput {
                 source,
                 root,
                 stage,
@@ -106,9 +106,9 @@ impl Loader {
     }
 
     /// Loads a mini-batch. The cause of a failure is the machine or the input, never the guest.
-    pub fn load(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
+    pub fn load(&mut self, mini_batch: &MiniBatch) -> Result<LoadedMiniBatch<'_>, Failure> {
         if matches!(mini_batch.work, Work::Void) {
-            return Ok(Loaded::new(MiniBatchData::Void, "", 0));
+            return Ok(LoadedMiniBatch::new(MiniBatchData::Void, "", 0));
         }
         let label = match mini_batch.partition.as_slice() {
             [] => String::new(),
@@ -121,7 +121,7 @@ impl Loader {
             return Err(failed(reason.clone()));
         }
         match &mini_batch.work {
-            Work::Void => Ok(Loaded::new(MiniBatchData::Void, "", 0)),
+            Work::Void => Ok(LoadedMiniBatch::new(MiniBatchData::Void, "", 0)),
             Work::Files(_) | Work::FileGroup(_) => self.load_files(mini_batch),
             Work::Text(slice) => {
                 let parts = [self.part(mini_batch.source, slice)?];
@@ -149,7 +149,7 @@ impl Loader {
         }
     }
 
-    fn input(&self, source: u32) -> Result<&Input, Failure> {
+    fn input(&self, source: u32) -> Result<&AttemptInput, Failure> {
         self.inputs.get(source as usize).ok_or_else(|| {
             let message = format!("the mini-batch names input {source} of {}", self.inputs.len());
             Failure::new(FailureKind::HostFault, message)
@@ -188,7 +188,7 @@ impl Loader {
 
     /// Loads files of one or more sources of an input. Files that could not be fetched from their store are
     /// not passed to the guest; they count as failed items.
-    fn load_files(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
+    fn load_files(&mut self, mini_batch: &MiniBatch) -> Result<LoadedMiniBatch<'_>, Failure> {
         let now = Timestamp::now() - CLOCK;
         self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
         let parts: Vec<(u32, &Names)> = match &mini_batch.work {
@@ -236,15 +236,15 @@ impl Loader {
             }
         }
         let dataset = &self.input(mini_batch.source)?.source.dataset;
-        let loaded = Loaded::new(MiniBatchData::Files(&self.paths), dataset, count as u64);
-        Ok(Loaded { rejected_count: mini_batch.unfetched.len() as u64, rejected, ..loaded })
+        let loaded = LoadedMiniBatch::new(MiniBatchData::Files(&self.paths), dataset, count as u64);
+        Ok(LoadedMiniBatch { rejected_count: mini_batch.unfetched.len() as u64, rejected, ..loaded })
     }
 
     /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found` says
     /// what its files were when the guest read them; the others are inspected now. A file that was changed
     /// after the mini-batch was loaded counts as unknown, because it may have been read before the change. If
     /// a file could not be fetched, its state is unknown too, so the planned stamp is returned.
-    pub fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<Found>]) -> u64 {
+    pub fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<FileVersion>]) -> u64 {
         if !mini_batch.unfetched.is_empty() {
             return mini_batch.stamp;
         }
@@ -262,7 +262,7 @@ impl Loader {
     /// Removes what only the last mini-batch may see.
     pub fn unload(&mut self, mini_batch: &MiniBatch) -> std::io::Result<()> {
         let mut clear = |source: u32| match self.inputs.get_mut(source as usize) {
-            Some(Input { stage: Some(stage), .. }) => stage.clear(),
+            Some(AttemptInput { stage: Some(stage), .. }) => stage.clear(),
             _ => Ok(()),
         };
         match &mini_batch.work {
@@ -272,18 +272,18 @@ impl Loader {
     }
 }
 
-impl Input {
+impl AttemptInput {
     /// Loads slices of the input's text files; `label` is the name for all of them together.
     fn load_tables(
         &mut self,
         parts: &[(PathBuf, &TextSlice, String)],
         format: Option<&TableFormat>,
         label: String,
-    ) -> Result<Loaded<'_>, Failure> {
+    ) -> Result<LoadedMiniBatch<'_>, Failure> {
         let reader = made(&mut self.reader, format, TableReader::new)?;
         let slices = parts.iter().map(|(root, slice, item)| TablePart { root, slice, item });
         let table = reader.read_group(slices, &label).map_err(|e| refused(&e, parts))?;
-        Ok(Loaded::table(table, &self.source.dataset, label))
+        Ok(LoadedMiniBatch::table(table, &self.source.dataset, label))
     }
 
     /// Loads rows that were gathered from the input's files.
@@ -293,7 +293,7 @@ impl Input {
         rows: &SpilledRows,
         format: Option<&TableFormat>,
         label: String,
-    ) -> Result<Loaded<'_>, Failure> {
+    ) -> Result<LoadedMiniBatch<'_>, Failure> {
         for file in [&rows.text.file, &rows.origins, &rows.names] {
             checked(file)?;
         }
@@ -301,7 +301,7 @@ impl Input {
         let table = reader.read_rows(spill, rows, &label);
         let table =
             table.map_err(|e| refused(&e, &[(spill.to_owned(), &rows.text, String::new())]))?;
-        Ok(Loaded::table(table, &self.source.dataset, label))
+        Ok(LoadedMiniBatch::table(table, &self.source.dataset, label))
     }
 
     /// Loads rows of the input's Parquet or Arrow files.
@@ -309,7 +309,7 @@ impl Input {
         &mut self,
         parts: &[(PathBuf, &TableSlice, String)],
         format: Option<&TableFormat>,
-    ) -> Result<Loaded<'_>, Failure> {
+    ) -> Result<LoadedMiniBatch<'_>, Failure> {
         let reader = match self.file_reader.take() {
             Some(reader) => reader,
             None => {
@@ -327,11 +327,11 @@ impl Input {
             let item = parts.get(run.part).map(|(_, _, item)| item.clone()).unwrap_or_default();
             FileRows { item, first: run.first, count: run.count }
         };
-        Ok(Loaded {
+        Ok(LoadedMiniBatch {
             file_rows: table.runs.iter().map(file_rows).collect(),
             rejected_count: table.rejected_count,
             rejected: table.rejected,
-            ..Loaded::new(
+            ..LoadedMiniBatch::new(
                 MiniBatchData::Table(table.ipc.pieces()),
                 &self.source.dataset,
                 table.rows,
@@ -443,11 +443,11 @@ mod tests {
         age("a", 100);
         age("b", 100);
         let job_dir = JobDir::new(folder.path().join("job"));
-        let root = Root::open(folder.path());
-        let read = |name: &str, length| Some(Found { length, ..root.look_at(name).unwrap() });
+        let root = OpenRoot::open(folder.path());
+        let read = |name: &str, length| Some(FileVersion { length, ..root.look_at(name).unwrap() });
         let sources = [source(folder.path(), None), source(folder.path(), Some("*"))];
         let loader = || Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
-        let stamp = |source, found: &[Option<Found>]| {
+        let stamp = |source, found: &[Option<FileVersion>]| {
             let mini_batch = MiniBatch { source, stamp: 7, ..files(&["a", "b"]) };
             let mut loader = loader();
             loader.load(&mini_batch).unwrap();

@@ -6,7 +6,7 @@ use crate::output::MiniBatchData;
 
 /// A mini-batch, ready for the guest.
 #[derive(Debug)]
-pub struct Loaded<'a> {
+pub struct LoadedMiniBatch<'a> {
     /// The data for `run`.
     pub data: MiniBatchData<'a>,
     /// The input's name.
@@ -38,7 +38,7 @@ pub(super) struct FileRows {
     pub(super) count: u64,
 }
 
-impl<'a> Loaded<'a> {
+impl<'a> LoadedMiniBatch<'a> {
     /// Data without rejected records.
     pub fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
         let rejected = Vec::new();

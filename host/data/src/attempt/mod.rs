@@ -18,12 +18,12 @@ mod sink;
 mod stage;
 mod tally;
 
-pub use cpu::{Meter, Used};
+pub use cpu::{CpuMeter, Used};
 #[cfg(any(test, feature = "testing"))]
 pub use fuzzing::judge as fuzz_judge;
 pub use load::Loader;
-pub use loaded::Loaded;
+pub use loaded::LoadedMiniBatch;
 pub use outgoing::Outgoing;
-pub use report::{Clock, Finished, bounded, host_fault, not_stored, report};
-pub use sink::Sink;
-pub use tally::Tally;
+pub use report::{AttemptClock, Finished, bounded, host_fault, not_stored, report};
+pub use sink::RowSink;
+pub use tally::AttemptTally;

@@ -1,6 +1,6 @@
 //! The results of mini-batches as one Arrow IPC stream, for a program that reads it while it is written.
 
-use crate::model::{Failure, FailureKind, Header, Limits, OutputFormat, OutputKind};
+use crate::model::{Failure, FailureKind, OutputHeader, Limits, OutputFormat, OutputKind};
 use crate::output::RowWriter;
 use arrow::array::{ArrayRef, RecordBatch, StringArray, new_null_array};
 use arrow::compute::concat_batches;
@@ -37,7 +37,7 @@ impl<W: Write> Outgoing<W> {
     ///
     /// # Errors
     /// If its columns differ from those of the first mini-batch.
-    pub fn take(&mut self, rows: &RowWriter, header: Option<&Header>) -> Result<(), Failure> {
+    pub fn take(&mut self, rows: &RowWriter, header: Option<&OutputHeader>) -> Result<(), Failure> {
         let batch = whole(rows.segment(), header).map_err(|error| fault(&error))?;
         let (stream, schema) = match &mut self.stream {
             Some(begun) => begun,
@@ -78,7 +78,7 @@ fn begun(schema: &SchemaRef) -> Result<(StreamWriter<Vec<u8>>, SchemaRef), Arrow
 }
 
 /// What a mini-batch returned, in one record batch.
-fn whole(segment: &[u8], header: Option<&Header>) -> Result<RecordBatch, ArrowError> {
+fn whole(segment: &[u8], header: Option<&OutputHeader>) -> Result<RecordBatch, ArrowError> {
     let Some(header) = header else { return Ok(no_rows()) };
     let stream = match (&header.open_columns, &header.bytes) {
         // Only nulls are known for these columns: `open_columns` is a whole stream.
@@ -159,7 +159,7 @@ fn fault(error: &ArrowError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Loaded, Sink};
+    use super::super::{LoadedMiniBatch, RowSink};
     use super::*;
     use crate::output::{MiniBatchData, ResultSink};
     use arrow::array::{Int64Array, NullArray};
@@ -176,14 +176,14 @@ mod tests {
     }
 
     /// Returns the record batches written from the results of these functions.
-    fn taken(returned: &[&dyn Fn(&mut Sink<'_>)]) -> Result<Vec<RecordBatch>, Failure> {
+    fn taken(returned: &[&dyn Fn(&mut RowSink<'_>)]) -> Result<Vec<RecordBatch>, Failure> {
         let mut written = Vec::new();
         let mut rows = Outgoing::<Vec<u8>>::rows(&Limits::default());
         let mut outgoing = Outgoing::new(&mut written);
         for fill in returned {
-            let mut sink = Sink::new(&mut rows, false);
+            let mut sink = RowSink::new(&mut rows, false);
             fill(&mut sink);
-            let tally = sink.finish(Loaded::new(MiniBatchData::Table(&[]), "stdin", 2))?;
+            let tally = sink.finish(LoadedMiniBatch::new(MiniBatchData::Table(&[]), "stdin", 2))?;
             outgoing.take(&rows, tally.header.as_ref())?;
             outgoing.flush().unwrap();
         }

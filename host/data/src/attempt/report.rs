@@ -1,7 +1,7 @@
 //! The report of an attempt for the leader. Its length is bounded, because much of it comes from the guest.
 
-use super::cpu::{Meter, Used};
-use super::tally::Tally;
+use super::cpu::{CpuMeter, Used};
+use super::tally::AttemptTally;
 use crate::model::{
     AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment, is_full,
 };
@@ -19,19 +19,19 @@ const MAX_DETAIL: usize = 64 << 10;
 
 /// Measures an attempt; started when the worker takes a mini-batch from its queue.
 #[derive(Debug)]
-pub struct Clock {
+pub struct AttemptClock {
     wall: Instant,
     before: Used,
 }
 
-impl Clock {
+impl AttemptClock {
     /// `before` is what the process has used so far, if that is already known.
-    pub fn start(before: Option<Used>, meter: &Meter) -> Self {
+    pub fn start(before: Option<Used>, meter: &CpuMeter) -> Self {
         Self { wall: Instant::now(), before: before.unwrap_or_else(|| meter.used()) }
     }
 
     /// Seconds since the start, and what the process has used so far.
-    pub fn stop(&self, meter: &Meter) -> (f64, Used) {
+    pub fn stop(&self, meter: &CpuMeter) -> (f64, Used) {
         (self.wall.elapsed().as_secs_f64(), meter.used())
     }
 }
@@ -44,7 +44,7 @@ pub struct Finished {
     /// Inference in that call.
     pub inference: InferenceStats,
     /// The tally, the rows, and whether the guest made files.
-    pub result: Result<(Tally, Segment, bool), Failure>,
+    pub result: Result<(AttemptTally, Segment, bool), Failure>,
     /// [`AttemptReport::stamp`].
     pub stamp: u64,
 }
@@ -52,7 +52,7 @@ pub struct Finished {
 /// Builds a report; `stopped` comes from [`Clock::stop`].
 pub fn report(
     assignment: &Assignment,
-    clock: &Clock,
+    clock: &AttemptClock,
     stopped: (f64, Used),
     finished: Finished,
 ) -> AttemptReport {
@@ -158,7 +158,7 @@ mod tests {
             stamp: 9,
         };
         let used = |cpu, bytes| Used { cpu, bytes_read: Some(bytes) };
-        let clock = Clock::start(Some(used(0.5, 100)), &Meter::open());
+        let clock = AttemptClock::start(Some(used(0.5, 100)), &CpuMeter::open());
         let report = report(&assignment(), &clock, (0.25, used(0.75, 1100)), finished);
         assert_eq!((report.elapsed_seconds, report.process_seconds), (0.25, 0.25));
         assert_eq!(report.bytes_read, Some(1000));
@@ -177,7 +177,7 @@ mod tests {
             reason: "r".repeat(1 << 20),
             ..FailedItem::sample()
         };
-        let tally = Tally {
+        let tally = AttemptTally {
             items: ItemCounts::from_returned(2, 0),
             failed_items: vec![item; AttemptReport::MAX_FAILED_ITEMS],
             is_short: false,
@@ -192,8 +192,8 @@ mod tests {
             result: Ok((tally, Segment::sample(), false)),
             stamp: 0,
         };
-        let clock = Clock::start(None, &Meter::open());
-        let report = report(&assignment(), &clock, clock.stop(&Meter::open()), finished);
+        let clock = AttemptClock::start(None, &CpuMeter::open());
+        let report = report(&assignment(), &clock, clock.stop(&CpuMeter::open()), finished);
         encode(&FromWorker::Finished(Box::new(report)), &mut Vec::new()).unwrap();
     }
 }

@@ -1,13 +1,13 @@
 //! Takes what a call of `run` returns and judges it.
 
-use super::loaded::Loaded;
+use super::loaded::LoadedMiniBatch;
 use super::report::{MAX_REASON, cut};
-use super::tally::Tally;
+use super::tally::AttemptTally;
 use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, name_errors};
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 
 /// The results of one call, row by row.
-pub struct Sink<'a> {
+pub struct RowSink<'a> {
     rows: &'a mut RowWriter,
     failed: Vec<(usize, String)>,
     /// How many outcomes came; `None` if the results have another form.
@@ -16,7 +16,7 @@ pub struct Sink<'a> {
     strict: bool,
 }
 
-impl<'a> Sink<'a> {
+impl<'a> RowSink<'a> {
     /// Empties `rows`. `strict` says whether an attempt fails if it has not as many rows as items.
     pub fn new(rows: &'a mut RowWriter, strict: bool) -> Self {
         rows.clear();
@@ -24,7 +24,7 @@ impl<'a> Sink<'a> {
     }
 
     /// Records the input that rows are joined with, if the job asks for that.
-    pub fn join(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
+    pub fn join(&mut self, loaded: &LoadedMiniBatch<'_>) -> Result<(), Failure> {
         match loaded.data {
             MiniBatchData::Table(pieces) => self.rows.join_table(pieces)?,
             MiniBatchData::Files(paths) => self.rows.join_files(paths),
@@ -34,7 +34,7 @@ impl<'a> Sink<'a> {
     }
 
     /// The tally of a call that returned. Fails if the results are invalid.
-    pub fn finish(self, loaded: Loaded<'_>) -> Result<Tally, Failure> {
+    pub fn finish(self, loaded: LoadedMiniBatch<'_>) -> Result<AttemptTally, Failure> {
         if let Some(failure) = self.rows.problem() {
             return Err(failure);
         }
@@ -58,7 +58,7 @@ impl<'a> Sink<'a> {
         }
         self.rows.seal()?;
         let named = failed_items(&self.failed, &loaded);
-        let mut tally = Tally::of_rejected(loaded);
+        let mut tally = AttemptTally::of_rejected(loaded);
         tally.items += ItemCounts::from_returned(items, returned);
         tally.failed_items.extend(named);
         tally.failed_items.truncate(AttemptReport::MAX_FAILED_ITEMS);
@@ -82,7 +82,7 @@ fn miscounted(rows: u64, items: u64) -> Failure {
 }
 
 /// The items that the guest reported as failed: files by name, rows of a table by their line or number.
-fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedItem> {
+fn failed_items(failed: &[(usize, String)], loaded: &LoadedMiniBatch<'_>) -> Vec<FailedItem> {
     let indices: Vec<usize> = failed.iter().map(|(index, _)| *index).collect();
     let places = loaded.lines.as_ref().filter(|_| !failed.is_empty());
     let mut places = places.map(|lines| lines.of(&indices)).unwrap_or_default().into_iter();
@@ -96,7 +96,7 @@ fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedIt
     failed.iter().map(item).collect()
 }
 
-impl ResultSink for Sink<'_> {
+impl ResultSink for RowSink<'_> {
     fn row(&mut self, row: &str) {
         self.rows.row(row);
     }
@@ -127,8 +127,8 @@ mod tests {
     use arrow::ipc::writer::StreamWriter;
     use std::sync::Arc;
 
-    fn loaded(paths: &[String]) -> Loaded<'_> {
-        Loaded {
+    fn loaded(paths: &[String]) -> LoadedMiniBatch<'_> {
+        LoadedMiniBatch {
             data: MiniBatchData::Files(paths),
             dataset: "d",
             items: paths.len() as u64,
@@ -141,17 +141,17 @@ mod tests {
         }
     }
 
-    fn tally(loaded: Loaded<'_>, fill: impl FnOnce(&mut Sink<'_>)) -> Result<Tally, Failure> {
+    fn tally(loaded: LoadedMiniBatch<'_>, fill: impl FnOnce(&mut RowSink<'_>)) -> Result<AttemptTally, Failure> {
         judged(loaded, false, fill)
     }
 
     fn judged(
-        loaded: Loaded<'_>,
+        loaded: LoadedMiniBatch<'_>,
         strict: bool,
-        fill: impl FnOnce(&mut Sink<'_>),
-    ) -> Result<Tally, Failure> {
+        fill: impl FnOnce(&mut RowSink<'_>),
+    ) -> Result<AttemptTally, Failure> {
         let mut rows = RowWriter::new(1000, true, &OutputFormat::default());
-        let mut sink = Sink::new(&mut rows, strict);
+        let mut sink = RowSink::new(&mut rows, strict);
         fill(&mut sink);
         sink.finish(loaded)
     }
@@ -174,9 +174,9 @@ mod tests {
             (0..3).for_each(|index| sink.failed(index, "blurred"));
         });
         assert_eq!(outcomes.unwrap().items.failed, 3, "they say why");
-        let void = Loaded { data: MiniBatchData::Void, ..loaded(&[]) };
+        let void = LoadedMiniBatch { data: MiniBatchData::Void, ..loaded(&[]) };
         assert!(judged(void, true, |sink| sink.row("x")).is_ok());
-        let void = Loaded { data: MiniBatchData::Void, ..loaded(&[]) };
+        let void = LoadedMiniBatch { data: MiniBatchData::Void, ..loaded(&[]) };
         assert!(judged(void, true, |_| ()).is_ok());
     }
 
@@ -218,10 +218,10 @@ mod tests {
         writer.finish().unwrap();
         let mut rows = RowWriter::new(1000, true, &OutputFormat::of(OutputKind::Csv));
         let paths = ["/a".to_owned()];
-        let mut sink = Sink::new(&mut rows, false);
+        let mut sink = RowSink::new(&mut rows, false);
         sink.table(&ipc).unwrap();
         assert_eq!(sink.finish(loaded(&paths)).unwrap().header, Some("a b".into()));
-        let mut sink = Sink::new(&mut rows, false);
+        let mut sink = RowSink::new(&mut rows, false);
         sink.row("7");
         assert_eq!(sink.finish(loaded(&paths)).unwrap().header, None);
     }
@@ -249,7 +249,7 @@ mod tests {
             kind: FailureKind::BadInput,
             ..FailedItem::sample()
         };
-        let table = || Loaded {
+        let table = || LoadedMiniBatch {
             data: MiniBatchData::Table(&[]),
             items: 2,
             rejected_count: 3,
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn void_has_no_items_and_no_surplus() {
-        let void = Loaded { data: MiniBatchData::Void, ..loaded(&[]) };
+        let void = LoadedMiniBatch { data: MiniBatchData::Void, ..loaded(&[]) };
         let tally = tally(void, |sink| sink.row("x")).unwrap();
         assert_eq!((tally.items, tally.surplus_rows), (ItemCounts::default(), 0));
     }

@@ -25,7 +25,7 @@ pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
 /// them, otherwise as copies. Behind the wall the folder is not writable; otherwise the links to inputs would
 /// be writable, too. A copy is therefore made in another folder and moved in.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct StageFolder {
     root: PathBuf,
     /// The folder in which copies are made.
     copies: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Stage {
     files: Vec<PathBuf>,
 }
 
-impl Stage {
+impl StageFolder {
     /// Makes the folder, empty, and the one for copies, which other stages of this worker may use too.
     pub(super) fn create(root: PathBuf, copies: PathBuf) -> io::Result<Self> {
         for folder in [&root, &copies] {
@@ -163,7 +163,7 @@ mod tests {
         for file in ["one", "a/two", "a/b/three", "other"] {
             fs::write(source.join(file), file).unwrap();
         }
-        let mut stage = Stage::create(root.clone(), folder.path().join("copies")).unwrap();
+        let mut stage = StageFolder::create(root.clone(), folder.path().join("copies")).unwrap();
         let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         stage.show(&source, &files(&["one", "a/b/three", "one"])).unwrap();
         assert_eq!(listing(&root), ["a", "a/b", "a/b/three", "one"]);
@@ -197,7 +197,7 @@ mod tests {
         symlink("../one", source.join("a/inner")).unwrap();
         symlink("../secret", source.join("outer")).unwrap();
         symlink("a", source.join("folder")).unwrap();
-        let mut stage = Stage::create(root.clone(), folder.path().join("copies")).unwrap();
+        let mut stage = StageFolder::create(root.clone(), folder.path().join("copies")).unwrap();
         let mut show = |name: &str| stage.show(&source, &[name.to_owned()]);
         show("a/inner").unwrap();
         assert!(fs::symlink_metadata(root.join("a/inner")).unwrap().is_file());

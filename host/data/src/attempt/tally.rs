@@ -1,11 +1,11 @@
 //! The outcome of an attempt.
 
-use super::loaded::Loaded;
-use crate::model::{FailedItem, Header, ItemCounts, UnknownKeys};
+use super::loaded::LoadedMiniBatch;
+use crate::model::{FailedItem, OutputHeader, ItemCounts, UnknownKeys};
 
 /// The outcome of a successful attempt, except its rows.
 #[derive(Debug, PartialEq)]
-pub struct Tally {
+pub struct AttemptTally {
     /// Items by their outcome.
     pub items: ItemCounts,
     /// The first of the items that failed.
@@ -17,12 +17,12 @@ pub struct Tally {
     pub(super) null_numbers: u64,
     pub(super) unknown_keys: Option<UnknownKeys>,
     /// The output file's header; `None` if it has none.
-    pub header: Option<Header>,
+    pub header: Option<OutputHeader>,
 }
 
-impl Tally {
+impl AttemptTally {
     /// A tally that counts only the records that were rejected before the call.
-    pub fn of_rejected(loaded: Loaded<'_>) -> Self {
+    pub fn of_rejected(loaded: LoadedMiniBatch<'_>) -> Self {
         Self {
             items: ItemCounts::from_returned(loaded.rejected_count, 0),
             failed_items: loaded.rejected,

@@ -22,7 +22,7 @@ const FLOAT_DIGITS: usize = 800;
 
 /// The text of a number: `-? (0 | [1-9][0-9]*) (\. [0-9]+)? ([eE] [+-]? [0-9]+)?`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Number<'a> {
+pub(super) struct WrittenNumber<'a> {
     text: &'a str,
     /// The digits before the point, and those after it.
     whole: &'a [u8],
@@ -33,7 +33,7 @@ pub(super) struct Number<'a> {
     pub(super) is_plain: bool,
 }
 
-impl<'a> Number<'a> {
+impl<'a> WrittenNumber<'a> {
     /// Parses a number. `None` if the text is not a number of JSON.
     #[inline]
     pub(super) fn new(text: &'a str) -> Option<Self> {
@@ -207,7 +207,7 @@ fn exponent(text: &[u8]) -> Option<i64> {
 pub(super) fn integer(text: &str) -> Option<i64> {
     match is_plain(text.strip_prefix('-').unwrap_or(text)) {
         true => text.parse().ok(),
-        false => Number::new(text)?.integer()?.try_into().ok(),
+        false => WrittenNumber::new(text)?.integer()?.try_into().ok(),
     }
 }
 
@@ -215,7 +215,7 @@ pub(super) fn integer(text: &str) -> Option<i64> {
 pub(super) fn unsigned(text: &str) -> Option<u64> {
     match is_plain(text) {
         true => text.parse().ok(),
-        false => Number::new(text)?.integer()?.try_into().ok(),
+        false => WrittenNumber::new(text)?.integer()?.try_into().ok(),
     }
 }
 
@@ -227,17 +227,17 @@ fn is_plain(digits: &str) -> bool {
 
 /// The float that is nearest to the number of JSON. `None` if the number is beyond all floats.
 pub(super) fn float(text: &str) -> Option<f64> {
-    Number::new(text)?.nearest()
+    WrittenNumber::new(text)?.nearest()
 }
 
 /// Whether the nearest float loses nothing of the number of JSON.
 pub(super) fn keeps_digits(text: &str, nearest: f64) -> bool {
-    Number::new(text).is_some_and(|number| number.is_kept(nearest))
+    WrittenNumber::new(text).is_some_and(|number| number.is_kept(nearest))
 }
 
 /// The float that loses nothing of the number of JSON ([`Number::float`]).
 pub(super) fn exact_float(text: &str) -> Option<f64> {
-    Number::new(text)?.float()
+    WrittenNumber::new(text)?.float()
 }
 
 /// The number with these eight digits. The last digit is in the highest byte.
@@ -367,7 +367,7 @@ mod tests {
         fn digits_are_kept_or_not(digits in "[1-9][0-9]{15,18}", point in 1_usize..16, zeros in 0_usize..9) {
             let small = format!("0.{}{digits}", "0".repeat(zeros));
             for text in [format!("{}.{}", &digits[..point], &digits[point..]), small] {
-                let number = Number::new(&text).unwrap();
+                let number = WrittenNumber::new(&text).unwrap();
                 let kept = digits.trim_end_matches('0');
                 let written = format!("{:.*e}", kept.len() - 1, number.nearest().unwrap());
                 let is_kept = written.replace('.', "").starts_with(&format!("{kept}e"));

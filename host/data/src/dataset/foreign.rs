@@ -12,7 +12,7 @@ const START: usize = 4 << 10;
 
 /// What a file may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileFormat {
     /// A format that we can read, if the job file names it.
     Table(TableKind),
     /// A packed file.
@@ -22,33 +22,33 @@ enum Kind {
 }
 
 /// The first bytes of files, what the files are, and their kind.
-const MAGICS: &[(&[u8], &str, Kind)] = &[
-    (b"PAR1", "a Parquet file", Kind::Table(TableKind::Parquet)),
-    (b"PARE", "an encrypted Parquet file", Kind::Other("decrypt it")),
-    (b"ARROW1\0\0", "an Arrow file", Kind::Table(TableKind::Arrow)),
-    (b"FEA1", "a Feather file of version 1", Kind::Other("save it as Parquet or Arrow")),
-    (b"SQLite format 3\0", "an SQLite database", Kind::Table(TableKind::Sqlite)),
-    (b"\x1F\x8B", "packed with gzip", Kind::Packed),
-    (b"\x28\xB5\x2F\xFD", "packed with zstd", Kind::Packed),
-    (b"BZh", "packed with bzip2", Kind::Other("unpack it, or pack it with gzip or zstd")),
-    (b"\xFD7zXZ\0", "packed with xz", Kind::Other("unpack it, or pack it with gzip or zstd")),
-    (b"7z\xBC\xAF\x27\x1C", "a 7z archive", Kind::Other("unpack it")),
-    (b"PK\x03\x04", "a zip archive", Kind::Other("unpack it")),
+const MAGICS: &[(&[u8], &str, FileFormat)] = &[
+    (b"PAR1", "a Parquet file", FileFormat::Table(TableKind::Parquet)),
+    (b"PARE", "an encrypted Parquet file", FileFormat::Other("decrypt it")),
+    (b"ARROW1\0\0", "an Arrow file", FileFormat::Table(TableKind::Arrow)),
+    (b"FEA1", "a Feather file of version 1", FileFormat::Other("save it as Parquet or Arrow")),
+    (b"SQLite format 3\0", "an SQLite database", FileFormat::Table(TableKind::Sqlite)),
+    (b"\x1F\x8B", "packed with gzip", FileFormat::Packed),
+    (b"\x28\xB5\x2F\xFD", "packed with zstd", FileFormat::Packed),
+    (b"BZh", "packed with bzip2", FileFormat::Other("unpack it, or pack it with gzip or zstd")),
+    (b"\xFD7zXZ\0", "packed with xz", FileFormat::Other("unpack it, or pack it with gzip or zstd")),
+    (b"7z\xBC\xAF\x27\x1C", "a 7z archive", FileFormat::Other("unpack it")),
+    (b"PK\x03\x04", "a zip archive", FileFormat::Other("unpack it")),
     (
         b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1",
         "an Office file, such as an Excel workbook",
-        Kind::Other("save its sheets as CSV"),
+        FileFormat::Other("save its sheets as CSV"),
     ),
-    (b"Obj\x01", "an Avro file", Kind::Other("save it as Parquet")),
-    (b"ORC", "an ORC file", Kind::Other("save it as Parquet")),
-    (b"\x89HDF\r\n\x1A\n", "an HDF5 file", Kind::Other("save its tables as Parquet")),
-    (b"\x93NUMPY", "a NumPy file", Kind::Other("save it as Parquet, or use format: files")),
-    (b"%PDF-", "a PDF file", Kind::Other("use format: files, which gives entry scripts paths")),
-    (b"\x89PNG", "a PNG image", Kind::Other("use format: files, which gives entry scripts paths")),
+    (b"Obj\x01", "an Avro file", FileFormat::Other("save it as Parquet")),
+    (b"ORC", "an ORC file", FileFormat::Other("save it as Parquet")),
+    (b"\x89HDF\r\n\x1A\n", "an HDF5 file", FileFormat::Other("save its tables as Parquet")),
+    (b"\x93NUMPY", "a NumPy file", FileFormat::Other("save it as Parquet, or use format: files")),
+    (b"%PDF-", "a PDF file", FileFormat::Other("use format: files, which gives entry scripts paths")),
+    (b"\x89PNG", "a PNG image", FileFormat::Other("use format: files, which gives entry scripts paths")),
     (
         b"\xFF\xD8\xFF",
         "a JPEG image",
-        Kind::Other("use format: files, which gives entry scripts paths"),
+        FileFormat::Other("use format: files, which gives entry scripts paths"),
     ),
 ];
 
@@ -59,25 +59,25 @@ pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
     let found = MAGICS.iter().find(|(magic, ..)| start.starts_with(magic));
     let (what, kind) = match found {
         Some((b"PK\x03\x04", ..)) if is_workbook(start) => {
-            ("an Excel workbook", Kind::Other("save its sheets as CSV"))
+            ("an Excel workbook", FileFormat::Other("save its sheets as CSV"))
         }
         Some((_, what, kind)) => (*what, *kind),
         None if start.starts_with(b"\xFF\xFF\xFF\xFF") && format != TableKind::Arrow => {
-            ("an Arrow stream", Kind::Table(TableKind::Arrow))
+            ("an Arrow stream", FileFormat::Table(TableKind::Arrow))
         }
         None => text(start, format)?,
     };
     match kind {
-        Kind::Table(kind) if kind == format => None,
-        Kind::Table(TableKind::Sqlite) => {
+        FileFormat::Table(kind) if kind == format => None,
+        FileFormat::Table(TableKind::Sqlite) => {
             Some(format!("{what}: write format: sqlite, and table or query"))
         }
-        Kind::Table(kind) => Some(format!("{what}: write format: {}", kind.name())),
-        Kind::Packed if format.is_text() => None,
-        Kind::Packed => {
+        FileFormat::Table(kind) => Some(format!("{what}: write format: {}", kind.name())),
+        FileFormat::Packed if format.is_text() => None,
+        FileFormat::Packed => {
             Some(format!("{what}, as text may be, and {} may not: unpack it", format.name()))
         }
-        Kind::Other(remedy) => Some(format!("{what}: {remedy}")),
+        FileFormat::Other(remedy) => Some(format!("{what}: {remedy}")),
     }
 }
 
@@ -90,7 +90,7 @@ pub fn foreign_file(path: &Path, format: TableKind) -> Option<String> {
 }
 
 /// Recognizes text, if the format is not text or if the text is JSON lines.
-fn text(start: &[u8], format: TableKind) -> Option<(&'static str, Kind)> {
+fn text(start: &[u8], format: TableKind) -> Option<(&'static str, FileFormat)> {
     let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
@@ -108,9 +108,9 @@ fn text(start: &[u8], format: TableKind) -> Option<(&'static str, Kind)> {
     let is_object = line.starts_with('{') && serde_json::from_str::<IgnoredAny>(line).is_ok();
     match format {
         TableKind::Jsonl => None,
-        _ if is_object => Some(("JSON lines", Kind::Table(TableKind::Jsonl))),
+        _ if is_object => Some(("JSON lines", FileFormat::Table(TableKind::Jsonl))),
         TableKind::Csv => None,
-        _ => Some(("text, as CSV is", Kind::Table(TableKind::Csv))),
+        _ => Some(("text, as CSV is", FileFormat::Table(TableKind::Csv))),
     }
 }
 

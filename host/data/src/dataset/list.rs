@@ -7,7 +7,7 @@ use super::{DatasetError, fail};
 use crate::model::{BadFile, LOCK_FILE, Source};
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
-use sandmill_files::{Listed, Manifest};
+use sandmill_files::{ManifestRecord, Manifest};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, FileType};
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Lists the files of a source in the byte order of their paths below its root. Holds the names in the
 /// current folder and in those above it. With a manifest it holds no names.
 #[derive(Debug)]
-pub struct Listing {
+pub struct SourceListing {
     root: PathBuf,
     /// For messages: the name of the input; and the source as the job file may have written it, for messages
     /// that name no path.
@@ -26,13 +26,13 @@ pub struct Listing {
     pattern: Pattern,
     /// The current folder, as a prefix of paths: empty, or with a `/` at its end.
     prefix: Vec<u8>,
-    levels: Vec<Level>,
+    levels: Vec<FolderLevel>,
     manifest: Option<Manifest>,
     /// The paths of named objects that cannot be fetched, and why.
     unfetched: HashMap<Vec<u8>, String>,
     found: bool,
     /// The next steps, if they were determined in advance.
-    ahead: VecDeque<Step>,
+    ahead: VecDeque<ListStep>,
     /// Whether to leave out files that other programs keep beside rows.
     rows_only: bool,
     left_out: bool,
@@ -44,7 +44,7 @@ pub struct Listing {
 
 /// What happens up to the next file.
 #[derive(Debug)]
-struct Step {
+struct ListStep {
     file: Result<Option<String>, DatasetError>,
     notices: Vec<String>,
     bad: Vec<BadFile>,
@@ -52,9 +52,9 @@ struct Step {
 
 /// The root, the current folder, or a folder between them.
 #[derive(Debug)]
-struct Level {
+struct FolderLevel {
     /// The remaining entries, the last one first.
-    entries: Vec<Entry>,
+    entries: Vec<FolderEntry>,
     /// The length of its prefix.
     prefix: usize,
     /// Whether it is a table with a log.
@@ -75,13 +75,13 @@ enum Lookup {
 /// An entry of a folder. The name of a folder has a `/` at its end, so that it is sorted as the paths of its
 /// files are.
 #[derive(Debug)]
-struct Entry {
+struct FolderEntry {
     name: Vec<u8>,
-    kind: Kind,
+    kind: EntryKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EntryKind {
     Folder,
     File,
     Link,
@@ -90,7 +90,7 @@ enum Kind {
     Other,
 }
 
-impl From<FileType> for Kind {
+impl From<FileType> for EntryKind {
     fn from(kind: FileType) -> Self {
         if kind.is_dir() {
             Self::Folder
@@ -104,7 +104,7 @@ impl From<FileType> for Kind {
     }
 }
 
-impl Listing {
+impl SourceListing {
     /// Starts at the first file. Fails if the pattern is not a glob, or if the root cannot be read.
     pub fn new(source: &Source) -> Result<Self, DatasetError> {
         let pattern = Pattern::new(source.pattern.as_deref())?;
@@ -170,7 +170,7 @@ impl Listing {
             return Ok(());
         }
         for index in 0..self.levels.len() {
-            let Level { prefix, table, .. } = self.levels[index];
+            let FolderLevel { prefix, table, .. } = self.levels[index];
             if matches!(table, Lookup::Plain) {
                 continue;
             }
@@ -222,7 +222,7 @@ impl Listing {
     /// The next file, without moving past it. Fails like [`Self::next_file`].
     pub fn peek_file(&mut self) -> Result<Option<&str>, DatasetError> {
         self.look_ahead(1);
-        if let Some(Step { file: Err(_), .. }) = self.ahead.front() {
+        if let Some(ListStep { file: Err(_), .. }) = self.ahead.front() {
             self.next_file()?;
         }
         Ok(self.ahead().next())
@@ -230,7 +230,7 @@ impl Listing {
 
     /// Determines the next `count` files in advance.
     pub fn look_ahead(&mut self, count: usize) {
-        let is_last = |step: &Step| !matches!(step.file, Ok(Some(_)));
+        let is_last = |step: &ListStep| !matches!(step.file, Ok(Some(_)));
         while self.ahead.len() < count && !self.ahead.back().is_some_and(is_last) {
             let step = self.step();
             self.ahead.push_back(step);
@@ -242,13 +242,13 @@ impl Listing {
         self.ahead.iter().filter_map(|step| step.file.as_ref().ok()?.as_deref())
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> ListStep {
         let notices = self.take_notices();
         let bad = self.take_bad();
         let file = self.walk();
         let notices = std::mem::replace(&mut self.notices, notices);
         let bad = std::mem::replace(&mut self.bad, bad);
-        Step { file, notices, bad }
+        ListStep { file, notices, bad }
     }
 
     fn walk(&mut self) -> Result<Option<String>, DatasetError> {
@@ -284,7 +284,7 @@ impl Listing {
     fn next_listed(&mut self) -> Result<Option<String>, DatasetError> {
         loop {
             let next = self.manifest.as_mut().map_or(Ok(None), Manifest::next_object);
-            let Some(Listed { name, object }) = next.map_err(|error| self.unreadable(&error))?
+            let Some(ManifestRecord { name, object }) = next.map_err(|error| self.unreadable(&error))?
             else {
                 return Ok(None);
             };
@@ -330,10 +330,10 @@ impl Listing {
                 None => self.kind_of(file)?,
                 Some(manifest) => {
                     match manifest.find(file).map_err(|error| self.unreadable(&error))? {
-                        Some(Ok(_)) => Kind::File,
+                        Some(Ok(_)) => EntryKind::File,
                         Some(Err(reason)) => {
                             self.unfetched.insert(name.clone(), reason);
-                            Kind::Unfetched
+                            EntryKind::Unfetched
                         }
                         None => {
                             let input = &self.input;
@@ -342,17 +342,17 @@ impl Listing {
                     }
                 }
             };
-            entries.push(Entry { name, kind });
+            entries.push(FolderEntry { name, kind });
         }
-        self.levels.push(Level { entries, prefix: 0, table: Lookup::Plain });
+        self.levels.push(FolderLevel { entries, prefix: 0, table: Lookup::Plain });
         Ok(())
     }
 
     /// The kind of a named file.
-    fn kind_of(&self, file: &str) -> Result<Kind, DatasetError> {
+    fn kind_of(&self, file: &str) -> Result<EntryKind, DatasetError> {
         let path = self.root.join(file);
         match fs::symlink_metadata(&path) {
-            Ok(metadata) => Ok(Kind::from(metadata.file_type())),
+            Ok(metadata) => Ok(EntryKind::from(metadata.file_type())),
             Err(error) => {
                 fail!("{}: {}: {error}; check the path", self.input, path.display())
             }
@@ -365,12 +365,12 @@ impl Listing {
         let path = self.path(&self.prefix);
         match entries(&path) {
             Ok(entries) => {
-                let is_log = |entry: &Entry| {
+                let is_log = |entry: &FolderEntry| {
                     let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
                     TableLog::ALL.iter().any(|log| log.folder().as_bytes() == name)
                 };
                 let table = if entries.iter().any(is_log) { Lookup::Open } else { Lookup::Plain };
-                self.levels.push(Level { entries, prefix: self.prefix.len(), table });
+                self.levels.push(FolderLevel { entries, prefix: self.prefix.len(), table });
             }
             Err(error) if self.prefix.is_empty() => {
                 return fail!("{}: cannot list {}: {error}", self.input, path.display());
@@ -383,8 +383,8 @@ impl Listing {
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry, depth: usize) -> Option<String> {
-        if entry.kind == Kind::Folder {
+    fn take(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
+        if entry.kind == EntryKind::Folder {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
             if self.pattern.enters(name, depth) {
                 self.prefix.extend_from_slice(&entry.name);
@@ -394,21 +394,21 @@ impl Listing {
             return None;
         }
         let path = [&self.prefix[..], &entry.name].concat();
-        let may_be_folder = entry.kind == Kind::Link && self.pattern.enters(&entry.name, depth);
+        let may_be_folder = entry.kind == EntryKind::Link && self.pattern.enters(&entry.name, depth);
         if !may_be_folder && !self.pattern.takes(&path) {
             return None;
         }
         let checked = match entry.kind {
-            Kind::Link => self.follow(&path),
-            Kind::Unfetched => {
+            EntryKind::Link => self.follow(&path),
+            EntryKind::Unfetched => {
                 self.found = true;
                 let file = String::from_utf8_lossy(&path).into_owned();
                 let reason = self.unfetched.remove(&path).unwrap_or_default();
                 self.bad.push(BadFile { file, reason });
                 return None;
             }
-            Kind::Other => Err(EntryError::Special { path: self.path(&path) }),
-            Kind::File | Kind::Folder => Ok(true),
+            EntryKind::Other => Err(EntryError::Special { path: self.path(&path) }),
+            EntryKind::File | EntryKind::Folder => Ok(true),
         };
         match checked {
             Ok(true) => {}
@@ -504,20 +504,20 @@ impl Listing {
 }
 
 /// The entries of a folder, the last one first.
-fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
+fn entries(folder: &Path) -> io::Result<Vec<FolderEntry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let kind = Kind::from(entry.file_type()?);
+        let kind = EntryKind::from(entry.file_type()?);
         let mut name = entry.file_name().into_vec();
         // A job that writes to this folder holds this file while it runs.
         if name == LOCK_FILE.as_bytes() {
             continue;
         }
-        if kind == Kind::Folder {
+        if kind == EntryKind::Folder {
             name.push(b'/');
         }
-        entries.push(Entry { name, kind });
+        entries.push(FolderEntry { name, kind });
     }
     entries.sort_unstable_by(|one, other| other.name.cmp(&one.name));
     Ok(entries)

@@ -1,13 +1,13 @@
 //! Which files belong to a source.
 
 use super::*;
-use crate::dataset::{Found, ManifestWriter};
+use crate::dataset::{FileVersion, ManifestWriter};
 use insta::assert_snapshot;
 use std::os::unix::fs::symlink;
 
-struct Tree(tempfile::TempDir);
+struct ListFixture(tempfile::TempDir);
 
-impl Tree {
+impl ListFixture {
     fn new(files: &[&str]) -> Self {
         let tree = Self(tempfile::tempdir().unwrap());
         for file in files {
@@ -27,7 +27,7 @@ impl Tree {
     }
 
     fn try_list(&self, pattern: Option<&str>) -> Result<(Vec<String>, Vec<String>), DatasetError> {
-        self.list_by(Listing::new, pattern)
+        self.list_by(SourceListing::new, pattern)
     }
 
     fn source(&self, pattern: Option<&str>) -> Source {
@@ -36,7 +36,7 @@ impl Tree {
 
     fn list_by(
         &self,
-        new: fn(&Source) -> Result<Listing, DatasetError>,
+        new: fn(&Source) -> Result<SourceListing, DatasetError>,
         pattern: Option<&str>,
     ) -> Result<(Vec<String>, Vec<String>), DatasetError> {
         let source = self.source(pattern);
@@ -65,7 +65,7 @@ impl Tree {
 
     /// The entries of the source that cannot be passed on, one per line; and its files.
     fn bad(&self, pattern: Option<&str>) -> (String, Vec<String>) {
-        let mut listing = Listing::new(&self.source(pattern)).unwrap();
+        let mut listing = SourceListing::new(&self.source(pattern)).unwrap();
         let files: Vec<_> = std::iter::from_fn(|| listing.next_file().unwrap()).collect();
         let base = self.root();
         let base = base.parent().unwrap().to_str().unwrap();
@@ -81,7 +81,7 @@ impl Tree {
 
 #[test]
 fn files_come_sorted_by_their_whole_path() {
-    let tree = Tree::new(&["b.csv", "a/z", "a.csv", "a-b/c", "a/b/c", "A", ".hidden", "é"]);
+    let tree = ListFixture::new(&["b.csv", "a/z", "a.csv", "a-b/c", "a/b/c", "A", ".hidden", "é"]);
     let files = tree.list(None);
     assert_eq!(files, [".hidden", "A", "a-b/c", "a.csv", "a/b/c", "a/z", "b.csv", "é"]);
     let mut sorted = files.clone();
@@ -92,20 +92,20 @@ fn files_come_sorted_by_their_whole_path() {
 #[test]
 fn what_others_keep_beside_rows_is_left_out() {
     let names = ["_SUCCESS", "_k=1/a.csv", "_old/b.csv", "k=1/.a.csv.crc", "k=1/a.csv"];
-    let tree = Tree::new(&names);
-    let (files, notices) = tree.list_by(Listing::of_rows, None).unwrap();
+    let tree = ListFixture::new(&names);
+    let (files, notices) = tree.list_by(SourceListing::of_rows, None).unwrap();
     assert_eq!(files, ["_k=1/a.csv", "k=1/a.csv"]);
     assert_snapshot!(notices.join("\n"), @"input 'data': files and folders whose names begin with _ or . hold no rows and are left out, as is _SUCCESS; name such a file, or use a glob, to read it");
-    let (files, notices) = tree.list_by(Listing::of_rows, Some("_*")).unwrap();
+    let (files, notices) = tree.list_by(SourceListing::of_rows, Some("_*")).unwrap();
     assert_eq!((files, notices.len()), (vec!["_SUCCESS".to_owned()], 0));
 }
 
 #[test]
 fn a_file_that_was_looked_at_is_still_the_next() {
-    let tree = Tree::new(&["a.csv", "b.csv"]);
+    let tree = ListFixture::new(&["a.csv", "b.csv"]);
     let source = tree.source(None);
     let peeked = "a.csv";
-    let mut listing = Listing::new(&source).unwrap();
+    let mut listing = SourceListing::new(&source).unwrap();
     for _ in 0..2 {
         assert_eq!(listing.peek_file().unwrap(), Some(peeked));
     }
@@ -118,10 +118,10 @@ fn a_file_that_was_looked_at_is_still_the_next() {
 /// on how far the listing looks ahead.
 #[test]
 fn looking_ahead_changes_nothing() {
-    let tree = Tree::new(&["a", "c", "e"]);
+    let tree = ListFixture::new(&["a", "c", "e"]);
     symlink("nowhere", tree.path("b")).unwrap();
     symlink("nowhere", tree.path("d")).unwrap();
-    let mut listing = Listing::new(&tree.source(None)).unwrap();
+    let mut listing = SourceListing::new(&tree.source(None)).unwrap();
     listing.look_ahead(9);
     assert_eq!(listing.ahead().collect::<Vec<_>>(), ["a", "c", "e"]);
     assert_eq!(listing.next_file().unwrap().as_deref(), Some("a"));
@@ -136,10 +136,10 @@ fn looking_ahead_changes_nothing() {
 /// The same for a named object that cannot be fetched.
 #[test]
 fn objects_are_listed_by_their_manifest_whatever_is_there() {
-    let tree = Tree::new(&["data/c", "data/other"]);
+    let tree = ListFixture::new(&["data/c", "data/other"]);
     fs::create_dir(tree.path("list")).unwrap();
     let mut list = ManifestWriter::new(tree.path("part")).unwrap();
-    let object = Found::sample();
+    let object = FileVersion::sample();
     for name in ["a", "c", "sub/e"] {
         list.add(name, Ok(object.into())).unwrap();
     }
@@ -151,7 +151,7 @@ fn objects_are_listed_by_their_manifest_whatever_is_there() {
         let mut source = tree.source(pattern);
         source.manifest = Some(source.root.join("list/manifest"));
         source.root.push("data");
-        let mut listing = Listing::new(&source).unwrap();
+        let mut listing = SourceListing::new(&source).unwrap();
         let mut listed = Vec::new();
         while let Some(file) = listing.next_file().unwrap() {
             let bad = listing.take_bad();
@@ -165,13 +165,13 @@ fn objects_are_listed_by_their_manifest_whatever_is_there() {
     let mut source = tree.source(Some("other"));
     source.manifest = Some(source.root.join("list/manifest"));
     source.root.push("data");
-    let error = Listing::new(&source).unwrap_err();
+    let error = SourceListing::new(&source).unwrap_err();
     assert_snapshot!(error, @"input 'data': the store has no other; check the address");
 }
 
 #[test]
 fn globs_choose_files() {
-    let tree = Tree::new(&["a.csv", "b.txt", "1/a.csv", "1/2/a.csv", "2/a.csv", "x[1].csv"]);
+    let tree = ListFixture::new(&["a.csv", "b.txt", "1/a.csv", "1/2/a.csv", "2/a.csv", "x[1].csv"]);
     assert_eq!(tree.list(Some("*.csv")), ["a.csv", "x[1].csv"]);
     assert_eq!(tree.list(Some("**/a.csv")), ["1/2/a.csv", "1/a.csv", "2/a.csv", "a.csv"]);
     assert_eq!(tree.list(Some("?/*.csv")), ["1/a.csv", "2/a.csv"]);
@@ -183,7 +183,7 @@ fn globs_choose_files() {
 /// Row W10 of docs/parallel-run-step.md: if no file is found there is no item, and a notice reports that.
 #[test]
 fn nothing_found_is_told() {
-    let tree = Tree::new(&["a/b/c.txt"]);
+    let tree = ListFixture::new(&["a/b/c.txt"]);
     fs::create_dir(tree.path("empty")).unwrap();
     let told = |pattern| {
         let (files, notices) = tree.try_list(pattern).unwrap();
@@ -200,7 +200,7 @@ fn nothing_found_is_told() {
 
 #[test]
 fn links_inside_are_followed_to_files() {
-    let tree = Tree::new(&["a/x.csv"]);
+    let tree = ListFixture::new(&["a/x.csv"]);
     symlink("a/x.csv", tree.path("link.csv")).unwrap();
     symlink("a", tree.path("dir.csv")).unwrap();
     let (files, notices) = tree.try_list(None).unwrap();
@@ -215,7 +215,7 @@ fn links_inside_are_followed_to_files() {
 /// A bad link fails alone. The rest of the input is read.
 #[test]
 fn links_that_cannot_be_followed_fail_alone() {
-    let tree = Tree::new(&["a.txt", "../out.csv", "../away/x.csv"]);
+    let tree = ListFixture::new(&["a.txt", "../out.csv", "../away/x.csv"]);
     symlink("../out.csv", tree.path("l1.csv")).unwrap();
     assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
     symlink("nowhere", tree.path("l2.csv")).unwrap();
@@ -236,7 +236,7 @@ fn links_that_cannot_be_followed_fail_alone() {
 
 #[test]
 fn what_is_no_file_fails_alone() {
-    let tree = Tree::new(&["a.txt"]);
+    let tree = ListFixture::new(&["a.txt"]);
     let _socket = std::os::unix::net::UnixListener::bind(tree.path("s")).unwrap();
     assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
     let (bad, files) = tree.bad(None);
@@ -246,7 +246,7 @@ fn what_is_no_file_fails_alone() {
 
 #[test]
 fn names_that_are_no_text_fail_alone() {
-    let tree = Tree::new(&["a.txt"]);
+    let tree = ListFixture::new(&["a.txt"]);
     let name = std::ffi::OsStr::from_bytes(b"b\xFF.csv");
     fs::write(tree.path("").join(name), "x").unwrap();
     assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
@@ -258,7 +258,7 @@ fn names_that_are_no_text_fail_alone() {
 #[test]
 fn folders_that_cannot_be_listed_fail_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let tree = Tree::new(&["a.txt", "b/c.txt", "d/e.txt"]);
+    let tree = ListFixture::new(&["a.txt", "b/c.txt", "d/e.txt"]);
     fs::set_permissions(tree.path("b"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(tree.path("b")).is_ok() {
         return eprintln!("skipped: this user may list every folder");
@@ -272,14 +272,14 @@ fn folders_that_cannot_be_listed_fail_alone() {
 /// tables of which no file is taken.
 #[test]
 fn files_of_tables_with_a_log_are_refused() {
-    let tree = Tree::new(&[
+    let tree = ListFixture::new(&[
         "a/b.parquet",
         "ice/data/c=1/x.parquet",
         "ice/metadata/v1.metadata.json",
         "t/_delta_log/0.checkpoint.parquet",
         "t/day=1/x.parquet",
     ]);
-    let refusing = |source: &Source| Listing::of_rows(source).map(Listing::refusing_tables);
+    let refusing = |source: &Source| SourceListing::of_rows(source).map(SourceListing::refusing_tables);
     let refused = |pattern: Option<&str>| {
         let error = tree.list_by(refusing, pattern).err()?.to_string();
         error.find(" is a").map(|end| error[..end].to_owned())

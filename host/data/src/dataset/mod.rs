@@ -30,24 +30,24 @@ mod table_log;
 mod text;
 mod text_columns;
 
-pub use columnar::{Incoming, IncomingRows, LoadedRows, RowError, RowPart, RowReader, RowRun};
+pub use columnar::{StreamBatches, IncomingRows, LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use csv::{OpenError, Unpacker};
 pub use foreign::{foreign_file, foreign_start};
-pub use list::Listing;
+pub use list::SourceListing;
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve, resolve_with};
 pub use sandmill_files::{
-    Found, Listed, Manifest, ManifestWriter, Object, Root, content_stamp, short,
+    FileVersion, ManifestRecord, Manifest, ManifestWriter, ManifestObject, OpenRoot, content_stamp, short,
 };
 pub use schema::{schema_bytes, schema_of};
-pub use stream::Stream;
+pub use stream::ArrowStream;
 pub use table_log::TableLog;
 pub use text::{LoadedTable, RowLines, TablePart, TableReader};
 pub use text_columns::text_columns;
 
 /// Decides whether a file may be read, and waits until it has been fetched. Receives the index of its source,
 /// its path below that, and the listing of the files that follow.
-pub type MayLook<'a, E> = dyn FnMut(u32, &str, &mut Listing) -> Result<bool, E> + 'a;
+pub type MayLook<'a, E> = dyn FnMut(u32, &str, &mut SourceListing) -> Result<bool, E> + 'a;
 
 /// An input that cannot be used, in words for the user.
 #[derive(Debug, thiserror::Error)]

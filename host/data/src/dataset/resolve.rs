@@ -45,12 +45,12 @@ pub fn resolve_with(
             };
             let mut partition_format = input.partition_format.clone();
             let (root, pattern) = match place {
-                Place::Folder(root) => (root, None),
-                Place::Glob(root, glob) => {
+                PathKind::Folder(root) => (root, None),
+                PathKind::Glob(root, glob) => {
                     partition_format = partition_format.map(|format| below(&root, &format));
                     (root, Some(glob))
                 }
-                Place::Files(root, names) => (root, Some(of_names(&names))),
+                PathKind::Files(root, names) => (root, Some(of_names(&names))),
             };
             sources.push(Source {
                 dataset: input.name.clone(),
@@ -102,7 +102,7 @@ fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
 
 /// What a path of an input refers to.
 #[derive(Debug)]
-enum Place {
+enum PathKind {
     Folder(PathBuf),
     Glob(PathBuf, String),
     /// Names of files in a folder.
@@ -113,8 +113,8 @@ enum Place {
 fn places(
     input: &Input,
     is_file: &mut dyn FnMut(&Path) -> bool,
-) -> Result<Vec<Place>, DatasetError> {
-    let mut places: Vec<Place> = Vec::new();
+) -> Result<Vec<PathKind>, DatasetError> {
+    let mut places: Vec<PathKind> = Vec::new();
     let mut folders: HashMap<PathBuf, usize> = HashMap::new();
     for path in &input.paths {
         let found = match is_file(Path::new(path)) {
@@ -122,11 +122,11 @@ fn places(
             false => find(path)?,
         };
         match found {
-            Place::Files(root, names) => {
+            PathKind::Files(root, names) => {
                 let at = *folders.entry(root.clone()).or_insert(places.len());
                 match places.get_mut(at) {
-                    Some(Place::Files(_, known)) => known.extend(names),
-                    _ => places.push(Place::Files(root, names)),
+                    Some(PathKind::Files(_, known)) => known.extend(names),
+                    _ => places.push(PathKind::Files(root, names)),
                 }
             }
             place => places.push(place),
@@ -143,7 +143,7 @@ pub fn reaches(source: &Source, folder: &Path) -> Result<bool, DatasetError> {
     Ok(below.iter().enumerate().all(|(depth, name)| pattern.enters(name.as_bytes(), depth)))
 }
 
-fn find(path: &str) -> Result<Place, DatasetError> {
+fn find(path: &str) -> Result<PathKind, DatasetError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_missing(&error) && is_glob(path) => return find_glob(path),
@@ -152,7 +152,7 @@ fn find(path: &str) -> Result<Place, DatasetError> {
     if metadata.is_dir() {
         let root = real(path)?;
         return match fs::read_dir(&root) {
-            Ok(_) => Ok(Place::Folder(root)),
+            Ok(_) => Ok(PathKind::Folder(root)),
             Err(error) => fail!("{}", explain(path, &error)),
         };
     }
@@ -169,17 +169,17 @@ fn find(path: &str) -> Result<Place, DatasetError> {
 }
 
 /// A single file, given by its path without links.
-fn file(path: &Path) -> Result<Place, DatasetError> {
+fn file(path: &Path) -> Result<PathKind, DatasetError> {
     match (path.parent(), path.file_name().and_then(|name| name.to_str())) {
         (Some(parent), Some(name)) => {
-            Ok(Place::Files(parent.to_owned(), BTreeSet::from([name.to_owned()])))
+            Ok(PathKind::Files(parent.to_owned(), BTreeSet::from([name.to_owned()])))
         }
         _ => fail!("{} has no usable file name", path.display()),
     }
 }
 
 /// Splits the path before the first part with a wildcard: what comes before it is the root.
-fn find_glob(path: &str) -> Result<Place, DatasetError> {
+fn find_glob(path: &str) -> Result<PathKind, DatasetError> {
     let mut start = 0;
     for part in path.split_inclusive('/') {
         if is_glob(part) {
@@ -196,7 +196,7 @@ fn find_glob(path: &str) -> Result<Place, DatasetError> {
         Err(error) => return fail!("the glob {path} cannot match: {}", explain(folder, &error)),
     }
     match fs::read_dir(folder) {
-        Ok(_) => Ok(Place::Glob(real(folder)?, glob.to_owned())),
+        Ok(_) => Ok(PathKind::Glob(real(folder)?, glob.to_owned())),
         Err(error) => fail!("the glob {path} cannot be used: {}", explain(folder, &error)),
     }
 }
@@ -245,9 +245,9 @@ mod tests {
         vec![Input { paths: paths.to_vec(), ..Input::sample() }]
     }
 
-    struct Tree(tempfile::TempDir);
+    struct ResolveFixture(tempfile::TempDir);
 
-    impl Tree {
+    impl ResolveFixture {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             fs::create_dir_all(dir.path().join("in/a")).unwrap();
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn folders_files_and_globs_are_found() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(tree.one("in"), ("/in".to_owned(), None));
         assert_eq!(tree.one("in/a/../"), ("/in".to_owned(), None));
@@ -293,7 +293,7 @@ mod tests {
     /// glob.
     #[test]
     fn templates_of_globs_may_begin_above_them() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         let base = fs::canonicalize(tree.0.path()).unwrap();
         let whole = format!("{}/in/{{user}}/x.csv", base.display());
         for (path, format, below) in [
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn links_named_by_the_job_are_followed() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         std::os::unix::fs::symlink("in/x.csv", tree.path("latest.csv")).unwrap();
         std::os::unix::fs::symlink("in/a", tree.path("dir")).unwrap();
         assert_eq!(tree.one("latest.csv"), ("/in".to_owned(), Some("x.csv".to_owned())));
@@ -326,7 +326,7 @@ mod tests {
     /// Like objects of a store that have not been fetched: what exists at their paths does not matter.
     #[test]
     fn files_may_be_known_before_they_are_there() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         let folder = fs::canonicalize(tree.0.path()).unwrap();
         let paths = ["in/x.csv", "in/none.csv", "in/[1].csv", "in"].map(|path| tree.path(path));
         std::os::unix::fs::symlink("/etc/passwd", tree.path("in/[1].csv")).unwrap();
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn guests_see_one_folder_for_each_path() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         let one = resolve(&input(&[tree.path("in")])).unwrap();
         assert_eq!(one[0].guest, "/inputs/data");
         let two = resolve(&input(&[tree.path("in"), tree.path("in/a/*")])).unwrap();
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn files_of_one_folder_are_one_source() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         fs::write(tree.path("in/o,k.csv"), "1\n").unwrap();
         let paths = ["in/x.csv", "in/a/y[1].csv", "in", "in/z*.csv", "in/x.csv", "in/o,k.csv"];
         let sources = resolve(&input(&paths.map(|path| tree.path(path)))).unwrap();
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn too_many_are_refused() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         let many = input(&vec![tree.path("in"); 257]);
         assert_snapshot!(resolve(&many).unwrap_err(), @"the inputs name 257 different folders and globs, and at most 256 can be read: name a folder above them or a glob over them, as in data/**/*.csv");
         assert_eq!(resolve(&input(&vec![tree.path("in"); 256])).unwrap().len(), 256);
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_told() {
-        let tree = Tree::new();
+        let tree = ResolveFixture::new();
         assert_snapshot!(tree.error("in/nope.csv"), @"input 'data': /d/in/nope.csv is not there; check the path");
         assert_snapshot!(tree.error("im/x.csv"), @"input 'data': /d/im/x.csv is not there: there is no /d/im; check the path");
         assert_snapshot!(tree.error("im/b/*.csv"), @"input 'data': the glob /d/im/b/*.csv cannot match: /d/im/b/ is not there: there is no /d/im; check the path");

@@ -9,9 +9,9 @@ use arrow::ipc::writer::StreamEncoder;
 /// An Arrow IPC stream in pieces. The data of a table stays where it was decoded, and is copied only once,
 /// into the guest's memory.
 #[derive(Clone, Debug, Default)]
-pub struct Stream(Vec<Buffer>);
+pub struct ArrowStream(Vec<Buffer>);
 
-impl Stream {
+impl ArrowStream {
     /// A stream of a schema, dictionaries, one record batch and an end mark.
     pub(in crate::dataset) fn of(batch: &RecordBatch, schema: &Schema) -> Result<Self, ArrowError> {
         let mut encoder = StreamEncoder::try_new(schema)?;

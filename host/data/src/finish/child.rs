@@ -4,7 +4,7 @@
 use super::error::ChildError;
 use crate::model::{Compression, OsSandbox, OutputFormat, OutputKind};
 use crate::output::finish;
-use crate::wall::{self, Bounds, Occupant, Wall};
+use crate::wall::{self, ResourceLimits, WallRole, Wall};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -27,7 +27,7 @@ const MESSAGE_BYTES: usize = 16 << 10;
 
 /// What the process has to make.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Task {
+pub(super) struct FinishTask {
     pub(super) mode: OsSandbox,
     pub(super) kind: OutputKind,
     pub(super) compression: Compression,
@@ -35,7 +35,7 @@ pub(super) struct Task {
     pub(super) rows: u64,
 }
 
-impl Task {
+impl FinishTask {
     /// The task as the arguments of [`FINISH_COMMAND`].
     pub(super) fn words(&self) -> [String; 4] {
         let Self { mode, kind, compression, rows } = self;
@@ -67,17 +67,17 @@ pub fn serve_finish(arguments: &[String]) -> ExitCode {
 }
 
 fn serve(arguments: &[String]) -> Result<(), ChildError> {
-    let task = Task::parse(arguments).ok_or(ChildError::ByHand)?;
+    let task = FinishTask::parse(arguments).ok_or(ChildError::ByHand)?;
     wall::enter()?;
     let source = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let target = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let bounds = Bounds {
+    let bounds = ResourceLimits {
         memory: Some(MEMORY_BYTES),
         cpu_seconds: Some(CPU_SECONDS),
         largest_file: FILE_BYTES,
         open_files: OPEN_FILES,
     };
-    let occupant = Occupant::Finisher;
+    let occupant = WallRole::Finisher;
     let wall = Wall { occupant, mode: task.mode, folders: Vec::new(), bounds };
     wall.build()?;
     let format = OutputFormat { compression: task.compression, ..OutputFormat::of(task.kind) };
@@ -94,8 +94,8 @@ mod tests {
             [(OutputKind::Parquet, Compression::Zstd), (OutputKind::Arrow, Compression::None)]
         {
             for mode in OsSandbox::ALL {
-                let words = Task { mode, kind, compression, rows: 7 }.words();
-                let task = Task { mode, kind, compression, rows: 7 };
+                let words = FinishTask { mode, kind, compression, rows: 7 }.words();
+                let task = FinishTask { mode, kind, compression, rows: 7 };
                 assert_eq!(Task::parse(&words), Some(task));
                 assert_eq!(Task::parse(&words[..3]), None);
             }

@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 
 /// Why the child process did not make the output file.
 #[derive(Debug, thiserror::Error)]
-pub enum MakeError {
+pub enum TypedOutputError {
     /// The process could not be started, or waiting for it failed.
     #[error("{} cannot be run to make it: {source}", program.display())]
     NotRun {
@@ -29,7 +29,7 @@ pub enum MakeError {
     #[error("{end}{}", said(message))]
     Ended {
         /// How it ended.
-        end: End,
+        end: FinishEnd,
         /// Its message, printable; may be empty.
         message: String,
     },
@@ -37,7 +37,7 @@ pub enum MakeError {
 
 /// How the child process ended.
 #[derive(Debug)]
-pub enum End {
+pub enum FinishEnd {
     /// It used up its processor time.
     Time {
         /// The limit, in seconds.
@@ -57,7 +57,7 @@ pub enum End {
     Other(ExitStatus),
 }
 
-impl fmt::Display for End {
+impl fmt::Display for FinishEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Time { limit } => {

@@ -9,5 +9,5 @@ mod error;
 mod process;
 
 pub use child::{FINISH_COMMAND, serve_finish};
-pub use error::{End, MakeError};
+pub use error::{FinishEnd, TypedOutputError};
 pub use process::Finisher;

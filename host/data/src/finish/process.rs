@@ -1,7 +1,7 @@
 //! The parent's side: starts the process, watches its progress, and explains how it ended.
 
-use super::child::{CPU_SECONDS, FILE_BYTES, FINISH_COMMAND, MEMORY_BYTES, Task};
-use super::error::{End, MakeError};
+use super::child::{CPU_SECONDS, FILE_BYTES, FINISH_COMMAND, MEMORY_BYTES, FinishTask};
+use super::error::{FinishEnd, TypedOutputError};
 use crate::model::{ByteSize, Compression, OsSandbox, OutputFormat, OutputKind, printable};
 use crate::wall;
 use std::fs::File;
@@ -48,11 +48,11 @@ impl Finisher {
         target: &File,
         rows: u64,
         told: &mut dyn FnMut(u64),
-    ) -> Result<(), MakeError> {
-        let cannot = |source| MakeError::NotRun { program: self.program.clone(), source };
+    ) -> Result<(), TypedOutputError> {
+        let cannot = |source| TypedOutputError::NotRun { program: self.program.clone(), source };
         let &Self { os_sandbox: mode, kind, compression, .. } = self;
         let mut command = Command::new(&self.program);
-        command.arg(FINISH_COMMAND).args(Task { mode, kind, compression, rows }.words());
+        command.arg(FINISH_COMMAND).args(FinishTask { mode, kind, compression, rows }.words());
         command.env_clear().current_dir("/");
         wall::keep_apart(&mut command);
         let mut child = command
@@ -91,15 +91,15 @@ impl Finisher {
 }
 
 /// Why it failed.
-fn failure(status: ExitStatus, message: String) -> MakeError {
+fn failure(status: ExitStatus, message: String) -> TypedOutputError {
     let end = match (status.code(), status.signal()) {
-        (Some(1), _) if !message.is_empty() => return MakeError::Said { message },
-        (_, Some(libc::SIGXCPU)) => End::Time { limit: CPU_SECONDS },
-        (_, Some(libc::SIGXFSZ)) => End::Size { limit: ByteSize(FILE_BYTES) },
-        (_, Some(libc::SIGABRT)) => End::Memory { limit: ByteSize(MEMORY_BYTES) },
-        _ => End::Other(status),
+        (Some(1), _) if !message.is_empty() => return TypedOutputError::Said { message },
+        (_, Some(libc::SIGXCPU)) => FinishEnd::Time { limit: CPU_SECONDS },
+        (_, Some(libc::SIGXFSZ)) => FinishEnd::Size { limit: ByteSize(FILE_BYTES) },
+        (_, Some(libc::SIGABRT)) => FinishEnd::Memory { limit: ByteSize(MEMORY_BYTES) },
+        _ => FinishEnd::Other(status),
     };
-    MakeError::Ended { end, message }
+    TypedOutputError::Ended { end, message }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! its own schema, in the middle of the outer one. If all tables are such streams, there is no outer stream.
 
 use super::common::{common_schema, is_settled, widened};
-use super::table_error::ReadError;
+use super::table_error::AppendedRowsError;
 use arrow::array::RecordBatch;
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -30,7 +30,7 @@ pub(super) struct Messages<S> {
 }
 
 /// One message.
-enum Message {
+enum AppendedMessage {
     Schema(Arc<Schema>, Buffer),
     /// Rows, or a dictionary.
     Values(Buffer),
@@ -39,7 +39,7 @@ enum Message {
 
 impl<S: Read + Seek> Messages<S> {
     /// All messages, from the beginning. Fails if the source cannot be read.
-    pub(super) fn new(mut source: S) -> Result<Self, ReadError> {
+    pub(super) fn new(mut source: S) -> Result<Self, AppendedRowsError> {
         let left = source.seek(SeekFrom::End(0))?;
         source.rewind()?;
         Ok(Self { source: BufReader::with_capacity(BUFFER, source), left })
@@ -47,10 +47,10 @@ impl<S: Read + Seek> Messages<S> {
 
     /// The columns that all tables have in common; `None` if there is no table. Fails if the tables have no
     /// common columns.
-    pub(super) fn schema(mut self) -> Result<Option<SchemaRef>, ReadError> {
+    pub(super) fn schema(mut self) -> Result<Option<SchemaRef>, AppendedRowsError> {
         let mut all: Option<Arc<Schema>> = None;
         while let Some(message) = self.next(false)? {
-            let Message::Schema(schema, _) = message else { continue };
+            let AppendedMessage::Schema(schema, _) = message else { continue };
             if all.is_none() && is_settled(&schema) {
                 return Ok(Some(schema));
             }
@@ -63,14 +63,14 @@ impl<S: Read + Seek> Messages<S> {
             } else {
                 common_schema(&known, &schema).map(Arc::new)
             };
-            all = Some(common.ok_or(ReadError::Columns)?);
+            all = Some(common.ok_or(AppendedRowsError::Columns)?);
         }
         Ok(all)
     }
 
     /// Passes the rows to `take`, batch by batch, with these columns. Fails if they cannot be read, or if
     /// `take` fails.
-    pub(super) fn each<E: From<ReadError>>(
+    pub(super) fn each<E: From<AppendedRowsError>>(
         mut self,
         schema: &SchemaRef,
         mut take: impl FnMut(RecordBatch) -> Result<(), E>,
@@ -78,13 +78,13 @@ impl<S: Read + Seek> Messages<S> {
         let (mut outer, mut inner): (Option<StreamDecoder>, Option<StreamDecoder>) = (None, None);
         let mut decode = |decoder: &mut StreamDecoder, mut bytes: Buffer| -> Result<(), E> {
             while !bytes.is_empty() {
-                let Some(batch) = decoder.decode(&mut bytes).map_err(ReadError::Arrow)? else {
+                let Some(batch) = decoder.decode(&mut bytes).map_err(AppendedRowsError::Arrow)? else {
                     continue;
                 };
                 if batch.schema_ref() == schema {
                     take(batch)?;
                 } else {
-                    take(widened(&batch, schema).map_err(ReadError::Arrow)?)?;
+                    take(widened(&batch, schema).map_err(AppendedRowsError::Arrow)?)?;
                 }
             }
             Ok(())
@@ -93,20 +93,20 @@ impl<S: Read + Seek> Messages<S> {
         let end = || Buffer::from(&END);
         while let Some(message) = self.next(true)? {
             let (decoder, bytes) = match message {
-                Message::Schema(found, bytes) if outer.is_none() && is_settled(&found) => {
+                AppendedMessage::Schema(found, bytes) if outer.is_none() && is_settled(&found) => {
                     (outer.insert(StreamDecoder::new()), bytes)
                 }
-                Message::Schema(_, bytes) => {
+                AppendedMessage::Schema(_, bytes) => {
                     if let Some(mut before) = inner.take() {
                         decode(&mut before, end())?;
                     }
                     (inner.insert(StreamDecoder::new()), bytes)
                 }
-                Message::Values(bytes) => {
+                AppendedMessage::Values(bytes) => {
                     let decoder = inner.as_mut().or(outer.as_mut());
-                    (decoder.ok_or(ReadError::NoSchema)?, bytes)
+                    (decoder.ok_or(AppendedRowsError::NoSchema)?, bytes)
                 }
-                Message::End => {
+                AppendedMessage::End => {
                     if let Some(mut before) = inner.take() {
                         decode(&mut before, end())?;
                     }
@@ -122,7 +122,7 @@ impl<S: Read + Seek> Messages<S> {
     }
 
     /// The next message. If `whole` is false, the message is returned without its bytes.
-    fn next(&mut self, whole: bool) -> Result<Option<Message>, ReadError> {
+    fn next(&mut self, whole: bool) -> Result<Option<AppendedMessage>, AppendedRowsError> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -136,13 +136,13 @@ impl<S: Read + Seek> Messages<S> {
         prefix.extend_from_slice(&word);
         let length = u64::from(u32::from_le_bytes(word));
         if length == 0 {
-            return Ok(Some(Message::End));
+            return Ok(Some(AppendedMessage::End));
         }
         let mut bytes = MutableBuffer::from_len_zeroed(self.room(length)?);
         self.read(&mut bytes)?;
         let message = root_as_message(&bytes)
-            .map_err(|error| ReadError::NoMessage { why: error.to_string() })?;
-        let body = u64::try_from(message.bodyLength()).map_err(|_| ReadError::NoLength)?;
+            .map_err(|error| AppendedRowsError::NoMessage { why: error.to_string() })?;
+        let body = u64::try_from(message.bodyLength()).map_err(|_| AppendedRowsError::NoLength)?;
         let schema = match message.header_as_schema() {
             Some(schema) if message.header_type() == MessageHeader::Schema => {
                 Some(try_fb_to_schema(schema)?)
@@ -155,8 +155,8 @@ impl<S: Read + Seek> Messages<S> {
             self.left -= body as u64;
             let bytes = Buffer::from(&[]);
             return Ok(Some(match schema {
-                Some(schema) => Message::Schema(Arc::new(schema), bytes),
-                None => Message::Values(bytes),
+                Some(schema) => AppendedMessage::Schema(Arc::new(schema), bytes),
+                None => AppendedMessage::Values(bytes),
             }));
         }
         let start = prefix.len() + bytes.len();
@@ -165,18 +165,18 @@ impl<S: Read + Seek> Messages<S> {
         all[prefix.len()..start].copy_from_slice(&bytes);
         self.read(&mut all[start..])?;
         Ok(Some(match schema {
-            Some(schema) => Message::Schema(Arc::new(schema), all.into()),
-            None => Message::Values(all.into()),
+            Some(schema) => AppendedMessage::Schema(Arc::new(schema), all.into()),
+            None => AppendedMessage::Values(all.into()),
         }))
     }
 
     /// Checks that so many bytes are left, and returns the length.
-    fn room(&self, length: u64) -> Result<usize, ReadError> {
+    fn room(&self, length: u64) -> Result<usize, AppendedRowsError> {
         let found = usize::try_from(length).ok().filter(|_| length <= self.left);
-        found.ok_or(ReadError::Cut)
+        found.ok_or(AppendedRowsError::Cut)
     }
 
-    fn read(&mut self, bytes: &mut [u8]) -> Result<(), ReadError> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), AppendedRowsError> {
         self.room(bytes.len() as u64)?;
         self.source.read_exact(bytes)?;
         self.left -= bytes.len() as u64;

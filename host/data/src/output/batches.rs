@@ -8,7 +8,7 @@ use super::finish::finish;
 use super::json;
 use super::sizes::size;
 use super::table_error::AttemptError;
-use crate::model::{Header, OutputFormat, OutputKind};
+use crate::model::{OutputHeader, OutputFormat, OutputKind};
 use arrow::array::{ArrayBuilder, ArrayRef, RecordBatch, StringArray, StringBuilder};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -50,7 +50,7 @@ pub(super) struct Batches {
     rows: u64,
     texts: StringBuilder,
     /// The columns of the last table. The next table usually has the same.
-    known: Option<Known>,
+    known: Option<CheckedColumns>,
     /// The stream of this attempt.
     stream: Option<StreamWriter<Vec<u8>>>,
     sealed: Vec<u8>,
@@ -60,10 +60,10 @@ pub(super) struct Batches {
 
 /// Columns that were checked before.
 #[derive(Debug)]
-struct Known {
+struct CheckedColumns {
     given: SchemaRef,
     written: SchemaRef,
-    header: Header,
+    header: OutputHeader,
     /// Whether a row was tried, and the output can hold it.
     tried: bool,
 }
@@ -164,7 +164,7 @@ impl Batches {
     }
 
     /// Ends the attempt. Returns the output's header; `None` if the attempt had neither rows nor a table.
-    pub(super) fn seal(&mut self) -> Result<Option<Header>, Refused> {
+    pub(super) fn seal(&mut self) -> Result<Option<OutputHeader>, Refused> {
         if self.texts.len() > 0 {
             self.flush_texts()?;
         }
@@ -188,7 +188,7 @@ fn unfit(error: impl Error) -> Refused {
     Refused::Unfit(error.to_string())
 }
 
-fn known(given: &SchemaRef, output: OutputKind) -> Result<Known, Refused> {
+fn known(given: &SchemaRef, output: OutputKind) -> Result<CheckedColumns, Refused> {
     if given.fields().is_empty() {
         return Err(Refused::Unfit("the returned table has no columns".to_owned()));
     }
@@ -208,12 +208,12 @@ fn known(given: &SchemaRef, output: OutputKind) -> Result<Known, Refused> {
                 .to_owned(),
         ));
     }
-    let mut header = Header { text, bytes: Some(bytes), open_columns: None };
+    let mut header = OutputHeader { text, bytes: Some(bytes), open_columns: None };
     if !is_settled(&written) {
         header.open_columns = Some(whole);
         header.bytes = Some(Vec::new());
     }
-    Ok(Known { given: Arc::clone(given), written, header, tried: false })
+    Ok(CheckedColumns { given: Arc::clone(given), written, header, tried: false })
 }
 
 /// Checks that the output can hold such a row, by making a file from it. At the job's end an error would come

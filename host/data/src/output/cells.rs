@@ -2,10 +2,10 @@
 //! JSON, and whole rows as JSON lines. Quotes are added by `style`.
 
 use super::json::text;
-use super::layouts::{Ends, Nulls, Runs, Variants};
-use super::numbers::{Cell, append, fill};
-use super::style::Kind;
-use super::times::Times;
+use super::layouts::{ListEnds, Nulls, Runs, Variants};
+use super::numbers::{NumberCell, append, fill};
+use super::style::CellStyle;
+use super::times::TimeColumn;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float16Array, LargeStringArray, StringArray,
     StringViewArray,
@@ -18,13 +18,13 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 /// A column of one batch. Its type is inspected only once.
-pub(super) struct Column<'a> {
-    values: Values<'a>,
+pub(super) struct CellColumn<'a> {
+    values: CellValues<'a>,
     nulls: Nulls,
-    kind: Kind,
+    kind: CellStyle,
 }
 
-enum Values<'a> {
+enum CellValues<'a> {
     I8(&'a [i8]),
     I16(&'a [i16]),
     I32(&'a [i32]),
@@ -40,67 +40,67 @@ enum Values<'a> {
     Text(&'a StringArray),
     LargeText(&'a LargeStringArray),
     TextView(&'a StringViewArray),
-    Times(Times<'a>),
+    Times(TimeColumn<'a>),
     /// The index of each row's value in the column of values.
-    Dictionary(Vec<usize>, Box<Column<'a>>),
-    Runs(Runs<'a>, Box<Column<'a>>),
-    Union(Variants<'a, Column<'a>>),
+    Dictionary(Vec<usize>, Box<CellColumn<'a>>),
+    Runs(Runs<'a>, Box<CellColumn<'a>>),
+    Union(Variants<'a, CellColumn<'a>>),
     /// A list, map or struct, written as JSON of at most this many bytes.
-    Nested(Box<Value<'a>>, u64),
+    Nested(Box<CellValue<'a>>, u64),
     /// All other types, with a buffer for the value.
     Other(ArrayFormatter<'a>, String),
 }
 
-impl<'a> Column<'a> {
+impl<'a> CellColumn<'a> {
     /// `limit` stops the writing of a list, map or struct once there are more bytes than this.
     ///
     /// Fails for types that cannot be printed.
     pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
         let mut kind = match array.data_type() {
-            DataType::Boolean => Kind::Boolean,
-            number if number.is_numeric() => Kind::Number,
-            _ => Kind::Text,
+            DataType::Boolean => CellStyle::Boolean,
+            number if number.is_numeric() => CellStyle::Number,
+            _ => CellStyle::Text,
         };
         let values = match array.data_type() {
-            DataType::Int8 => Values::I8(array.as_primitive::<Int8Type>().values()),
-            DataType::Int16 => Values::I16(array.as_primitive::<Int16Type>().values()),
-            DataType::Int32 => Values::I32(array.as_primitive::<Int32Type>().values()),
-            DataType::Int64 => Values::I64(array.as_primitive::<Int64Type>().values()),
-            DataType::UInt8 => Values::U8(array.as_primitive::<UInt8Type>().values()),
-            DataType::UInt16 => Values::U16(array.as_primitive::<UInt16Type>().values()),
-            DataType::UInt32 => Values::U32(array.as_primitive::<UInt32Type>().values()),
-            DataType::UInt64 => Values::U64(array.as_primitive::<UInt64Type>().values()),
-            DataType::Float16 => Values::F16(array.as_primitive::<Float16Type>()),
-            DataType::Float32 => Values::F32(array.as_primitive::<Float32Type>().values()),
-            DataType::Float64 => Values::F64(array.as_primitive::<Float64Type>().values()),
-            DataType::Boolean => Values::Boolean(array.as_boolean()),
-            DataType::Utf8 => Values::Text(array.as_string::<i32>()),
-            DataType::LargeUtf8 => Values::LargeText(array.as_string::<i64>()),
-            DataType::Utf8View => Values::TextView(array.as_string_view()),
+            DataType::Int8 => CellValues::I8(array.as_primitive::<Int8Type>().values()),
+            DataType::Int16 => CellValues::I16(array.as_primitive::<Int16Type>().values()),
+            DataType::Int32 => CellValues::I32(array.as_primitive::<Int32Type>().values()),
+            DataType::Int64 => CellValues::I64(array.as_primitive::<Int64Type>().values()),
+            DataType::UInt8 => CellValues::U8(array.as_primitive::<UInt8Type>().values()),
+            DataType::UInt16 => CellValues::U16(array.as_primitive::<UInt16Type>().values()),
+            DataType::UInt32 => CellValues::U32(array.as_primitive::<UInt32Type>().values()),
+            DataType::UInt64 => CellValues::U64(array.as_primitive::<UInt64Type>().values()),
+            DataType::Float16 => CellValues::F16(array.as_primitive::<Float16Type>()),
+            DataType::Float32 => CellValues::F32(array.as_primitive::<Float32Type>().values()),
+            DataType::Float64 => CellValues::F64(array.as_primitive::<Float64Type>().values()),
+            DataType::Boolean => CellValues::Boolean(array.as_boolean()),
+            DataType::Utf8 => CellValues::Text(array.as_string::<i32>()),
+            DataType::LargeUtf8 => CellValues::LargeText(array.as_string::<i64>()),
+            DataType::Utf8View => CellValues::TextView(array.as_string_view()),
             DataType::Dictionary(..) if !array.as_any_dictionary().values().is_empty() => {
                 let dictionary = array.as_any_dictionary();
                 let values = Self::new(dictionary.values(), limit)?;
                 kind = values.kind;
-                Values::Dictionary(dictionary.normalized_keys(), Box::new(values))
+                CellValues::Dictionary(dictionary.normalized_keys(), Box::new(values))
             }
             DataType::RunEndEncoded(..) => {
                 let runs = Runs::of(array)?;
                 let values = Self::new(runs.values(), limit)?;
                 kind = values.kind;
-                Values::Runs(runs, Box::new(values))
+                CellValues::Runs(runs, Box::new(values))
             }
             DataType::Union(..) => {
-                Values::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
+                CellValues::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
             }
             // A dictionary without values has no nested shape either.
             kind if kind.is_nested() && !matches!(kind, DataType::Dictionary(..)) => {
-                Values::Nested(Box::new(Value::new(array, limit)?), limit)
+                CellValues::Nested(Box::new(CellValue::new(array, limit)?), limit)
             }
-            _ => match Times::of(array)? {
-                Some(times) => Values::Times(times),
+            _ => match TimeColumn::of(array)? {
+                Some(times) => CellValues::Times(times),
                 None => {
                     let options = const { FormatOptions::new().with_display_error(false) };
-                    Values::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
+                    CellValues::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
                 }
             },
         };
@@ -109,7 +109,7 @@ impl<'a> Column<'a> {
 
     /// The kind of its values.
     #[inline]
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> CellStyle {
         self.kind
     }
 
@@ -121,8 +121,8 @@ impl<'a> Column<'a> {
             Nulls::Always => true,
             Nulls::Rows(nulls) => nulls.is_null(row),
             Nulls::OfValues => match &self.values {
-                Values::Runs(runs, values) => values.is_null(runs.place(row)),
-                Values::Union(variants) => {
+                CellValues::Runs(runs, values) => values.is_null(runs.place(row)),
+                CellValues::Union(variants) => {
                     variants.get(row).is_none_or(|(column, row)| column.is_null(row))
                 }
                 _ => false,
@@ -133,9 +133,9 @@ impl<'a> Column<'a> {
     /// How many numbers were written as null, because JSON cannot represent them.
     pub(super) fn lost(&self) -> u64 {
         match &self.values {
-            Values::Nested(value, _) => value.lost(),
-            Values::Dictionary(_, column) | Values::Runs(_, column) => column.lost(),
-            Values::Union(variants) => variants.all().map(Self::lost).sum(),
+            CellValues::Nested(value, _) => value.lost(),
+            CellValues::Dictionary(_, column) | CellValues::Runs(_, column) => column.lost(),
+            CellValues::Union(variants) => variants.all().map(Self::lost).sum(),
             _ => 0,
         }
     }
@@ -147,18 +147,18 @@ impl<'a> Column<'a> {
 
     /// Writes the values of the rows from `first` on into the cells, each followed by `end`. Returns `false`
     /// if the column holds anything but integers and floats.
-    pub(super) fn numbers(&self, first: usize, cells: &mut [Cell], end: u8) -> bool {
+    pub(super) fn numbers(&self, first: usize, cells: &mut [NumberCell], end: u8) -> bool {
         match &self.values {
-            Values::I8(values) => fill(&values[first..], cells, end),
-            Values::I16(values) => fill(&values[first..], cells, end),
-            Values::I32(values) => fill(&values[first..], cells, end),
-            Values::I64(values) => fill(&values[first..], cells, end),
-            Values::U8(values) => fill(&values[first..], cells, end),
-            Values::U16(values) => fill(&values[first..], cells, end),
-            Values::U32(values) => fill(&values[first..], cells, end),
-            Values::U64(values) => fill(&values[first..], cells, end),
-            Values::F32(values) => fill(&values[first..], cells, end),
-            Values::F64(values) => fill(&values[first..], cells, end),
+            CellValues::I8(values) => fill(&values[first..], cells, end),
+            CellValues::I16(values) => fill(&values[first..], cells, end),
+            CellValues::I32(values) => fill(&values[first..], cells, end),
+            CellValues::I64(values) => fill(&values[first..], cells, end),
+            CellValues::U8(values) => fill(&values[first..], cells, end),
+            CellValues::U16(values) => fill(&values[first..], cells, end),
+            CellValues::U32(values) => fill(&values[first..], cells, end),
+            CellValues::U64(values) => fill(&values[first..], cells, end),
+            CellValues::F32(values) => fill(&values[first..], cells, end),
+            CellValues::F64(values) => fill(&values[first..], cells, end),
             _ => return false,
         }
         true
@@ -168,33 +168,33 @@ impl<'a> Column<'a> {
     #[inline]
     pub(super) fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match &mut self.values {
-            Values::I8(values) => append(values[row], out),
-            Values::I16(values) => append(values[row], out),
-            Values::I32(values) => append(values[row], out),
-            Values::I64(values) => append(values[row], out),
-            Values::U8(values) => append(values[row], out),
-            Values::U16(values) => append(values[row], out),
-            Values::U32(values) => append(values[row], out),
-            Values::U64(values) => append(values[row], out),
-            Values::F16(values) => append(values.value(row).to_f32(), out),
-            Values::F32(values) => append(values[row], out),
-            Values::F64(values) => append(values[row], out),
-            Values::Boolean(values) => {
+            CellValues::I8(values) => append(values[row], out),
+            CellValues::I16(values) => append(values[row], out),
+            CellValues::I32(values) => append(values[row], out),
+            CellValues::I64(values) => append(values[row], out),
+            CellValues::U8(values) => append(values[row], out),
+            CellValues::U16(values) => append(values[row], out),
+            CellValues::U32(values) => append(values[row], out),
+            CellValues::U64(values) => append(values[row], out),
+            CellValues::F16(values) => append(values.value(row).to_f32(), out),
+            CellValues::F32(values) => append(values[row], out),
+            CellValues::F64(values) => append(values[row], out),
+            CellValues::Boolean(values) => {
                 out.extend_from_slice(if values.value(row) { b"True" } else { b"False" });
             }
-            Values::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            Values::Times(times) => return times.write(row, out),
-            Values::Dictionary(keys, values) => return values.write(keys[row], out),
-            Values::Runs(runs, values) => return values.write(runs.place(row), out),
-            Values::Union(variants) => {
+            CellValues::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            CellValues::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            CellValues::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            CellValues::Times(times) => return times.write(row, out),
+            CellValues::Dictionary(keys, values) => return values.write(keys[row], out),
+            CellValues::Runs(runs, values) => return values.write(runs.place(row), out),
+            CellValues::Union(variants) => {
                 if let Some((column, row)) = variants.get_mut(row) {
                     return column.write(row, out);
                 }
             }
-            Values::Nested(value, limit) => return value.write(row, out, *limit),
-            Values::Other(formatter, field) => {
+            CellValues::Nested(value, limit) => return value.write(row, out, *limit),
+            CellValues::Other(formatter, field) => {
                 field.clear();
                 formatter.value(row).write(field)?;
                 out.extend_from_slice(field.as_bytes());
@@ -205,37 +205,37 @@ impl<'a> Column<'a> {
 }
 
 /// A table's columns or a struct's fields: for each, `"name":` and the values.
-pub(super) struct Object<'a>(Vec<(Vec<u8>, Value<'a>)>);
+pub(super) struct ObjectCells<'a>(Vec<(Vec<u8>, CellValue<'a>)>);
 
 /// The values of one column.
-pub(super) struct Value<'a> {
-    shape: Shape<'a>,
+pub(super) struct CellValue<'a> {
+    shape: CellShape<'a>,
     nulls: Nulls,
 }
 
-enum Shape<'a> {
+enum CellShape<'a> {
     Plain(Plain<'a>),
     /// The index of each row's value among all values.
-    Dictionary(Vec<usize>, Box<Value<'a>>),
-    Runs(Runs<'a>, Box<Value<'a>>),
-    Union(Variants<'a, Value<'a>>),
-    List(Ends<'a>, Box<Value<'a>>),
-    Struct(Object<'a>),
+    Dictionary(Vec<usize>, Box<CellValue<'a>>),
+    Runs(Runs<'a>, Box<CellValue<'a>>),
+    Union(Variants<'a, CellValue<'a>>),
+    List(ListEnds<'a>, Box<CellValue<'a>>),
+    Struct(ObjectCells<'a>),
     /// Keys and values. The flag says whether the map is an object, because all keys are texts; otherwise it
     /// is a list of pairs.
-    Map(Ends<'a>, bool, Box<[Value<'a>; 2]>),
+    Map(ListEnds<'a>, bool, Box<[CellValue<'a>; 2]>),
 }
 
 /// A number, a boolean, or a value that is written as text.
 struct Plain<'a> {
-    column: Box<Column<'a>>,
+    column: Box<CellColumn<'a>>,
     /// Holds a text before it is quoted.
     buffer: Vec<u8>,
     /// How many numbers became null, because JSON cannot represent them.
     lost: u64,
 }
 
-impl<'a> Object<'a> {
+impl<'a> ObjectCells<'a> {
     /// Fails for types that cannot be printed.
     pub(super) fn new(
         fields: &[FieldRef],
@@ -247,7 +247,7 @@ impl<'a> Object<'a> {
             let mut name = Vec::new();
             text(field.name(), &mut name);
             name.push(b':');
-            members.push((name, Value::new(array, limit)?));
+            members.push((name, CellValue::new(array, limit)?));
         }
         Ok(Self(members))
     }
@@ -280,48 +280,48 @@ impl<'a> Object<'a> {
     }
 }
 
-impl<'a> Value<'a> {
+impl<'a> CellValue<'a> {
     /// Fails for types that cannot be printed. `limit` is as in [`write`](Self::write).
     pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
         let child = |values| Ok::<_, ArrowError>(Box::new(Self::new(values, limit)?));
         let shape = match array.data_type() {
             DataType::List(_) => {
                 let lists = array.as_list::<i32>();
-                Shape::List(Ends::Short(lists.value_offsets()), child(lists.values())?)
+                CellShape::List(ListEnds::Short(lists.value_offsets()), child(lists.values())?)
             }
             DataType::LargeList(_) => {
                 let lists = array.as_list::<i64>();
-                Shape::List(Ends::Long(lists.value_offsets()), child(lists.values())?)
+                CellShape::List(ListEnds::Long(lists.value_offsets()), child(lists.values())?)
             }
             DataType::FixedSizeList(_, length) => {
                 let length = usize::try_from(*length).unwrap_or(0);
-                Shape::List(Ends::Fixed(length), child(array.as_fixed_size_list().values())?)
+                CellShape::List(ListEnds::Fixed(length), child(array.as_fixed_size_list().values())?)
             }
             DataType::ListView(_) => {
                 let lists = array.as_list_view::<i32>();
-                let ends = Ends::View(lists.value_offsets(), lists.value_sizes());
-                Shape::List(ends, child(lists.values())?)
+                let ends = ListEnds::View(lists.value_offsets(), lists.value_sizes());
+                CellShape::List(ends, child(lists.values())?)
             }
             DataType::LargeListView(_) => {
                 let lists = array.as_list_view::<i64>();
-                let ends = Ends::LongView(lists.value_offsets(), lists.value_sizes());
-                Shape::List(ends, child(lists.values())?)
+                let ends = ListEnds::LongView(lists.value_offsets(), lists.value_sizes());
+                CellShape::List(ends, child(lists.values())?)
             }
             DataType::Dictionary(_, values)
                 if values.is_nested() && !array.as_any_dictionary().values().is_empty() =>
             {
                 let dictionary = array.as_any_dictionary();
-                Shape::Dictionary(dictionary.normalized_keys(), child(dictionary.values())?)
+                CellShape::Dictionary(dictionary.normalized_keys(), child(dictionary.values())?)
             }
             DataType::RunEndEncoded(..) => {
                 let runs = Runs::of(array)?;
-                Shape::Runs(runs, child(runs.values())?)
+                CellShape::Runs(runs, child(runs.values())?)
             }
             DataType::Union(..) => {
-                Shape::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
+                CellShape::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
             }
             DataType::Struct(fields) => {
-                Shape::Struct(Object::new(fields, array.as_struct().columns(), limit)?)
+                CellShape::Struct(ObjectCells::new(fields, array.as_struct().columns(), limit)?)
             }
             DataType::Map(..) => {
                 let map = array.as_map();
@@ -329,9 +329,9 @@ impl<'a> Value<'a> {
                 let values = map.values();
                 let both = [Self::new(keys, limit)?, Self::new(values, limit)?];
                 let is_object = is_text(keys.data_type()) && matches!(both[0].nulls, Nulls::Never);
-                Shape::Map(Ends::Short(map.value_offsets()), is_object, Box::new(both))
+                CellShape::Map(ListEnds::Short(map.value_offsets()), is_object, Box::new(both))
             }
-            _ => Shape::Plain(Plain::new(array, limit)?),
+            _ => CellShape::Plain(Plain::new(array, limit)?),
         };
         Ok(Self { shape, nulls: Nulls::of(array) })
     }
@@ -339,13 +339,13 @@ impl<'a> Value<'a> {
     /// How many numbers were written as null, because JSON cannot represent them.
     pub(super) fn lost(&self) -> u64 {
         match &self.shape {
-            Shape::Plain(plain) => plain.lost,
-            Shape::Dictionary(_, value) | Shape::Runs(_, value) | Shape::List(_, value) => {
+            CellShape::Plain(plain) => plain.lost,
+            CellShape::Dictionary(_, value) | CellShape::Runs(_, value) | CellShape::List(_, value) => {
                 value.lost()
             }
-            Shape::Union(variants) => variants.all().map(Self::lost).sum(),
-            Shape::Struct(object) => object.lost(),
-            Shape::Map(_, _, both) => both.iter().map(Self::lost).sum(),
+            CellShape::Union(variants) => variants.all().map(Self::lost).sum(),
+            CellShape::Struct(object) => object.lost(),
+            CellShape::Map(_, _, both) => both.iter().map(Self::lost).sum(),
         }
     }
 
@@ -366,15 +366,15 @@ impl<'a> Value<'a> {
             return Ok(());
         }
         match &mut self.shape {
-            Shape::Plain(plain) => return plain.write(row, out),
-            Shape::Dictionary(keys, values) => return values.write(keys[row], out, limit),
-            Shape::Runs(runs, values) => return values.write(runs.place(row), out, limit),
-            Shape::Union(variants) => match variants.get_mut(row) {
+            CellShape::Plain(plain) => return plain.write(row, out),
+            CellShape::Dictionary(keys, values) => return values.write(keys[row], out, limit),
+            CellShape::Runs(runs, values) => return values.write(runs.place(row), out, limit),
+            CellShape::Union(variants) => match variants.get_mut(row) {
                 Some((value, row)) => return value.write(row, out, limit),
                 None => out.extend_from_slice(b"null"),
             },
-            Shape::Struct(object) => return object.write(row, out, limit),
-            Shape::List(ends, values) => {
+            CellShape::Struct(object) => return object.write(row, out, limit),
+            CellShape::List(ends, values) => {
                 out.push(b'[');
                 for (index, at) in ends.of(row).enumerate() {
                     if out.len() as u64 > limit {
@@ -387,7 +387,7 @@ impl<'a> Value<'a> {
                 }
                 out.push(b']');
             }
-            Shape::Map(ends, is_object, both) => {
+            CellShape::Map(ends, is_object, both) => {
                 let [keys, values] = &mut **both;
                 let [begin, middle, end] = if *is_object { ["", ":", ""] } else { ["[", ",", "]"] };
                 out.push(if *is_object { b'{' } else { b'[' });
@@ -419,7 +419,7 @@ fn is_text(kind: &DataType) -> bool {
 
 impl<'a> Plain<'a> {
     fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
-        let column = Box::new(Column::new(array, limit)?);
+        let column = Box::new(CellColumn::new(array, limit)?);
         Ok(Self { column, buffer: Vec::new(), lost: 0 })
     }
 
@@ -427,7 +427,7 @@ impl<'a> Plain<'a> {
         let Self { column, buffer, lost } = self;
         let start = out.len();
         match column.kind() {
-            Kind::Number => {
+            CellStyle::Number => {
                 column.write(row, out)?;
                 // `nan` and `inf`, which JSON cannot represent.
                 if out.last().is_some_and(u8::is_ascii_alphabetic) {
@@ -436,11 +436,11 @@ impl<'a> Plain<'a> {
                     *lost += 1;
                 }
             }
-            Kind::Boolean => {
+            CellStyle::Boolean => {
                 column.write(row, out)?;
                 out[start..].make_ascii_lowercase();
             }
-            Kind::Text => {
+            CellStyle::Text => {
                 buffer.clear();
                 column.write(row, buffer)?;
                 text(&String::from_utf8_lossy(buffer), out);

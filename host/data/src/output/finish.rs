@@ -4,7 +4,7 @@
 use super::appended::Messages;
 use super::columns::values_schema;
 use super::dictionaries::Dictionaries;
-use super::table_error::{FinishError, ReadError};
+use super::table_error::{FinishError, AppendedRowsError};
 use crate::model::{Compression, OutputFormat, OutputKind};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -41,7 +41,7 @@ pub fn finish<S: Read + Seek, T: Write + Send>(
     // As with a guest's table, a panic must not end the process: these bytes may come from a compromised
     // worker.
     let made = catch_unwind(make);
-    made.unwrap_or(Err(FinishError::Read(ReadError::Contradiction)))
+    made.unwrap_or(Err(FinishError::Read(AppendedRowsError::Contradiction)))
 }
 
 struct Finishing<'a, S> {
@@ -73,7 +73,7 @@ impl<'a, S: Read + Seek> Finishing<'a, S> {
             return Ok(());
         }
         let expected = self.rows;
-        Err(FinishError::Read(ReadError::Rows { found, expected }))
+        Err(FinishError::Read(AppendedRowsError::Rows { found, expected }))
     }
 
     fn write<T: Write + Send>(mut self, target: T) -> Result<(), FinishError> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The input of one attempt, and the rows of it that have results.
 #[derive(Debug)]
-pub(super) struct Joined {
+pub(super) struct JoinedRows {
     /// The input's columns to put in front, with all rows.
     input: RecordBatch,
     /// Whether there is an outcome for each item.
@@ -28,7 +28,7 @@ pub(super) struct Joined {
     rows: usize,
 }
 
-impl Joined {
+impl JoinedRows {
     /// For a mini-batch of files.
     pub(super) fn files(names: &[String]) -> Self {
         let names = StringArray::from_iter_values(names);
@@ -178,7 +178,7 @@ impl From<ArrowError> for Unjoined {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Header, Join, OutputFormat, OutputKind};
+    use crate::model::{OutputHeader, Join, OutputFormat, OutputKind};
     use crate::output::RowWriter;
     use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampSecondArray};
     use arrow::compute::cast;
@@ -220,7 +220,7 @@ mod tests {
         if let Err(failure) = writer.seal() {
             return failure.message;
         }
-        let header = writer.take_header().map_or(String::new(), |Header { text, .. }| text + "\n");
+        let header = writer.take_header().map_or(String::new(), |OutputHeader { text, .. }| text + "\n");
         assert_eq!(
             writer.segment().iter().filter(|byte| **byte == b'\n').count() as u64,
             writer.rows()

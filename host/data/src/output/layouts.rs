@@ -121,7 +121,7 @@ impl<'a, T> Variants<'a, T> {
 }
 
 /// Where each list of a column begins and ends among the values of all lists.
-pub(super) enum Ends<'a> {
+pub(super) enum ListEnds<'a> {
     Short(&'a [i32]),
     Long(&'a [i64]),
     Fixed(usize),
@@ -130,7 +130,7 @@ pub(super) enum Ends<'a> {
     LongView(&'a [i64], &'a [i64]),
 }
 
-impl Ends<'_> {
+impl ListEnds<'_> {
     pub(super) fn of(&self, row: usize) -> std::ops::Range<usize> {
         match self {
             Self::Short(ends) => ends[row].as_usize()..ends[row + 1].as_usize(),

@@ -1,7 +1,7 @@
 //! Writes lines that consist only of numbers, many at once.
 
-use super::cells::Column;
-use super::numbers::{Cell, LONGEST};
+use super::cells::CellColumn;
+use super::numbers::{NumberCell, LONGEST};
 use super::style::Style;
 
 /// The longest line, in bytes, that is made in this way.
@@ -16,22 +16,22 @@ const ROWS: usize = 64;
 /// Makes lines of [plain numbers](Column::is_plain_number), several rows at a time. Formatting column by
 /// column and then copying takes a third less time than going row by row, because the processor works on
 /// several numbers in parallel.
-pub(super) struct Lines<'a> {
-    columns: &'a [Column<'a>],
+pub(super) struct NumberLines<'a> {
+    columns: &'a [CellColumn<'a>],
     delimiter: u8,
     /// The formatted numbers, column after column.
-    cells: Vec<Cell>,
+    cells: Vec<NumberCell>,
     /// The number of cells of each column.
     height: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> NumberLines<'a> {
     /// For lines of at most `row_limit` bytes. `None` if a field may need quotes or is not a plain number, or
     /// if a line may be longer.
-    pub(super) fn new(columns: &'a [Column<'a>], style: &Style, row_limit: u64) -> Option<Self> {
+    pub(super) fn new(columns: &'a [CellColumn<'a>], style: &Style, row_limit: u64) -> Option<Self> {
         let longest = (columns.len() * LONGEST) as u64;
         let are_plain = style.bare_numbers && longest <= row_limit.min(LONGEST_LINE);
-        if !are_plain || !columns.iter().all(Column::is_plain_number) {
+        if !are_plain || !columns.iter().all(CellColumn::is_plain_number) {
             return None;
         }
         let height = BLOCK.checked_div(columns.len())?.clamp(1, ROWS);

@@ -35,13 +35,13 @@ pub use finish::finish;
 pub use results::{MiniBatchData, ResultSink};
 pub use rows::RowWriter;
 pub use sandmill_files::publish::{
-    Found, Rule, check_files, discard_files, list_files, publish_files, same_file,
+    GuestEntry, PublishRule, check_files, discard_files, list_files, publish_files, same_file,
 };
 pub use sandmill_files::{
-    Appender, Checker, Kept, OutputError, PartFile, checksum, clear_files, clear_others,
+    Appender, Checker, InitFiles, OutputError, PartFile, checksum, clear_files, clear_others,
     collect_files, common_columns, empty_folder, remove_tree, verify,
 };
-pub use table_error::{FinishError, ReadError, WriteError};
+pub use table_error::{FinishError, AppendedRowsError, WriteError};
 
 #[cfg(test)]
 mod types_tests;

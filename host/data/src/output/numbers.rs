@@ -4,13 +4,13 @@
 pub(super) const LONGEST: usize = 31;
 
 /// Buffers for a number's text.
-pub(super) struct Room {
+pub(super) struct NumberBuffers {
     integer: itoa::Buffer,
     float: zmij::Buffer,
     uncommon: [u8; LONGEST],
 }
 
-impl Room {
+impl NumberBuffers {
     #[inline]
     fn new() -> Self {
         let integer = itoa::Buffer::new();
@@ -20,9 +20,9 @@ impl Room {
 }
 
 /// A number whose text has fewer than [`LONGEST`] bytes.
-pub(super) trait Number: Copy {
+pub(super) trait NumberText: Copy {
     /// The text as Python's `repr` prints it.
-    fn text(self, room: &mut Room) -> &str;
+    fn text(self, room: &mut NumberBuffers) -> &str;
 }
 
 macro_rules! integers {
@@ -61,7 +61,7 @@ floats!(f64: 1e16 f32: 1e13);
 /// which has a sign and at least two digits. Python's names for the special values are `nan` and `inf`.
 #[cold]
 fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
-    let mut text = Text { bytes: out, length: 0 };
+    let mut text = FixedText { bytes: out, length: 0 };
     let unsigned = shortest.strip_prefix('-').unwrap_or(shortest);
     if unsigned.len() < shortest.len() {
         text.push(b"-");
@@ -108,12 +108,12 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
 }
 
 /// A text that is being built. Bytes that do not fit are dropped.
-struct Text<'a> {
+struct FixedText<'a> {
     bytes: &'a mut [u8; LONGEST],
     length: usize,
 }
 
-impl<'a> Text<'a> {
+impl<'a> FixedText<'a> {
     fn push(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
         if let Some(place) = self.bytes.get_mut(self.length..end) {
@@ -129,12 +129,12 @@ impl<'a> Text<'a> {
 
 /// A number with the delimiter after it. Its size is known to the compiler, so that copying it needs no call.
 #[derive(Clone, Copy)]
-pub(super) struct Cell {
+pub(super) struct NumberCell {
     length: u8,
     text: [u8; LONGEST],
 }
 
-impl Cell {
+impl NumberCell {
     pub(super) const EMPTY: Self = Self { length: 0, text: [0; LONGEST] };
 
     #[expect(clippy::cast_possible_truncation, reason = "no text is longer than `LONGEST`")]
@@ -179,15 +179,15 @@ impl Cell {
 
 /// Appends one number.
 #[inline]
-pub(super) fn append(value: impl Number, out: &mut Vec<u8>) {
-    let mut cell = Cell::EMPTY;
-    cell.set(value.text(&mut Room::new()));
+pub(super) fn append(value: impl NumberText, out: &mut Vec<u8>) {
+    let mut cell = NumberCell::EMPTY;
+    cell.set(value.text(&mut NumberBuffers::new()));
     cell.append(out);
 }
 
 /// Writes each number into a cell, followed by `end`.
-pub(super) fn fill<T: Number>(values: &[T], cells: &mut [Cell], end: u8) {
-    let mut room = Room::new();
+pub(super) fn fill<T: NumberText>(values: &[T], cells: &mut [NumberCell], end: u8) {
+    let mut room = NumberBuffers::new();
     for (cell, value) in cells.iter_mut().zip(values) {
         cell.set(value.text(&mut room));
         cell.end(end);
@@ -200,11 +200,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn printed64(value: f64) -> String {
-        value.text(&mut Room::new()).to_owned()
+        value.text(&mut NumberBuffers::new()).to_owned()
     }
 
     fn printed32(value: f32) -> String {
-        value.text(&mut Room::new()).to_owned()
+        value.text(&mut NumberBuffers::new()).to_owned()
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn the_longest_numbers_have_room() {
         let cell = |text: &str| {
-            let mut cell = Cell::EMPTY;
+            let mut cell = NumberCell::EMPTY;
             cell.set(text);
             cell.end(b'\n');
             let mut out = b"before".to_vec();
@@ -268,7 +268,7 @@ mod tests {
         let all = "abcdefghijklmnopqrstuvwxyz0123456789";
         (0..LONGEST).for_each(|length| cell(&all[..length]));
         cell(&printed64(-f64::MIN_POSITIVE));
-        cell(i64::MIN.text(&mut Room::new()));
+        cell(i64::MIN.text(&mut NumberBuffers::new()));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Why the results of a guest are refused, in words.
 
 use super::batches::Refused;
-use super::cells::Value;
+use super::cells::CellValue;
 use super::join::Unjoined;
 use super::table_error::reason;
 use crate::model::OutputKind;
@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
 
 /// Why a table is refused.
-pub(super) enum Refusal {
+pub(super) enum TableRefusal {
     Invalid(String),
     TooLarge,
     /// A row is longer than `limits.row`.
@@ -42,16 +42,16 @@ pub(super) fn unprintable(
     number: u64,
     kind: OutputKind,
     error: &ArrowError,
-) -> Refusal {
+) -> TableRefusal {
     let is_wrong = |column: &ArrayRef| {
-        let value = Value::new(column, LOOKED_AT);
+        let value = CellValue::new(column, LOOKED_AT);
         value.and_then(|mut value| value.write(row, &mut Vec::new(), LOOKED_AT)).is_err()
     };
     let index = batch.columns().iter().position(is_wrong);
     let which = index
         .map(|index| batch.schema_ref().field(index))
         .map(|field| format!("column {:?}, of the type {},", field.name(), field.data_type()));
-    Refusal::Unfit(format!(
+    TableRefusal::Unfit(format!(
         "the returned table cannot be written as {}: in row {number} (counted from 0), {} has no text \
          ({}). Return another value or type, or set output_format.type to parquet or arrow",
         kind.name(),
@@ -68,7 +68,7 @@ pub(super) fn unquotable(row: u64, column: Option<&str>) -> String {
     )
 }
 
-impl From<Refused> for Refusal {
+impl From<Refused> for TableRefusal {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Invalid(error) => error.into(),
@@ -78,7 +78,7 @@ impl From<Refused> for Refusal {
     }
 }
 
-impl From<ArrowError> for Refusal {
+impl From<ArrowError> for TableRefusal {
     fn from(error: ArrowError) -> Self {
         Self::Invalid(match error {
             ArrowError::IpcError(text)
@@ -98,7 +98,7 @@ fn without_structs(mut text: String) -> String {
     text
 }
 
-impl From<Unjoined> for Refusal {
+impl From<Unjoined> for TableRefusal {
     fn from(unjoined: Unjoined) -> Self {
         match unjoined {
             Unjoined::Words(why) => Self::Unfit(why),

@@ -1,16 +1,16 @@
 //! Turns what a guest returns into lines of the output file, or into batches for a typed output.
 
 use super::batches::Batches;
-use super::cells::{Column, Object};
-use super::join::Joined;
+use super::cells::{CellColumn, ObjectCells};
+use super::join::JoinedRows;
 use super::json;
-use super::lines::Lines;
+use super::lines::NumberLines;
 use super::members::member;
-use super::refusal::{Refusal, Unfit, unprintable, unquotable};
-use super::style::{Kind, NeedsQuotes, Style};
+use super::refusal::{TableRefusal, Unfit, unprintable, unquotable};
+use super::style::{CellStyle, NeedsQuotes, Style};
 use super::table_error::JoinError;
 use crate::model::{
-    ByteSize, Compression, Failure, FailureKind, Header, Join, OutputFormat, OutputKind,
+    ByteSize, Compression, Failure, FailureKind, OutputHeader, Join, OutputFormat, OutputKind,
 };
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -56,11 +56,11 @@ pub struct RowWriter {
     batches: Option<Batches>,
     /// Which input columns are put in front, and the input of this attempt.
     join: Option<Join>,
-    joined: Option<Joined>,
+    joined: Option<JoinedRows>,
     compression: Compression,
     /// The lines, compressed.
     member: Vec<u8>,
-    found_header: Option<Header>,
+    found_header: Option<OutputHeader>,
     problem: Option<String>,
     /// How many numbers of this attempt became null, because JSON cannot represent them.
     lost: u64,
@@ -135,7 +135,7 @@ impl RowWriter {
 
     /// The names of the columns, if there was a table and the format has a header. Call it after
     /// [`seal`](Self::seal).
-    pub fn take_header(&mut self) -> Option<Header> {
+    pub fn take_header(&mut self) -> Option<OutputHeader> {
         self.found_header.take()
     }
 
@@ -147,7 +147,7 @@ impl RowWriter {
     pub fn join_table(&mut self, pieces: &[Buffer]) -> Result<(), Failure> {
         let Some(join) = &self.join else { return Ok(()) };
         let ipc = pieces.iter().map(Buffer::as_slice).collect::<Vec<_>>().concat();
-        let joined = Joined::table(&ipc, join);
+        let joined = JoinedRows::table(&ipc, join);
         let failure = |error: JoinError| Failure::new(FailureKind::BadResults, error.to_string());
         self.joined = Some(joined.map_err(failure)?);
         Ok(())
@@ -155,12 +155,12 @@ impl RowWriter {
 
     /// As [`Self::join_table`], but for files, with their names.
     pub fn join_files(&mut self, names: &[String]) {
-        self.joined = self.join.as_ref().map(|_| Joined::files(names));
+        self.joined = self.join.as_ref().map(|_| JoinedRows::files(names));
     }
 
     /// Records that there is an outcome for each item: the next [`row`](Self::row) belongs to the first item.
     pub fn outcomes(&mut self) {
-        self.joined.iter_mut().for_each(Joined::outcomes);
+        self.joined.iter_mut().for_each(JoinedRows::outcomes);
     }
 
     /// Records that the item at `index` has no row; the next row belongs to the item after it.
@@ -193,7 +193,7 @@ impl RowWriter {
             self.member = compressed(&self.buffer)?;
         }
         if self.member.len() as u64 > self.limit {
-            return Err(self.refusal(Refusal::TooLarge));
+            return Err(self.refusal(TableRefusal::TooLarge));
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ impl RowWriter {
         let start = self.buffer.len();
         if self.kind == OutputKind::Csv {
             self.buffer.extend_from_slice(row.as_bytes());
-            self.style.close(&mut self.buffer, start, Kind::Text)?;
+            self.style.close(&mut self.buffer, start, CellStyle::Text)?;
             return self.style.end(&mut self.buffer, start);
         }
         if json::is_nested(row) {
@@ -275,20 +275,20 @@ impl RowWriter {
         // The decoder is well maintained but large, and these bytes come from untrusted code: a panic in it
         // must cost one attempt, not the worker.
         let result = catch_unwind(AssertUnwindSafe(|| self.decode(ipc))).unwrap_or_else(|_| {
-            Err(Refusal::Invalid("its bytes contradict each other".to_owned()))
+            Err(TableRefusal::Invalid("its bytes contradict each other".to_owned()))
         });
         result.map_err(|refusal| self.refusal(refusal))
     }
 
-    fn refusal(&self, refusal: Refusal) -> Failure {
+    fn refusal(&self, refusal: TableRefusal) -> Failure {
         let mut kind = FailureKind::BadResults;
         let message = match refusal {
-            Refusal::Invalid(why) => {
+            TableRefusal::Invalid(why) => {
                 format!("run returned a table that is no valid Arrow IPC stream: {why}")
             }
-            Refusal::TooLarge => self.too_large(),
-            Refusal::Unfit(why) => why,
-            Refusal::LongRow(why) => {
+            TableRefusal::TooLarge => self.too_large(),
+            TableRefusal::Unfit(why) => why,
+            TableRefusal::LongRow(why) => {
                 kind = FailureKind::OverLimit;
                 why
             }
@@ -296,8 +296,8 @@ impl RowWriter {
         Failure::new(kind, message)
     }
 
-    fn decode(&mut self, ipc: &[u8]) -> Result<(), Refusal> {
-        let invalid = |why| Err(Refusal::Invalid(format!("{why} (it has {} bytes)", ipc.len())));
+    fn decode(&mut self, ipc: &[u8]) -> Result<(), TableRefusal> {
+        let invalid = |why| Err(TableRefusal::Invalid(format!("{why} (it has {} bytes)", ipc.len())));
         let mut bytes = Buffer::from(ipc);
         let mut decoder = StreamDecoder::new();
         while !bytes.is_empty() {
@@ -323,19 +323,19 @@ impl RowWriter {
     }
 
     /// Records the columns.
-    fn begin(&mut self, schema: &SchemaRef) -> Result<(), Refusal> {
+    fn begin(&mut self, schema: &SchemaRef) -> Result<(), TableRefusal> {
         if let Some(batches) = &mut self.batches {
             batches.open(schema)?;
         } else if self.header {
             let line = self.style.names(schema, self.index);
-            let line = line.map_err(|error| Refusal::Unfit(error.to_string()))?;
+            let line = line.map_err(|error| TableRefusal::Unfit(error.to_string()))?;
             self.found_header = Some(line.as_str().into());
         }
         Ok(())
     }
 
     /// Joined rows of text can only be written at the end, when all of them are known.
-    fn write_joined(&mut self) -> Result<(), Refusal> {
+    fn write_joined(&mut self) -> Result<(), TableRefusal> {
         let Some(mut joined) = self.joined.take() else { return Ok(()) };
         let Some(batch) = joined.finish_texts()? else { return Ok(()) };
         self.begin(batch.schema_ref())?;
@@ -343,15 +343,15 @@ impl RowWriter {
         self.batch(&batch)
     }
 
-    fn batch(&mut self, batch: &RecordBatch) -> Result<(), Refusal> {
+    fn batch(&mut self, batch: &RecordBatch) -> Result<(), TableRefusal> {
         if batch.num_columns() == 0 {
-            return Err(Refusal::Invalid("it has no columns".to_owned()));
+            return Err(TableRefusal::Invalid("it has no columns".to_owned()));
         }
         let rows = batch.num_rows() as u64;
         // Every row makes at least one byte. We check this first, because some types claim any number of rows
         // without holding a byte.
         if rows > self.limit {
-            return Err(Refusal::TooLarge);
+            return Err(TableRefusal::TooLarge);
         }
         let before = self.rows;
         self.rows += rows;
@@ -370,14 +370,14 @@ impl RowWriter {
         if self.kind == OutputKind::Jsonl {
             return self.objects(batch, before);
         }
-        let columns = batch.columns().iter().map(|column| Column::new(column, self.limit));
+        let columns = batch.columns().iter().map(|column| CellColumn::new(column, self.limit));
         let columns = columns.collect::<Result<Vec<_>, _>>();
         let mut columns = columns.map_err(|error| unprintable(0, &error))?;
         if !self.index
-            && let Some(mut lines) = Lines::new(&columns, &self.style, self.row_limit)
+            && let Some(mut lines) = NumberLines::new(&columns, &self.style, self.row_limit)
         {
             let fits = lines.append(batch.num_rows(), &mut self.buffer, self.limit);
-            return fits.then_some(()).ok_or(Refusal::TooLarge);
+            return fits.then_some(()).ok_or(TableRefusal::TooLarge);
         }
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();
@@ -385,24 +385,24 @@ impl RowWriter {
                 Unfit::Arrow(error) => unprintable(row, &error),
                 Unfit::Quotes(column) => {
                     let name = column.map(|index| batch.schema_ref().field(index).name().as_str());
-                    Refusal::Unfit(unquotable(before + row as u64, name))
+                    TableRefusal::Unfit(unquotable(before + row as u64, name))
                 }
             })?;
             self.check_size(start, before + row as u64)?;
         }
-        self.lost += columns.iter().map(Column::lost).sum::<u64>();
+        self.lost += columns.iter().map(CellColumn::lost).sum::<u64>();
         Ok(())
     }
 
     /// Appends the line of a row; `number` is its index among the attempt's rows.
     #[inline]
-    fn line(&mut self, columns: &mut [Column<'_>], row: usize, number: u64) -> Result<(), Unfit> {
+    fn line(&mut self, columns: &mut [CellColumn<'_>], row: usize, number: u64) -> Result<(), Unfit> {
         let out = &mut self.buffer;
         let style = &mut self.style;
         let line = out.len();
         if self.index {
             out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-            style.close(out, line, Kind::Number).map_err(|_| Unfit::Quotes(None))?;
+            style.close(out, line, CellStyle::Number).map_err(|_| Unfit::Quotes(None))?;
         }
         for (index, column) in columns.iter_mut().enumerate() {
             if index > 0 || self.index {
@@ -421,10 +421,10 @@ impl RowWriter {
     }
 
     /// Appends the rows as JSON lines.
-    fn objects(&mut self, batch: &RecordBatch, before: u64) -> Result<(), Refusal> {
+    fn objects(&mut self, batch: &RecordBatch, before: u64) -> Result<(), TableRefusal> {
         let fields = batch.schema_ref().fields();
         if let Some(name) = json::twice(fields) {
-            return Err(Refusal::Unfit(format!(
+            return Err(TableRefusal::Unfit(format!(
                 "two columns of the returned table are called {name:?}, and output_format.type is \
                  jsonl, where a row is an object: give them different names"
             )));
@@ -433,7 +433,7 @@ impl RowWriter {
         let unprintable = |row: usize, error: &ArrowError| {
             unprintable(batch, row, before + row as u64, kind, error)
         };
-        let object = Object::new(fields, batch.columns(), self.limit);
+        let object = ObjectCells::new(fields, batch.columns(), self.limit);
         let mut object = object.map_err(|error| unprintable(0, &error))?;
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();
@@ -448,15 +448,15 @@ impl RowWriter {
 
     /// Checks that the row that begins at `start`, and all rows together, keep the limits.
     #[inline]
-    fn check_size(&self, start: usize, number: u64) -> Result<(), Refusal> {
+    fn check_size(&self, start: usize, number: u64) -> Result<(), TableRefusal> {
         if self.over_limit() {
-            return Err(Refusal::TooLarge);
+            return Err(TableRefusal::TooLarge);
         }
         let size = (self.buffer.len() - start) as u64;
         if size <= self.row_limit {
             return Ok(());
         }
-        Err(Refusal::LongRow(format!(
+        Err(TableRefusal::LongRow(format!(
             "limits.row allows {} for one row; row {number} (counted from 0) of what run returned \
              has {}. Make its rows smaller, or raise the limit",
             ByteSize(self.row_limit),

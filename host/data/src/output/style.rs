@@ -9,7 +9,7 @@ const HEADER_LIMIT: usize = 1 << 20;
 
 /// The content of a column, as far as it matters for quotes and JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CellStyle {
     /// Digits, `nan` or `inf`.
     Number,
     /// `True` or `False`.
@@ -49,7 +49,7 @@ impl Style {
             spare: Vec::new(),
         };
         let mut null = format.null.clone().into_bytes();
-        style.null = style.close(&mut null, 0, Kind::Text).is_ok().then_some(null);
+        style.null = style.close(&mut null, 0, CellStyle::Text).is_ok().then_some(null);
         style
     }
 
@@ -66,16 +66,16 @@ impl Style {
         &mut self,
         out: &mut Vec<u8>,
         start: usize,
-        kind: Kind,
+        kind: CellStyle,
     ) -> Result<(), NeedsQuotes> {
-        if self.bare_numbers && kind != Kind::Text {
+        if self.bare_numbers && kind != CellStyle::Text {
             return Ok(());
         }
         let delimiter = self.delimiter;
         let special = |&byte: &u8| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r');
         let quoted = match self.quoting {
             Quoting::All => true,
-            Quoting::Nonnumeric if kind == Kind::Text => true,
+            Quoting::Nonnumeric if kind == CellStyle::Text => true,
             Quoting::Minimal | Quoting::Nonnumeric | Quoting::None => {
                 out[start..].iter().any(special)
             }
@@ -108,7 +108,7 @@ impl Style {
             }
             let start = line.len();
             line.extend_from_slice(name.as_bytes());
-            self.close(&mut line, start, Kind::Text)
+            self.close(&mut line, start, CellStyle::Text)
                 .map_err(|NeedsQuotes| NamesError::Quotes { name: name.to_owned() })?;
             if line.len() > HEADER_LIMIT {
                 return Err(NamesError::Long { limit: ByteSize(HEADER_LIMIT as u64) });

@@ -164,7 +164,7 @@ pub(super) enum JoinError {
 pub enum FinishError {
     /// The appended rows are damaged.
     #[error("what was appended cannot be read: {0}")]
-    Read(#[from] ReadError),
+    Read(#[from] AppendedRowsError),
     /// The file cannot be written.
     #[error("it cannot be written: {0}")]
     Write(#[source] WriteError),
@@ -172,7 +172,7 @@ pub enum FinishError {
 
 /// What is wrong with the appended rows.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum AppendedRowsError {
     /// The operating system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -248,7 +248,7 @@ impl From<ParquetError> for FinishError {
 impl FinishError {
     /// An Arrow error from reading appended rows.
     pub(super) fn read(error: ArrowError) -> Self {
-        Self::Read(ReadError::Arrow(error))
+        Self::Read(AppendedRowsError::Arrow(error))
     }
 
     /// An Arrow error from writing a file.

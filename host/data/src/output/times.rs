@@ -20,7 +20,7 @@ const NANOS: i64 = 1_000_000_000;
 
 /// A column of dates, times, durations or intervals. The second number, if any, is how many of the values'
 /// units make a second.
-pub(super) enum Times<'a> {
+pub(super) enum TimeColumn<'a> {
     /// Days.
     Date32(&'a [i32]),
     /// Milliseconds.
@@ -45,7 +45,7 @@ pub(super) enum Zone {
     Ahead(i64),
 }
 
-impl<'a> Times<'a> {
+impl<'a> TimeColumn<'a> {
     /// Returns `None` if the column holds something else. Fails if its time zone is invalid.
     pub(super) fn of(array: &'a dyn Array) -> Result<Option<Self>, ArrowError> {
         use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};

@@ -6,7 +6,7 @@ use arrow::array::*;
 use proptest::prelude::*;
 
 fn texts(array: &dyn Array) -> Vec<String> {
-    let times = Times::of(array).unwrap().unwrap();
+    let times = TimeColumn::of(array).unwrap().unwrap();
     let text = |row| {
         let mut out = Vec::new();
         match times.write(row, &mut out) {

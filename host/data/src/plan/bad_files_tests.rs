@@ -1,9 +1,9 @@
 //! Files that cannot be read, or that the planner must not open.
 
-use super::shuffle::{Bounds, Tools};
-use super::tests::{Tree, mute, planned, planned_with};
+use super::shuffle::{ShuffleLimits, ShuffleContext};
+use super::tests::{TreeFixture, mute, planned, planned_with};
 use super::*;
-use crate::dataset::{Found, ManifestWriter};
+use crate::dataset::{FileVersion, ManifestWriter};
 use crate::model::{
     BadFile, Column, ColumnType, MiniBatch, SliceSize, Source, TableInput, TableKind, Work,
 };
@@ -20,7 +20,7 @@ fn deadly_files_are_not_looked_into() {
     for kind in [TableKind::Csv, TableKind::Jsonl, TableKind::Parquet] {
         // The content must not look like another format: the planner would refuse it.
         let (one, two) = if kind.is_text() { ("x\n1\n", "x\n2\n") } else { ("\u{1}", "\u{2}") };
-        let tree = Tree::new(&[("in/1.csv", one), ("in/2.csv", two)]);
+        let tree = TreeFixture::new(&[("in/1.csv", one), ("in/2.csv", two)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
         let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
         let bad = BadFile { file: "1.csv".to_owned(), reason: "somebody died".to_owned() };
@@ -30,7 +30,7 @@ fn deadly_files_are_not_looked_into() {
             ..PlanRequest::new(vec![tree.source("one", "in")], cut)
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
-        let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut opened = Vec::new();
         let mut works = Vec::new();
         plan_with(tools, &mute, &mut |message| {
@@ -53,14 +53,14 @@ fn deadly_files_are_not_looked_into() {
 }
 
 /// The files below `data`, as objects of a store. Objects without a file arrive later.
-fn stored(tree: &Tree, names: &[&str]) -> Source {
+fn stored(tree: &TreeFixture, names: &[&str]) -> Source {
     let source = tree.source("one", "data");
     fs::create_dir_all(tree.root().join("list")).unwrap();
     let manifest = tree.root().join("list/manifest");
     let mut list = ManifestWriter::new(tree.root().join("part")).unwrap();
     for name in names {
         let there = source.root.join(name).metadata();
-        let found = there.map_or(Found::sample(), |there| Found::from(&there));
+        let found = there.map_or(FileVersion::sample(), |there| FileVersion::from(&there));
         list.add(name, Ok(found.into())).unwrap();
     }
     list.finish(&manifest).unwrap();
@@ -70,7 +70,7 @@ fn stored(tree: &Tree, names: &[&str]) -> Source {
 /// If all objects are fetched anyway, the planner waits for those that are not here yet, and for no others.
 #[test]
 fn objects_on_their_way_are_waited_for() {
-    let tree = Tree::new(&[("data/1", "x\n1\n"), ("data/4", "x\n4\n"), ("in/5", "x\n5\n")]);
+    let tree = TreeFixture::new(&[("data/1", "x\n1\n"), ("data/4", "x\n4\n"), ("in/5", "x\n5\n")]);
     let sources = || {
         vec![
             stored(&tree, &["1", "2", "3", "4"]),
@@ -96,7 +96,7 @@ fn objects_on_their_way_are_waited_for() {
             Ok(MayOpen { source, file, unfetched })
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
-        let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut cut = Vec::new();
         let mut told = Vec::new();
         plan_with(tools, &hear, &mut |message| {
@@ -132,7 +132,7 @@ fn objects_on_their_way_are_waited_for() {
 /// Otherwise the database would be read without its latest changes.
 #[test]
 fn a_database_waits_for_what_lies_beside_it() {
-    let tree = Tree::new(&[("data/shop.db", "")]);
+    let tree = TreeFixture::new(&[("data/shop.db", "")]);
     let source = stored(&tree, &["shop.db", "shop.db-wal"]);
     let table = TableInput {
         kind: TableKind::Sqlite,
@@ -147,7 +147,7 @@ fn a_database_waits_for_what_lies_beside_it() {
         Ok(MayOpen { source: 0, file, unfetched: Some("gone".to_owned()) })
     };
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let mut bad = Vec::new();
     plan_with(tools, &hear, &mut |message| {
         match message {
@@ -177,7 +177,7 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
             _ => ["{\"x\": 1}\n{\"x\": 2}\n", "{\"x\": 3}\n", "{\"x\": 4}\n"],
         };
         let [one, two, three] = texts;
-        let tree = Tree::new(&[("data/1", one), ("data/2", two), ("data/3", three)]);
+        let tree = TreeFixture::new(&[("data/1", one), ("data/2", two), ("data/3", three)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
         let cut = Cut::Tables { size: SliceSize::Rows(1), inputs, full_inference };
         let request = PlanRequest {
@@ -194,7 +194,7 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
             Ok(MayOpen { source: 0, file: file.to_owned(), unfetched })
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
-        let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut said = Vec::new();
         plan_with(tools, &hear, &mut |message| {
             said.push(match message {
@@ -236,7 +236,7 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
 #[test]
 fn packed_files_and_bad_ones() {
     let tree =
-        Tree::new(&[("in/2.jsonl", "{\"a\": 1, \"b\": [true]}\n{\"b\": []}\n"), ("in/3.gz", "no")]);
+        TreeFixture::new(&[("in/2.jsonl", "{\"a\": 1, \"b\": [true]}\n{\"b\": []}\n"), ("in/3.gz", "no")]);
     let packed = zstd::encode_all(&b"{\"a\": 2}\n"[..], 1).unwrap();
     fs::write(tree.root().join("in/1.jsonl.zst"), packed).unwrap();
     let table = TableInput { kind: TableKind::Jsonl, ..TableInput::default() };
@@ -245,7 +245,7 @@ fn packed_files_and_bad_ones() {
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let spill = tree.root().join("spill");
     let request = PlanRequest { spill, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
-    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let plan = planned_with(tools).unwrap();
     assert_snapshot!(tree.clean(&plan.columns.join("\n")), @"columns of input one: a int64, b list of boolean");
     let files = plan.mini_batches.iter().map(|batch| match &batch.work {
@@ -262,7 +262,7 @@ fn packed_files_and_bad_ones() {
 /// The job's choice of keys or columns must not hide that no file is readable.
 #[test]
 fn an_input_without_a_readable_file_fails_by_its_files() {
-    let tree = Tree::new(&[("in/1.gz", "no")]);
+    let tree = TreeFixture::new(&[("in/1.gz", "no")]);
     for (keys, columns) in [(vec!["key".to_owned()], None), (vec![], Some(vec!["x".to_owned()]))] {
         let table = TableInput { columns, ..TableInput::default() };
         let size = SliceSize::Bytes(100);
@@ -274,7 +274,7 @@ fn an_input_without_a_readable_file_fails_by_its_files() {
             spill: tree.root().join("spill"),
             ..PlanRequest::new(vec![tree.source("one", "in")], cut)
         };
-        let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let plan = planned_with(tools).unwrap();
         let works: Vec<_> = plan.mini_batches.iter().map(|batch| &batch.work).collect();
         assert!(matches!(works[..], [Work::Unreadable(_)]), "{works:?}");
@@ -290,7 +290,7 @@ fn an_input_of_another_format_is_told_once() {
     let plan = |files: &[&str], schema: bool| {
         let names: Vec<_> = (0..files.len()).map(|number| format!("in/{number}")).collect();
         let files: Vec<_> = names.iter().map(String::as_str).zip(files.iter().copied()).collect();
-        let tree = Tree::new(&files);
+        let tree = TreeFixture::new(&files);
         let column = Column { name: "id".to_owned(), kind: ColumnType::Int64 };
         let schema = schema.then(|| vec![column]);
         let inputs = vec![TableInput { schema, ..TableInput::default() }];
@@ -330,13 +330,13 @@ fn told(work: &Work) -> String {
 
 #[test]
 fn an_input_that_nobody_can_read_is_told() {
-    let tree = Tree::new(&[("in/1", "\u{1}"), ("in/2", "\u{2}")]);
+    let tree = TreeFixture::new(&[("in/1", "\u{1}"), ("in/2", "\u{2}")]);
     let table = TableInput { kind: TableKind::Parquet, ..TableInput::default() };
     let cut =
         Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let request = PlanRequest::new(vec![tree.source("one", "in")], cut);
-    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let plan = planned_with(tools).unwrap();
     let told = [plan.notices, plan.columns].concat();
     let last = told.iter().find(|notice| notice.contains("none of")).unwrap();

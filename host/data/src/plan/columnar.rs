@@ -3,15 +3,15 @@
 
 use super::columns;
 use super::groups::{Groups, check_size, named, positions};
-use super::input::{Input, check_keys, pick};
+use super::input::{PlanInput, check_keys, pick};
 use super::sender::Sender;
 use super::share;
-use super::stamp::Stamp;
+use super::stamp::MiniBatchDigest;
 use super::text::each_file;
 use super::{PlanError, refuse};
-use crate::dataset::columnar::{Columns, Resolution, TableFile, check, from_message, to_message};
+use crate::dataset::columnar::{InputColumns, Resolution, TypedTableFile, check, from_message, to_message};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, Found, foreign_file};
+use crate::dataset::{DatasetError, FileVersion, foreign_file};
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
 use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, Schema};
@@ -21,13 +21,13 @@ use std::path::Path;
 /// readable file, or from all files with full inference. Fails if a column that the job file names is
 /// missing, or if a column would occur twice.
 pub(super) fn format(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let kind = input.table.kind;
     let query = &input.table.query;
-    let mut columns = Columns::new(input.table.columns.as_deref());
+    let mut columns = InputColumns::new(input.table.columns.as_deref());
     let mut resolution = Resolution::default();
     'sources: for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = input.files(source)?;
@@ -37,7 +37,7 @@ pub(super) fn format(
             }
             let path = source.root.join(&file);
             // The planner reports what is wrong with a file when it cuts the file.
-            let learned = TableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
+            let learned = TypedTableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
                 columns.learn(file.schema()?, &path.display().to_string())?;
                 // Unreadable values are reported when their rows are read.
                 let wanted = input.table.columns.as_deref();
@@ -72,13 +72,13 @@ pub(super) fn format(
 
 /// The mini-batches of one input, each of this size.
 pub(super) fn plan(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     format: &TableFormat,
     size: SliceSize,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     each_slice(input, format, size, sender, &mut |sender, source, slice, found| {
-        let mut stamp = Stamp::new();
+        let mut stamp = MiniBatchDigest::new();
         stamp.add_file(found);
         sender.add(source, Work::Table(slice), stamp)
     })
@@ -87,24 +87,24 @@ pub(super) fn plan(
 /// One mini-batch for each combination of the keys' values in the input's paths. Fails if a key is not in the
 /// paths, or if a group is larger than a worker can hold.
 pub(super) fn plan_groups(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     format: &TableFormat,
     keys: &[String],
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
-    struct Group {
+    struct ColumnarGroup {
         slices: Vec<(u32, TableSlice)>,
         bytes: u64,
-        stamp: Stamp,
+        stamp: MiniBatchDigest,
     }
     let (path, positions) = keys_of_paths(input, keys)?;
-    let mut groups: Groups<Group> = Groups::new();
+    let mut groups: Groups<ColumnarGroup> = Groups::new();
     let size = SliceSize::Bytes(MAX_SLICE);
     each_slice(input, format, size, sender, &mut |_, source, slice, found| {
         let values = path.folder_values(&slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&at| values.get(at));
         let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
-        let new = || Group { slices: Vec::new(), bytes: 0, stamp: Stamp::new() };
+        let new = || ColumnarGroup { slices: Vec::new(), bytes: 0, stamp: MiniBatchDigest::new() };
         let group = groups.entry(values.clone()).or_insert_with(new);
         group.bytes = group.bytes.saturating_add(slice.bytes);
         check_size(input.name(), keys, &values, group.bytes)?;
@@ -121,7 +121,7 @@ pub(super) fn plan_groups(
 
 /// The template of an input's paths, and the positions of the keys in it. Fails if a key is missing there.
 pub(super) fn keys_of_paths<'a>(
-    input: &'a Input<'_>,
+    input: &'a PlanInput<'_>,
     keys: &[String],
 ) -> Result<(&'a PartitionFormat, Vec<usize>), PlanError> {
     let found = input.path.as_ref().map(|path| (path, positions(path, keys)));
@@ -142,13 +142,13 @@ pub(super) fn keys_of_paths<'a>(
 }
 
 type Take<'t, 's> =
-    dyn FnMut(&mut Sender<'s>, u32, TableSlice, Found) -> Result<(), PlanError> + 't;
+    dyn FnMut(&mut Sender<'s>, u32, TableSlice, FileVersion) -> Result<(), PlanError> + 't;
 
 /// Passes all slices of an input to `take`, each of that `size`, in the order of the files, with the index of
 /// the source. A file that cannot be read, or whose rows do not fit the table, becomes a mini-batch that
 /// fails.
 fn each_slice<'s>(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     format: &TableFormat,
     size: SliceSize,
     sender: &mut Sender<'s>,
@@ -171,7 +171,7 @@ fn each_slice<'s>(
             );
         }
         let kept = input.learned.take().filter(|(kept, file)| *kept == path && file.is_unchanged());
-        let open = || TableFile::open(format.kind, format.query.as_deref(), &path);
+        let open = || TypedTableFile::open(format.kind, format.query.as_deref(), &path);
         let opened = kept.map_or_else(open, |(_, file)| Ok(file));
         let cut = opened.and_then(|mut opened| {
             let origin = origin.as_deref().unwrap_or("the table");
@@ -184,7 +184,7 @@ fn each_slice<'s>(
                 let what = foreign_file(&path, format.kind);
                 let told = |what: String| input.told_foreign(&path, &what);
                 let reason = what.map_or_else(|| format!("{} {error}", path.display()), told);
-                return sender.add_bad(index, file, reason, Stamp::new());
+                return sender.add_bad(index, file, reason, MiniBatchDigest::new());
             }
         };
         origin.get_or_insert_with(|| path.display().to_string());
@@ -216,14 +216,14 @@ fn each_slice<'s>(
 /// Fails if a file with such columns does not fit the table. With full inference, the planner left the file's
 /// columns out of the table for a reason; the error then gives that reason.
 fn check_columns(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     file: &Schema,
     table: &Schema,
     origin: &str,
 ) -> Result<(), DatasetError> {
     let wanted = input.table.columns.as_deref();
     check(file, table, wanted.is_none(), origin).map_err(|error| {
-        let mut known = Columns::of(table, wanted, origin);
+        let mut known = InputColumns::of(table, wanted, origin);
         let learned = if input.full { known.learn(file, origin) } else { Ok(()) };
         learned.err().unwrap_or(error)
     })

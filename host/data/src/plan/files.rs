@@ -2,9 +2,9 @@
 
 use super::sender::Sender;
 use super::share::Share;
-use super::stamp::Stamp;
+use super::stamp::MiniBatchDigest;
 use super::{PlanError, refuse};
-use crate::dataset::Listing;
+use crate::dataset::SourceListing;
 use crate::model::{Names, Source, Work};
 use crate::protocol::FromPlanner;
 
@@ -18,12 +18,12 @@ pub(super) fn plan_files(
         return refuse!("mini_batch_size must be at least 1 file");
     }
     sender.send(FromPlanner::Tables(Vec::new()))?;
-    let listings = sources.iter().map(|it| (it, Listing::new(it).map_err(PlanError::from)));
+    let listings = sources.iter().map(|it| (it, SourceListing::new(it).map_err(PlanError::from)));
     sender.tell_share(Share::measure(listings, &|_| 1));
     let mut left = Left::default();
     for (index, source) in (0..).zip(sources) {
         left.begin(source);
-        let mut listing = Listing::new(source)?;
+        let mut listing = SourceListing::new(source)?;
         let mut group = Names::default();
         loop {
             let file = match left.count() {
@@ -40,7 +40,7 @@ pub(super) fn plan_files(
             }
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
                 // The stamp omits the files: the worker, which opens them anyway, adds them.
-                sender.add(index, Work::Files(std::mem::take(&mut group)), Stamp::new())?;
+                sender.add(index, Work::Files(std::mem::take(&mut group)), MiniBatchDigest::new())?;
             }
             if ended {
                 break;
@@ -78,7 +78,7 @@ impl Left {
 /// Returns the listing's next file. First sends notices about what the listing left out, and adds a failing
 /// mini-batch for each file that it could not return.
 pub(super) fn next_file(
-    listing: &mut Listing,
+    listing: &mut SourceListing,
     source: u32,
     sender: &mut Sender<'_>,
 ) -> Result<Option<String>, PlanError> {
@@ -87,7 +87,7 @@ pub(super) fn next_file(
         sender.notice(notice)?;
     }
     for bad in listing.take_bad() {
-        sender.add(source, Work::Unreadable(bad), Stamp::new())?;
+        sender.add(source, Work::Unreadable(bad), MiniBatchDigest::new())?;
     }
     Ok(file)
 }
@@ -96,7 +96,7 @@ pub(super) fn next_file(
 pub(super) fn plan_void(count: u64, sender: &mut Sender<'_>) -> Result<(), PlanError> {
     sender.send(FromPlanner::Tables(Vec::new()))?;
     for _ in 0..count {
-        sender.add(0, Work::Void, Stamp::new())?;
+        sender.add(0, Work::Void, MiniBatchDigest::new())?;
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 
 use super::files::next_file;
 use super::sender::Sender;
-use super::stamp::Stamp;
+use super::stamp::MiniBatchDigest;
 use super::{PlanError, refuse};
-use crate::dataset::Listing;
+use crate::dataset::SourceListing;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{ByteSize, Names, PartitionFormat, Source, Work, count_u32};
 use crate::protocol::FromPlanner;
@@ -104,7 +104,7 @@ fn plan_input(
                 );
             }
         };
-        let mut listing = Listing::new(source)?;
+        let mut listing = SourceListing::new(source)?;
         while let Some(file) = next_file(&mut listing, index, sender)? {
             let Some(values) = format.values(&file) else {
                 return refuse!(
@@ -139,7 +139,7 @@ fn send(
             }
             _ => (first, Work::FileGroup(parts)),
         };
-        sender.add_group(source, work, named(keys, values), Stamp::new())?;
+        sender.add_group(source, work, named(keys, values), MiniBatchDigest::new())?;
     }
     Ok(())
 }

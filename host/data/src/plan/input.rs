@@ -3,8 +3,8 @@
 use super::groups::format_of;
 use super::sender::Sender;
 use super::{PlanError, columns, refuse};
-use crate::dataset::columnar::TableFile;
-use crate::dataset::{Listing, Root, foreign_file};
+use crate::dataset::columnar::TypedTableFile;
+use crate::dataset::{SourceListing, OpenRoot, foreign_file};
 use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, count_u32};
 use crate::protocol::{Asks, PlanRequest};
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ const FIRST_FILES: u32 = 2;
 const BESIDE_DATABASE: [&str; 2] = ["-wal", "-journal"];
 
 /// One input: the index of its first source, its sources, and what the job file says about its tables.
-pub(super) struct Input<'a> {
+pub(super) struct PlanInput<'a> {
     pub(super) first: u32,
     pub(super) sources: &'a [Source],
     pub(super) table: &'a TableInput,
@@ -35,17 +35,17 @@ pub(super) struct Input<'a> {
     /// Whether `path` was found from Hive-style folders instead of written in the job file.
     pub(super) is_hive: bool,
     /// The first source's listing, if it was begun to find such folders.
-    pub(super) begun: RefCell<Option<Listing>>,
+    pub(super) begun: RefCell<Option<SourceListing>>,
     /// The most recently inspected source of a store.
-    pub(super) looked_at: RefCell<Option<(u32, Root)>>,
+    pub(super) looked_at: RefCell<Option<(u32, OpenRoot)>>,
     /// The file that the columns were learned from, if it is still open: usually it is cut next.
-    pub(super) learned: RefCell<Option<(PathBuf, TableFile)>>,
+    pub(super) learned: RefCell<Option<(PathBuf, TypedTableFile)>>,
     /// How many files were checked for their format, and why the first is of another format, if it is.
     looked_at_format: Cell<u32>,
     foreign: RefCell<Option<String>>,
 }
 
-impl Input<'_> {
+impl PlanInput<'_> {
     /// The input's name.
     pub(super) fn name(&self) -> &str {
         &self.sources[0].dataset
@@ -65,7 +65,7 @@ impl Input<'_> {
     }
 
     /// The files of one of its sources.
-    pub(super) fn files(&self, source: &Source) -> Result<Listing, PlanError> {
+    pub(super) fn files(&self, source: &Source) -> Result<SourceListing, PlanError> {
         listing(source, self.table)
     }
 
@@ -81,7 +81,7 @@ impl Input<'_> {
         &self,
         source: u32,
         file: &str,
-        listing: &mut Listing,
+        listing: &mut SourceListing,
         sender: &mut Sender<'_>,
     ) -> Result<bool, PlanError> {
         if self.deadly(source, file).is_some() {
@@ -138,7 +138,7 @@ impl Input<'_> {
     }
 
     /// The next files of a listing; empty if no process fetches them in advance.
-    pub(super) fn following(&self, listing: &mut Listing) -> Vec<String> {
+    pub(super) fn following(&self, listing: &mut SourceListing) -> Vec<String> {
         if self.request.asks != Asks::Each {
             return Vec::new();
         }
@@ -191,13 +191,13 @@ impl Input<'_> {
     }
 
     /// Inspects a source of a store; `None` for other sources.
-    fn look<T>(&self, index: u32, look: impl FnOnce(&Root) -> T) -> Option<T> {
+    fn look<T>(&self, index: u32, look: impl FnOnce(&OpenRoot) -> T) -> Option<T> {
         let source = self.source(index);
         source.manifest.as_ref()?;
         let mut looked_at = self.looked_at.borrow_mut();
         let root = match looked_at.take_if(|(known, _)| *known == index) {
             Some((_, root)) => root,
-            None => Root::of(source),
+            None => OpenRoot::of(source),
         };
         let (_, root) = looked_at.insert((index, root));
         Some(look(root))
@@ -219,7 +219,7 @@ pub(super) fn group<'a>(
     request: &'a PlanRequest,
     tables: &'a [TableInput],
     full: bool,
-) -> Result<Vec<Input<'a>>, PlanError> {
+) -> Result<Vec<PlanInput<'a>>, PlanError> {
     let sources = &request.sources;
     if tables.len() != sources.len() {
         let tables = tables.len();
@@ -251,7 +251,7 @@ pub(super) fn group<'a>(
         let begun = RefCell::new(begun);
         let path = named.or(found);
         let index = count_u32(first);
-        inputs.push(Input {
+        inputs.push(PlanInput {
             first: index,
             sources,
             table,
@@ -273,8 +273,8 @@ pub(super) fn group<'a>(
 
 /// The files of a source of tables. Files of tables with a transaction log are refused, unless the job says
 /// that plain files are meant.
-fn listing(source: &Source, table: &TableInput) -> Result<Listing, PlanError> {
-    let listing = Listing::of_rows(source)?;
+fn listing(source: &Source, table: &TableInput) -> Result<SourceListing, PlanError> {
+    let listing = SourceListing::of_rows(source)?;
     let may_have_log = table.kind.may_have_log() && !table.files;
     Ok(if may_have_log { listing.refusing_tables() } else { listing })
 }
@@ -284,7 +284,7 @@ fn listing(source: &Source, table: &TableInput) -> Result<Listing, PlanError> {
 fn hive(
     source: &Source,
     table: &TableInput,
-) -> Result<(Option<PartitionFormat>, Option<Listing>), PlanError> {
+) -> Result<(Option<PartitionFormat>, Option<SourceListing>), PlanError> {
     let mut listing = listing(source, table)?;
     let first = listing.peek_file()?.unwrap_or_default();
     let found = PartitionFormat::hive(first);
@@ -301,7 +301,7 @@ fn hive(
 
 /// Refuses an input whose files have a column that their paths make, too. `names` are the columns in the
 /// files.
-pub(super) fn check_keys(input: &Input<'_>, names: &[&str]) -> Result<(), PlanError> {
+pub(super) fn check_keys(input: &PlanInput<'_>, names: &[&str]) -> Result<(), PlanError> {
     let Some(path) = &input.path else { return Ok(()) };
     let Some(twice) = path.keys().find(|key| names.contains(key)) else { return Ok(()) };
     if input.is_hive {
@@ -321,7 +321,7 @@ pub(super) fn check_keys(input: &Input<'_>, names: &[&str]) -> Result<(), PlanEr
 /// The indices of the columns that the job file asks for, in its order; `names` are the columns in the files.
 /// `None` if it asks for all, or if the columns are unknown because no file could be read. Fails if it asks
 /// for a column that does not exist.
-pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
+pub(super) fn pick(input: &PlanInput<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
     let wanted = input.table.columns.as_ref().filter(|_| !names.is_empty());
     let Some(wanted) = wanted else { return without_dropped(input, names) };
     let mut picked = Vec::with_capacity(wanted.len());
@@ -348,7 +348,7 @@ pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize
 
 /// The indices of all columns except those that the job file drops; `None` if it drops none. Fails if it
 /// drops a column that does not exist.
-fn without_dropped(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
+fn without_dropped(input: &PlanInput<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
     let dropped = &input.table.dropped;
     if dropped.is_empty() || names.is_empty() {
         return Ok(None);

@@ -2,10 +2,10 @@
 //! files; otherwise rows are gathered first.
 
 use super::groups::{Groups, check_size, named, positions};
-use super::input::Input;
+use super::input::PlanInput;
 use super::sender::Sender;
-use super::shuffle::{Idle, Shuffle, Tools};
-use super::stamp::Stamp;
+use super::shuffle::{Idle, Shuffle, ShuffleContext};
+use super::stamp::MiniBatchDigest;
 use super::text::each_slice;
 use super::{PlanError, columnar, refuse};
 use crate::dataset::Unpacker;
@@ -14,9 +14,9 @@ use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice
 
 /// One mini-batch for each combination of the keys' values in an input. Each input is grouped on its own.
 pub(super) fn plan(
-    inputs: &[Input<'_>],
+    inputs: &[PlanInput<'_>],
     formats: &[TableFormat],
-    tools: Tools<'_>,
+    tools: ShuffleContext<'_>,
     unpacker: &Unpacker,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
@@ -63,14 +63,14 @@ pub(super) fn plan(
 
 /// Whether the columns are unknown because no file could be read. The reason for each file is reported when
 /// it is cut.
-fn is_unknown(input: &Input<'_>, format: &TableFormat) -> bool {
+fn is_unknown(input: &PlanInput<'_>, format: &TableFormat) -> bool {
     let of_path = input.path.iter().flat_map(PartitionFormat::keys).count();
     format.kind == TableKind::Csv && format.columns.len() == of_path
 }
 
 /// The indices of the key columns.
 fn columns(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     format: &TableFormat,
     keys: &[String],
 ) -> Result<Vec<usize>, PlanError> {
@@ -101,25 +101,25 @@ fn columns(
 /// Makes one mini-batch of all files with the same values in their paths. The descriptors are kept in memory
 /// until all files have been seen.
 fn plan_folders(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     format: &TableFormat,
     keys: &[String],
     positions: &[usize],
     unpacker: &Unpacker,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
-    struct Group {
+    struct KeyGroup {
         slices: Vec<(u32, TextSlice)>,
         bytes: u64,
-        stamp: Stamp,
+        stamp: MiniBatchDigest,
     }
     let Some(path) = &input.path else { return Ok(()) };
-    let mut groups: Groups<Group> = Groups::new();
+    let mut groups: Groups<KeyGroup> = Groups::new();
     each_slice(input, format, SliceSize::Bytes(MAX_SLICE), unpacker, sender, &mut |_, found| {
         let values = path.folder_values(&found.slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&at| values.get(at));
         let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
-        let new = || Group { slices: Vec::new(), bytes: 0, stamp: Stamp::new() };
+        let new = || KeyGroup { slices: Vec::new(), bytes: 0, stamp: MiniBatchDigest::new() };
         let group = groups.entry(values.clone()).or_insert_with(new);
         group.bytes += found.slice.length;
         check_size(input.name(), keys, &values, group.bytes)?;

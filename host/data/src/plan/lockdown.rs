@@ -1,7 +1,7 @@
 //! The wall around the planner and its helper processes.
 
 use crate::model::OsSandbox;
-use crate::wall::{Bounds, Folder, Occupant, Rights, Wall};
+use crate::wall::{ResourceLimits, GrantedPath, WallRole, Rights, Wall};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ const OPEN_FILES: u64 = 1024;
 
 /// Builds the wall around a process that reads inputs and writes spill files.
 pub(super) fn lock_down(
-    occupant: Occupant,
+    occupant: WallRole,
     mode: OsSandbox,
     roots: impl Iterator<Item = PathBuf>,
     spill: &Path,
     memory: u64,
 ) -> io::Result<()> {
-    let mut folders: Vec<_> = roots.map(|root| Folder::real(root, Rights::Read)).collect();
-    folders.push(Folder::real(spill, Rights::Write));
+    let mut folders: Vec<_> = roots.map(|root| GrantedPath::real(root, Rights::Read)).collect();
+    folders.push(GrantedPath::real(spill, Rights::Write));
     // Missing folders are skipped: the code that needs one reports it, and the job may have no spill folder
     // at all.
     folders.retain(|folder| folder.path.exists());
     folders.dedup();
-    let bounds = Bounds {
+    let bounds = ResourceLimits {
         memory: Some(memory),
         cpu_seconds: Some(CPU_SECONDS),
         largest_file: LARGEST_FILE,

@@ -30,7 +30,7 @@ pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 use crate::dataset::DatasetError;
 use crate::protocol::{Cut, FromPlanner, MayOpen, PROTOCOL_VERSION, PlanRequest};
 use sender::Sender;
-use shuffle::Tools;
+use shuffle::ShuffleContext;
 use std::io;
 
 /// Why planning ended early.
@@ -56,7 +56,7 @@ use refuse;
 /// if the request lets the planner ask. Errors in the inputs become a message; only an error of `emit` or
 /// `hear` is returned, and it stops planning.
 fn plan_with(
-    tools: Tools<'_>,
+    tools: ShuffleContext<'_>,
     hear: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -75,7 +75,7 @@ fn plan_with(
     }
 }
 
-fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+fn plan_all(tools: ShuffleContext<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
     let request = tools.request;
     if request.protocol != PROTOCOL_VERSION {
         return refuse!(

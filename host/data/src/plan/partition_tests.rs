@@ -1,8 +1,8 @@
 //! Partition keys: files by path, tables by folder and by column, compared with groups made by hand.
 
 use super::groups::check_size;
-use super::shuffle::{Bounds, Hand, Tools, serve_on};
-use super::tests::{Plan, Tree, joined, planned_with};
+use super::shuffle::{ShuffleLimits, Hand, ShuffleContext, serve_on};
+use super::tests::{PlanFixture, TreeFixture, joined, planned_with};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, TableReader};
 use crate::model::{Column, MiniBatch, SliceSize, Source, TableInput, TextSlice, Work};
@@ -25,13 +25,13 @@ fn start() -> io::Result<Hand> {
 }
 
 /// Bounds of a few bytes, so that everything is cut, spilled and merged.
-const TINY: Bounds = Bounds { task: 20, run: 100, fan_in: 2 };
+const TINY: ShuffleLimits = ShuffleLimits { task: 20, run: 100, fan_in: 2 };
 
 fn formatted(source: Source, format: &str) -> Source {
     Source { partition_format: Some(format.to_owned()), ..source }
 }
 
-fn request(tree: &Tree, sources: Vec<Source>, cut: Cut, keys: &[&str]) -> PlanRequest {
+fn request(tree: &TreeFixture, sources: Vec<Source>, cut: Cut, keys: &[&str]) -> PlanRequest {
     PlanRequest {
         partition_keys: keys.iter().map(|&key| key.to_owned()).collect(),
         spill: tree.root().join("spill"),
@@ -40,9 +40,9 @@ fn request(tree: &Tree, sources: Vec<Source>, cut: Cut, keys: &[&str]) -> PlanRe
     }
 }
 
-fn files(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, DatasetError> {
+fn files(tree: &TreeFixture, sources: Vec<Source>, keys: &[&str]) -> Result<PlanFixture, DatasetError> {
     let request = request(tree, sources, Cut::Files { count: 10 }, keys);
-    planned_with(Tools { request: &request, start: &start, bounds: TINY })
+    planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY })
         .map_err(|DatasetError(text)| DatasetError(tree.clean(&text)))
 }
 
@@ -52,14 +52,14 @@ fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> Cut {
     Cut::Tables { size: SliceSize::Bytes(1 << 20), inputs, full_inference: false }
 }
 
-fn tables(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, DatasetError> {
+fn tables(tree: &TreeFixture, sources: Vec<Source>, keys: &[&str]) -> Result<PlanFixture, DatasetError> {
     let cut = csv_cut(&sources, None);
     let request = request(tree, sources, cut, keys);
-    planned_with(Tools { request: &request, start: &start, bounds: TINY })
+    planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY })
         .map_err(|DatasetError(text)| DatasetError(tree.clean(&text)))
 }
 
-fn file_groups(plan: &Plan) -> Vec<String> {
+fn file_groups(plan: &PlanFixture) -> Vec<String> {
     let group = |batch: &MiniBatch| match &batch.work {
         Work::Files(files) => format!("{}: {}: {}", batch.source, batch.keys(), joined(files)),
         Work::FileGroup(parts) => {
@@ -86,7 +86,7 @@ const SONGS: [(&str, &str); 6] = [
 /// M4, C8: six files under five (user, genre) pairs.
 #[test]
 fn files_are_grouped_by_keys_of_their_paths() {
-    let tree = Tree::new(&SONGS);
+    let tree = TreeFixture::new(&SONGS);
     let source = || formatted(tree.source("songs", "in"), "{user}/{season}/{genre}.wav");
     let plan = files(&tree, vec![source()], &["user", "genre"]).unwrap();
     assert_snapshot!(file_groups(&plan).join("\n"), @"
@@ -110,7 +110,7 @@ fn files_are_grouped_by_keys_of_their_paths() {
 /// C21: each input is grouped on its own, but all of its folders together.
 #[test]
 fn each_input_is_divided_on_its_own() {
-    let tree = Tree::new(&[("a/x/1", ""), ("a/y/2", ""), ("b/x/3", ""), ("b/x/4", "")]);
+    let tree = TreeFixture::new(&[("a/x/1", ""), ("a/y/2", ""), ("b/x/3", ""), ("b/x/4", "")]);
     let source = |dataset, folder| formatted(tree.source(dataset, folder), "{k}/{file}");
     let sources = vec![source("one", "a"), source("one", "b"), source("two", "a")];
     let plan = files(&tree, sources, &["k"]).unwrap();
@@ -125,7 +125,7 @@ fn each_input_is_divided_on_its_own() {
 /// C8.
 #[test]
 fn what_cannot_be_grouped_is_told() {
-    let tree = Tree::new(&SONGS);
+    let tree = TreeFixture::new(&SONGS);
     let songs = |format| vec![formatted(tree.source("songs", "in"), format)];
     let none = vec![tree.source("songs", "in")];
     let keys = &["user", "genre"];
@@ -145,12 +145,12 @@ fn what_cannot_be_grouped_is_told() {
     input 'songs': partition_format "{user/{genre}" is no path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
     "#);
     let void = request(&tree, Vec::new(), Cut::Void { count: 3 }, keys);
-    let void = planned_with(Tools { request: &void, start: &start, bounds: TINY });
+    let void = planned_with(ShuffleContext { request: &void, start: &start, bounds: TINY });
     assert_snapshot!(void.unwrap_err(), @"partition_keys needs inputs; remove it, or name inputs");
 }
 
 /// The rows of each mini-batch as text, as a worker reads them, and which of them were rejected.
-fn rows(tree: &Tree, sources: &[Source], plan: &Plan) -> Vec<(String, Vec<String>)> {
+fn rows(tree: &TreeFixture, sources: &[Source], plan: &PlanFixture) -> Vec<(String, Vec<String>)> {
     let mut all = Vec::new();
     for batch in &plan.mini_batches {
         let format = &plan.tables[batch.source as usize];
@@ -203,7 +203,7 @@ fn shown(rows: &[(String, Vec<String>)]) -> String {
 /// M5: key columns are made from the path, after the data columns.
 #[test]
 fn tables_are_grouped_by_folder_level() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("in/n/4/a.csv", "x,y\n1,a\n2,b\n"),
         ("in/n/4/b.csv", "x,y\n3,c\n"),
         ("in/n/5/a.csv", "x,y\n4,d\noops\n"),
@@ -232,7 +232,7 @@ fn tables_are_grouped_by_folder_level() {
 
 #[test]
 fn columns_of_the_path_must_be_new() {
-    let tree = Tree::new(&[("in/n/a.csv", "x,region\n1,a\n")]);
+    let tree = TreeFixture::new(&[("in/n/a.csv", "x,region\n1,a\n")]);
     let source = formatted(tree.source("sales", "in"), "{region}");
     assert_snapshot!(tables(&tree, vec![source], &["region"]).unwrap_err(), @"input 'sales': partition_format '{region}' makes a column 'region' of the files' paths, and the files have a column of that name; give the key another name");
     let source = formatted(tree.source("sales", "in"), "{a}/{b}");
@@ -243,7 +243,7 @@ fn columns_of_the_path_must_be_new() {
 
 #[test]
 fn rows_are_gathered_by_column_from_all_files() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("in/a.csv", "store,x\n4,1\n5,2\n4,3\n\"4\",\"4\n4\"\n"),
         ("in/b.csv", "store,x\r\n5,5\r\n,6\r\n 4,7\r\n4,8"),
         ("more/c.csv", "store,x\n6,9\n5,\"10\n5,11\n5,\"12\"x"),
@@ -269,7 +269,7 @@ fn rows_are_gathered_by_column_from_all_files() {
 
 #[test]
 fn rows_that_fit_nowhere_are_named_where_they_stand() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("in/a.csv", "x,store\n1,4\n\n\"2\n\",4\nshort\n"),
         ("in/b.csv", "x,store\n3,4,long\n5,4\n6,\n7,\n"),
     ]);
@@ -278,7 +278,7 @@ fn rows_that_fit_nowhere_are_named_where_they_stand() {
         .map(|name| Column { name: name.to_owned(), kind: crate::model::ColumnType::Int64 });
     let cut = csv_cut(&sources, Some(columns.to_vec()));
     let request = request(&tree, sources.clone(), cut, &["store"]);
-    let tools = Tools { request: &request, start: &start, bounds: TINY };
+    let tools = ShuffleContext { request: &request, start: &start, bounds: TINY };
     let plan = planned_with(tools).unwrap();
     assert_snapshot!(shown(&rows(&tree, &sources, &plan)), @"
     store=: 6|  7|  /inputs/sales/a.csv 6: 1 field, but the table has 2 columns
@@ -288,7 +288,7 @@ fn rows_that_fit_nowhere_are_named_where_they_stand() {
 
 #[test]
 fn keys_of_path_and_column_go_together() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("in/n/a.csv", "user,x\nann,1\nbob,2\n"),
         ("in/s, \"1\"/a.csv", "user,x\nann,3\nann\n"),
         ("in/n/b.csv", "user,x\nann,4\n"),
@@ -310,7 +310,7 @@ fn keys_of_path_and_column_go_together() {
 /// C21.
 #[test]
 fn gathered_inputs_are_divided_on_their_own() {
-    let tree = Tree::new(&[("a/1.csv", "k,x\n1,1\n2,2\n"), ("b/1.csv", "y,k\n3,1\n")]);
+    let tree = TreeFixture::new(&[("a/1.csv", "k,x\n1,1\n2,2\n"), ("b/1.csv", "y,k\n3,1\n")]);
     let sources = vec![tree.source("one", "a"), tree.source("two", "b")];
     let plan = tables(&tree, sources.clone(), &["k"]).unwrap();
     assert_snapshot!(shown(&rows(&tree, &sources, &plan)), @"
@@ -324,7 +324,7 @@ fn gathered_inputs_are_divided_on_their_own() {
 
 #[test]
 fn stamps_of_gathered_rows_tell_of_changes() {
-    let tree = Tree::new(&[("in/a.csv", "k,x\n1,1\n2,2\n"), ("in/b.csv", "k,x\n1,3\n")]);
+    let tree = TreeFixture::new(&[("in/a.csv", "k,x\n1,1\n2,2\n"), ("in/b.csv", "k,x\n1,3\n")]);
     let stamps = || {
         let plan = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap();
         plan.mini_batches.iter().map(|it| it.stamp).collect::<Vec<_>>()
@@ -340,7 +340,7 @@ fn stamps_of_gathered_rows_tell_of_changes() {
 #[test]
 fn dead_processes_are_replaced_and_their_tasks_done_again() {
     let text: String = (0..200).map(|n| format!("{},{n}\n", n % 7)).collect();
-    let tree = Tree::new(&[("in/a.csv", &format!("k,x\n{text}"))]);
+    let tree = TreeFixture::new(&[("in/a.csv", &format!("k,x\n{text}"))]);
     let sources = vec![tree.source("one", "in")];
     let expected = rows(&tree, &sources, &tables(&tree, sources.clone(), &["k"]).unwrap());
     let request = request(&tree, sources.clone(), csv_cut(&sources, None), &["k"]);
@@ -351,21 +351,21 @@ fn dead_processes_are_replaced_and_their_tasks_done_again() {
         // An answer has five bytes.
         Ok(cut_short(start()?, if number == 4 { 0 } else { 17 }))
     };
-    let tools = Tools { request: &request, start: &frail, bounds: TINY };
+    let tools = ShuffleContext { request: &request, start: &frail, bounds: TINY };
     let plan = planned_with(tools).unwrap();
     assert_eq!(rows(&tree, &sources, &plan), expected);
     assert!(started.load(Ordering::Relaxed) > 10);
     let dead = || start().map(|hand| cut_short(hand, 0));
-    let tools = Tools { request: &request, start: &dead, bounds: TINY };
+    let tools = ShuffleContext { request: &request, start: &dead, bounds: TINY };
     let error = tree.clean(&planned_with(tools).unwrap_err().to_string());
     assert!(error.starts_with("rows cannot be grouped by key: 3 processes ended"), "{error}");
     assert!(error.contains("/d/in/a.csv from line"), "{error}");
     // This test needs a folder of its own: the threads of the dead processes may still be writing.
-    let tree = Tree::new(&[("in/a.csv", "k,x\n1,1\n")]);
+    let tree = TreeFixture::new(&[("in/a.csv", "k,x\n1,1\n")]);
     let sources = vec![tree.source("one", "in")];
     let request = self::request(&tree, sources.clone(), csv_cut(&sources, None), &["k"]);
     let none = || Err(io::Error::other("no more processes"));
-    let tools = Tools { request: &request, start: &none, bounds: TINY };
+    let tools = ShuffleContext { request: &request, start: &none, bounds: TINY };
     let error = planned_with(tools).unwrap_err().to_string();
     assert!(error.contains("(no more processes, no more processes, no more processes)"), "{error}");
 }
@@ -379,7 +379,7 @@ fn cut_short(mut hand: Hand, bytes: u64) -> Hand {
 
 #[test]
 fn a_spill_folder_that_cannot_be_written_is_told() {
-    let tree = Tree::new(&[("in/a.csv", "k,x\n1,1\n"), ("spill", "no folder")]);
+    let tree = TreeFixture::new(&[("in/a.csv", "k,x\n1,1\n"), ("spill", "no folder")]);
     let error = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap_err();
     assert_snapshot!(error, @"rows cannot be kept in /d/spill while they are grouped: Not a directory (os error 20)");
 }
@@ -392,7 +392,7 @@ fn what_is_too_large_for_a_mini_batch_is_told() {
     let error = check_size("sales", &keys, &values, MAX_SLICE + (1 << 20)).unwrap_err();
     assert_snapshot!(error, @"input 'sales': the rows with a=1, b=x y take 1025 MB or more, and a mini-batch can take at most 1 GB, as a worker holds it in memory; add a key to partition_keys that divides them");
     let long = format!("k,x\n{},1\n", "k".repeat(70_000));
-    let tree = Tree::new(&[("in/a.csv", &long)]);
+    let tree = TreeFixture::new(&[("in/a.csv", &long)]);
     let error = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap_err();
     assert_snapshot!(error, @"/d/in/a.csv, line 2: the values of the partition keys take 70002 bytes, and at most 64 KB can name a mini-batch; group by a column of shorter values");
 }
@@ -432,7 +432,7 @@ proptest! {
                 expected.entry(key).or_default().push(value.clone());
             }
         }
-        let tree = Tree::new(&[("in/0", &texts[0]), ("in/1", &texts[1]), ("in/2", &texts[2])]);
+        let tree = TreeFixture::new(&[("in/0", &texts[0]), ("in/1", &texts[1]), ("in/2", &texts[2])]);
         let sources = vec![tree.source("one", "in")];
         let columns = ["x", "k"].map(|name| Column {
             name: name.to_owned(),
@@ -441,8 +441,8 @@ proptest! {
         let cut = csv_cut(&sources, Some(columns.to_vec()));
         let mut request = request(&tree, sources, cut, &["k"]);
         request.processes = processes;
-        let bounds = Bounds { task, run, fan_in };
-        let plan = planned_with(Tools { request: &request, start: &start, bounds }).unwrap();
+        let bounds = ShuffleLimits { task, run, fan_in };
+        let plan = planned_with(ShuffleContext { request: &request, start: &start, bounds }).unwrap();
         let seen: Vec<_> = plan.mini_batches.iter().map(|it| it.partition[0].1.as_str()).collect();
         prop_assert_eq!(&seen, &expected.keys().copied().collect::<Vec<_>>());
         let mut reader = TableReader::new(&plan.tables[0]).unwrap();
@@ -456,7 +456,7 @@ proptest! {
             prop_assert_eq!(&values, expected);
         }
         request.processes = 1;
-        let again = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let again = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         prop_assert_eq!(planned_with(again).unwrap().mini_batches, plan.mini_batches);
     }
 }
@@ -464,7 +464,7 @@ proptest! {
 /// M1, M2, M6: ids are integers from 0 and rise by one, over all inputs; no mini-batch spans files.
 #[test]
 fn by_size_tables_never_span_files() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("in/a.csv", "x\n1\n2\n3\n4\n"),
         ("in/b.csv", "x\n5\n"),
         ("more/c.csv", "x\n6\n"),
@@ -473,7 +473,7 @@ fn by_size_tables_never_span_files() {
     let inputs = vec![TableInput::default(); 2];
     let cut = Cut::Tables { size: SliceSize::Bytes(4), inputs, full_inference: false };
     let request = PlanRequest::new(sources, cut);
-    let plan = planned_with(Tools { request: &request, start: &start, bounds: TINY }).unwrap();
+    let plan = planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY }).unwrap();
     let slices: Vec<(u64, &TextSlice)> = plan
         .mini_batches
         .iter()

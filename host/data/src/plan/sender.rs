@@ -1,7 +1,7 @@
 //! Numbers the descriptors of mini-batches and groups them into messages.
 
 use super::share::Share;
-use super::stamp::Stamp;
+use super::stamp::MiniBatchDigest;
 use super::{PlanError, refuse};
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Names, Sample, Work};
 use crate::protocol::{FromPlanner, MayOpen};
@@ -46,7 +46,7 @@ pub(super) struct Sender<'a> {
     /// The progress of the plan; `None` if it cannot be measured.
     share: Option<Share>,
     /// Mini-batches that come at the end of the plan.
-    behind: Vec<(u32, Work, Stamp)>,
+    behind: Vec<(u32, Work, MiniBatchDigest)>,
 }
 
 impl<'a> Sender<'a> {
@@ -112,7 +112,7 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         let reason = format!("{file} could not be read when the job began, and holds no rows now");
-        self.add_bad(source, file, reason, Stamp::new())
+        self.add_bad(source, file, reason, MiniBatchDigest::new())
     }
 
     /// Sends a message other than mini-batches.
@@ -156,7 +156,7 @@ impl<'a> Sender<'a> {
 
     /// Adds the next mini-batch. The first is sent at once, so that work can begin; later ones are sent in
     /// groups.
-    pub(super) fn add(&mut self, source: u32, work: Work, stamp: Stamp) -> Result<(), PlanError> {
+    pub(super) fn add(&mut self, source: u32, work: Work, stamp: MiniBatchDigest) -> Result<(), PlanError> {
         if let Some(count) = &mut self.of_file {
             *count += 1;
             if *count > 1 {
@@ -173,7 +173,7 @@ impl<'a> Sender<'a> {
         source: u32,
         file: String,
         mut reason: String,
-        stamp: Stamp,
+        stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
         if reason.len() > REASON {
             reason.truncate(reason.floor_char_boundary(REASON));
@@ -196,7 +196,7 @@ impl<'a> Sender<'a> {
         source: u32,
         work: Work,
         partition: Vec<(String, String)>,
-        stamp: Stamp,
+        stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
         self.cut += 1;
         if !self.sample.has(self.cut - 1) {

@@ -3,10 +3,10 @@
 use super::groups::{format_of, positions};
 use super::lockdown::lock_down;
 use super::plan_with;
-use super::shuffle::{self, Bounds, Hand, Tools};
+use super::shuffle::{self, ShuffleLimits, Hand, ShuffleContext};
 use crate::model::Source;
 use crate::protocol::{Cut, FrameError, MAX_FRAME, MayOpen, PlanRequest, encode, read_frame};
-use crate::wall::{self, Occupant};
+use crate::wall::{self, WallRole};
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ pub fn serve() -> io::Result<()> {
     // Behind the wall, this process cannot start others.
     let helpers = Mutex::new(helpers(&request)?);
     lock_down(
-        Occupant::Planner,
+        WallRole::Planner,
         request.os_sandbox,
         request
             .sources
@@ -39,7 +39,7 @@ pub fn serve() -> io::Result<()> {
         let next = helpers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         next.ok_or_else(|| io::Error::other("there is no other process left"))
     };
-    let tools = Tools { request: &request, start: &next, bounds: Bounds::default() };
+    let tools = ShuffleContext { request: &request, start: &next, bounds: ShuffleLimits::default() };
     let hear = || {
         let answer = read_frame(&mut io::stdin().lock(), &mut Vec::new());
         let gone = || io::Error::new(ErrorKind::UnexpectedEof, "nobody answers any more");
@@ -74,7 +74,7 @@ fn is_shuffled(request: &PlanRequest) -> bool {
 }
 
 pub(super) fn serve_request(
-    tools: Tools<'_>,
+    tools: ShuffleContext<'_>,
     hear: &dyn Fn() -> io::Result<MayOpen>,
     out: &mut impl Write,
 ) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! cut, because the leader takes the plan only as fast as the workers need it.
 
 use super::PlanError;
-use crate::dataset::Listing;
+use crate::dataset::SourceListing;
 use crate::model::Source;
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Share {
     /// Adds up `weight` of all files of the sources. Returns `None` if that takes too long, or if only a part
     /// of the inputs is taken.
     pub(super) fn measure<'a>(
-        sources: impl Iterator<Item = (&'a Source, Result<Listing, PlanError>)>,
+        sources: impl Iterator<Item = (&'a Source, Result<SourceListing, PlanError>)>,
         weight: &dyn Fn(&Path) -> u64,
     ) -> Option<Self> {
         let began = Instant::now();
@@ -84,7 +84,7 @@ mod tests {
         }
         let mut source = Source::new("in", folder.path().to_owned());
         let measure = |source: &Source| {
-            let listing = Listing::new(source).map_err(PlanError::from);
+            let listing = SourceListing::new(source).map_err(PlanError::from);
             Share::measure(std::iter::once((source, listing)), &bytes)
         };
         let mut share = measure(&source).unwrap();

@@ -1,22 +1,22 @@
 //! Stamps: digests that say whether a mini-batch is still the same.
 
-use crate::dataset::{Found, short};
+use crate::dataset::{FileVersion, short};
 use crate::model::Work;
 use sha2::{Digest, Sha256};
 
 /// A digest that is being computed for one mini-batch, over its descriptor and what the planner knows about
 /// its data. It is the same in every build and on every machine.
 #[derive(Clone, Debug)]
-pub(super) struct Stamp(Sha256);
+pub(super) struct MiniBatchDigest(Sha256);
 
-impl Stamp {
+impl MiniBatchDigest {
     /// The digest of no data.
     pub(super) fn new() -> Self {
         Self(Sha256::new())
     }
 
     /// Adds one file.
-    pub(super) fn add_file(&mut self, found: Found) {
+    pub(super) fn add_file(&mut self, found: FileVersion) {
         self.0.update([1]);
         self.0.update(found.bytes());
     }
@@ -53,17 +53,17 @@ mod tests {
     fn what_changes_a_mini_batch_changes_its_stamp() {
         let work = Work::Files(["a"].into());
         let with_file = |nanos| {
-            let mut stamp = Stamp::new();
-            stamp.add_file(Found { nanos, ..Found::sample() });
+            let mut stamp = MiniBatchDigest::new();
+            stamp.add_file(FileVersion { nanos, ..FileVersion::sample() });
             stamp.finish(0, &work, &[])
         };
         let keys = [("k".to_owned(), "v".to_owned())];
         let other = Work::Files(["b"].into());
         let mut seen = vec![with_file(1), with_file(2)];
-        seen.push(Stamp::new().finish(0, &work, &[]));
-        seen.push(Stamp::new().finish(1, &work, &[]));
-        seen.push(Stamp::new().finish(0, &work, &keys));
-        seen.push(Stamp::new().finish(0, &other, &[]));
+        seen.push(MiniBatchDigest::new().finish(0, &work, &[]));
+        seen.push(MiniBatchDigest::new().finish(1, &work, &[]));
+        seen.push(MiniBatchDigest::new().finish(0, &work, &keys));
+        seen.push(MiniBatchDigest::new().finish(0, &other, &[]));
         let count = seen.len();
         seen.sort_unstable();
         seen.dedup();

@@ -1,16 +1,16 @@
 //! Mini-batches of tables: by size in this module, by keys in `keyed_tables`.
 
 use super::columns;
-use super::input::{Input, check_keys, pick};
+use super::input::{PlanInput, check_keys, pick};
 use super::sender::Sender;
 use super::share::{self, Share};
-use super::shuffle::{Tools, empty_spill};
-use super::stamp::Stamp;
+use super::shuffle::{ShuffleContext, empty_spill};
+use super::stamp::MiniBatchDigest;
 use super::text::each_slice;
 use super::{PlanError, columnar, keyed_tables, refuse};
 use crate::dataset::csv::{MAX_SLICE, infer_format};
 use crate::dataset::json::{field_of, infer_json};
-use crate::dataset::{Listing, Unpacker, schema_bytes};
+use crate::dataset::{SourceListing, Unpacker, schema_bytes};
 use crate::model::{
     ByteSize, Column, ColumnType, PartitionFormat, SliceSize, TableFormat, TableKind, Work,
     count_u32,
@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 /// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the request's keys.
 pub(super) fn plan_tables(
-    inputs: &[Input<'_>],
+    inputs: &[PlanInput<'_>],
     size: SliceSize,
-    tools: Tools<'_>,
+    tools: ShuffleContext<'_>,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     if matches!(size, SliceSize::Bytes(0) | SliceSize::Rows(0)) {
@@ -70,7 +70,7 @@ pub(super) fn plan_tables(
             continue;
         }
         each_slice(input, format, size, &unpacker, sender, &mut |sender, found| {
-            let mut stamp = Stamp::new();
+            let mut stamp = MiniBatchDigest::new();
             stamp.add_file(found.metadata.into());
             sender.add(found.source, Work::Text(found.slice), stamp)
         })?;
@@ -81,7 +81,7 @@ pub(super) fn plan_tables(
 /// The format of an input's tables: the columns in its files, then those of their paths. Fails if no format
 /// can be found, or if a column would occur twice.
 fn format(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
@@ -106,7 +106,7 @@ fn format(
 
 /// The format of a CSV input.
 fn csv_format(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
@@ -118,7 +118,7 @@ fn csv_format(
             ..TableFormat::default()
         },
         None => {
-            let mut may_open = |index: u32, file: &str, listing: &mut Listing| {
+            let mut may_open = |index: u32, file: &str, listing: &mut SourceListing| {
                 input.may_open(input.first + index, file, listing, sender)
             };
             let sources = input.sources;
@@ -149,7 +149,7 @@ fn csv_format(
 
 /// The types that the job file gives to some of the files' columns, with the indices of the columns. Fails if
 /// it names a column that does not exist.
-fn types(input: &Input<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>, PlanError> {
+fn types(input: &PlanInput<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>, PlanError> {
     let mut types = Vec::new();
     for Column { name, kind } in input.table.types.iter().filter(|_| !names.is_empty()) {
         let Some(index) = names.iter().position(|known| known == name) else {
@@ -167,7 +167,7 @@ fn types(input: &Input<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>
 
 /// The format of an input of JSON lines.
 fn json_format(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<FromPlanner>,
     sender: &mut Sender<'_>,
@@ -175,7 +175,7 @@ fn json_format(
     let schema = match &input.table.schema {
         Some(columns) => Schema::new(columns.iter().map(field_of).collect::<Vec<_>>()),
         None => {
-            let mut may_open = |index: u32, file: &str, listing: &mut Listing| {
+            let mut may_open = |index: u32, file: &str, listing: &mut SourceListing| {
                 input.may_open(input.first + index, file, listing, sender)
             };
             let mut inferred = infer_json(input.sources, input.full, unpacker, &mut may_open)?;
@@ -205,7 +205,7 @@ fn json_format(
 }
 
 /// The schema that the guest receives: the columns that the job file asks for, then those of the path.
-fn guest_schema(input: &Input<'_>, in_files: &Schema) -> Result<Schema, PlanError> {
+fn guest_schema(input: &PlanInput<'_>, in_files: &Schema) -> Result<Schema, PlanError> {
     let names: Vec<_> = in_files.fields().iter().map(|field| field.name().as_str()).collect();
     check_keys(input, &names)?;
     let mut fields: Vec<FieldRef> = match pick(input, &names)? {

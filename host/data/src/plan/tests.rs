@@ -1,5 +1,5 @@
 use super::serve::serve_request;
-use super::shuffle::Bounds;
+use super::shuffle::ShuffleLimits;
 use super::*;
 use crate::dataset::{DatasetError, TableReader};
 use crate::model::{
@@ -15,9 +15,9 @@ use std::fs;
 use std::io::Cursor;
 use std::path::PathBuf;
 
-pub(super) struct Tree(tempfile::TempDir);
+pub(super) struct TreeFixture(tempfile::TempDir);
 
-impl Tree {
+impl TreeFixture {
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (file, text) in files {
@@ -43,7 +43,7 @@ impl Tree {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct PlanFixture {
     pub(super) tables: Vec<TableFormat>,
     groups: Vec<usize>,
     pub(super) mini_batches: Vec<MiniBatch>,
@@ -53,10 +53,10 @@ pub(super) struct Plan {
 }
 
 /// Returns the plan, after checks that hold for every plan, or its failure.
-pub(super) fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, DatasetError> {
+pub(super) fn planned(sources: Vec<Source>, cut: Cut) -> Result<PlanFixture, DatasetError> {
     let request = PlanRequest::new(sources, cut);
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() })
+    planned_with(ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() })
 }
 
 fn plan(
@@ -64,7 +64,7 @@ fn plan(
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    plan_with(Tools { request, start: &start, bounds: Bounds::default() }, &mute, emit)
+    plan_with(ShuffleContext { request, start: &start, bounds: ShuffleLimits::default() }, &mute, emit)
 }
 
 /// For planners that do not ask.
@@ -72,7 +72,7 @@ pub(super) fn mute() -> io::Result<MayOpen> {
     Err(io::Error::other("nobody answers"))
 }
 
-pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, DatasetError> {
+pub(super) fn planned_with(tools: ShuffleContext<'_>) -> Result<PlanFixture, DatasetError> {
     let mut messages = Vec::new();
     plan_with(tools, &mute, &mut |message| {
         messages.push(message);
@@ -84,7 +84,7 @@ pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, DatasetError> {
         return Err(DatasetError(text));
     }
     assert_eq!(last, FromPlanner::Finished);
-    let mut plan = Plan::default();
+    let mut plan = PlanFixture::default();
     for (index, message) in messages.into_iter().enumerate() {
         match message {
             FromPlanner::Tables(tables) => {
@@ -112,13 +112,13 @@ fn tables(
     sources: Vec<Source>,
     bytes: u64,
     columns: Option<Vec<Column>>,
-) -> Result<Plan, DatasetError> {
+) -> Result<PlanFixture, DatasetError> {
     let table = TableInput { schema: columns, ..TableInput::default() };
     let inputs = vec![table; sources.len()];
     planned(sources, Cut::Tables { size: SliceSize::Bytes(bytes), inputs, full_inference: false })
 }
 
-fn slices(plan: &Plan) -> Vec<(u32, &str, u64, u64)> {
+fn slices(plan: &PlanFixture) -> Vec<(u32, &str, u64, u64)> {
     let slices = plan.mini_batches.iter().map(|mini_batch| match &mini_batch.work {
         Work::Text(slice) => (mini_batch.source, slice.file.as_str(), slice.offset, slice.rows),
         work => panic!("{work:?}"),
@@ -133,7 +133,7 @@ pub(super) fn joined(names: &Names) -> String {
 /// M1, C7: groups of consecutive files of one source, inputs in their order.
 #[test]
 fn files_are_grouped_within_their_source() {
-    let tree = Tree::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);
+    let tree = TreeFixture::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);
     let sources = vec![tree.source("one", "a"), tree.source("one", "b"), tree.source("two", "a")];
     let plan = planned(sources, Cut::Files { count: 2 }).unwrap();
     let work: Vec<_> = plan
@@ -153,7 +153,7 @@ fn files_are_grouped_within_their_source() {
 fn listed_files_are_grouped_like_all_others() {
     let names: Vec<String> = (0..700).map(|index| format!("a/{index:03}")).collect();
     let files: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
-    let tree = Tree::new(&files);
+    let tree = TreeFixture::new(&files);
     let paths = names.iter().map(|name| tree.root().join(name).display().to_string());
     let input = Input { paths: paths.collect(), ..Input::sample() };
     let sources = crate::dataset::resolve(&[input]).unwrap();
@@ -177,7 +177,7 @@ fn void_mini_batches_are_counted_and_grouped() {
 /// M2: a mini-batch never spans files; a small file is a mini-batch by itself, and a large one is split.
 #[test]
 fn tables_are_cut_within_their_files() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("a/1.csv", "x,y\n1,a\n2,b\n3,c\n"),
         ("a/2.csv", "x,y\n4,d"),
         ("b/3.csv", "x,y\r\n5,e\r\n"),
@@ -205,7 +205,7 @@ fn tables_are_cut_within_their_files() {
 
 #[test]
 fn odd_files_are_noticed() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("a/1.csv", ""),
         ("a/2.csv", "x\n"),
         ("a/3.csv", "x\n1\n"),
@@ -223,7 +223,7 @@ fn odd_files_are_noticed() {
     /d/a/5.csv is empty and gives no mini-batch
     /d/a/6.csv: a quote in the header is stray; the names are taken to be x
     "#);
-    let tree = Tree::new(&[("a/1.csv", "x,y\n1,\"two\n2,lines\"\n")]);
+    let tree = TreeFixture::new(&[("a/1.csv", "x,y\n1,\"two\n2,lines\"\n")]);
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
     assert_snapshot!(tree.clean(&plan.notices.join("\n")), @"/d/a/1.csv: lines that look like records stand inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes a record of each line");
 }
@@ -232,7 +232,7 @@ fn odd_files_are_noticed() {
 fn many_notices_are_counted() {
     let files: Vec<_> = (0..50).map(|index| (format!("a/{index}.csv"), "x\n")).collect();
     let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-    let tree = Tree::new(&files);
+    let tree = TreeFixture::new(&files);
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
     assert_eq!(plan.notices.len(), 21);
     assert_eq!(plan.notices[20], "… and 30 more notices like these");
@@ -241,9 +241,9 @@ fn many_notices_are_counted() {
 
 #[test]
 fn headers_must_agree() {
-    let tree = Tree::new(&[("a/1.csv", "x,y\n1,2\n"), ("a/2.csv", "y,x\n1,2\n")]);
+    let tree = TreeFixture::new(&[("a/1.csv", "x,y\n1,2\n"), ("a/2.csv", "y,x\n1,2\n")]);
     // A file with another header becomes a mini-batch that fails.
-    let bad = |plan: &Plan| -> String {
+    let bad = |plan: &PlanFixture| -> String {
         let bad = plan.mini_batches.iter().filter_map(|batch| match &batch.work {
             Work::Unreadable(bad) => Some(bad.reason.clone()),
             _ => None,
@@ -270,7 +270,7 @@ fn headers_must_agree() {
 
 #[test]
 fn bad_requests_are_refused_in_words() {
-    let tree = Tree::new(&[("a/1.csv", "x,y\n1,2\n")]);
+    let tree = TreeFixture::new(&[("a/1.csv", "x,y\n1,2\n")]);
     let sources = vec![tree.source("one", "a")];
     let plan_with = |csv: CsvFormat| {
         let size = SliceSize::Bytes(10);
@@ -318,13 +318,13 @@ fn names_that_no_message_could_hold_are_refused() {
     let mut emit = |_| Ok(());
     let mut sender = Sender::new(&mut emit, u64::MAX, &[]);
     let files = vec!["x".repeat(200); 70_000].into_iter().collect();
-    let error = sender.add(0, Work::Files(files), stamp::Stamp::new()).unwrap_err();
+    let error = sender.add(0, Work::Files(files), stamp::MiniBatchDigest::new()).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
 }
 
 #[test]
 fn messages_are_framed() {
-    let tree = Tree::new(&[("a/1.csv", "x\n1\n")]);
+    let tree = TreeFixture::new(&[("a/1.csv", "x\n1\n")]);
     let cut = Cut::Tables {
         size: SliceSize::Bytes(10),
         inputs: vec![TableInput::default()],
@@ -334,7 +334,7 @@ fn messages_are_framed() {
     let request = PlanRequest::new(sources, cut);
     let mut out = Vec::new();
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     serve_request(tools, &mute, &mut out).unwrap();
     let mut seen = Vec::new();
     let mut rest = out.as_slice();
@@ -363,7 +363,7 @@ fn messages_are_framed() {
 
 #[test]
 fn what_was_inferred_is_told() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         (
             "a/1.csv",
             "id,x,y,z\n1,oops,2026-01-02,a\n\n2,5.5,,\n3,7,2026-01-03,b\n4,8,2026-13-45,3\n",
@@ -382,7 +382,7 @@ fn what_was_inferred_is_told() {
 }
 
 /// Each mini-batch's table as text: a header, and one line for each row.
-fn texts(tree: &Tree, plan: &Plan) -> Vec<String> {
+fn texts(tree: &TreeFixture, plan: &PlanFixture) -> Vec<String> {
     let read = |batch: &MiniBatch| {
         let Work::Text(slice) = &batch.work else { return format!("{:?}", batch.work) };
         let mut reader = TableReader::new(&plan.tables[batch.source as usize]).unwrap();
@@ -407,7 +407,7 @@ fn texts(tree: &Tree, plan: &Plan) -> Vec<String> {
     plan.mini_batches.iter().map(read).collect()
 }
 
-fn one_table(tree: &Tree, table: TableInput) -> Result<Plan, DatasetError> {
+fn one_table(tree: &TreeFixture, table: TableInput) -> Result<PlanFixture, DatasetError> {
     let cut =
         Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
     planned(vec![tree.source("one", "in")], cut)
@@ -415,7 +415,7 @@ fn one_table(tree: &Tree, table: TableInput) -> Result<Plan, DatasetError> {
 
 #[test]
 fn folders_of_hive_make_columns() {
-    let tree = Tree::new(&[
+    let tree = TreeFixture::new(&[
         ("in/year=2026/city=a%20b/1.csv", "x\n1\n2\n"),
         ("in/year=__HIVE_DEFAULT_PARTITION__/city=c/more/2.csv", "x\n3\n"),
         ("in/year=/city=d/0.csv", "x\n0\n"),
@@ -439,17 +439,17 @@ fn folders_of_hive_make_columns() {
     x: 3
     x: 4
     ");
-    let tree = Tree::new(&[("in/a/k=1/1.csv", "x\n1\n")]);
+    let tree = TreeFixture::new(&[("in/a/k=1/1.csv", "x\n1\n")]);
     let on = TableInput { hive: Some(true), ..TableInput::default() };
     let error = one_table(&tree, on).unwrap_err().to_string();
     assert_snapshot!(error.replace(tree.root().to_str().unwrap(), "/d"), @"input 'one': hive is true, and its first file, a/k=1/1.csv, does not lie in folders named key=value below /d/in; name the folder above those as the input's path, or remove the key");
-    let tree = Tree::new(&[("in/k=1/1.csv", "k,x\n1,2\n")]);
+    let tree = TreeFixture::new(&[("in/k=1/1.csv", "k,x\n1,2\n")]);
     assert_snapshot!(one_table(&tree, TableInput::default()).unwrap_err(), @"input 'one': the folders 'k={k}' make a column 'k', and the files have a column of that name; set hive to false to take that of the files");
 }
 
 #[test]
 fn columns_are_chosen() {
-    let tree = Tree::new(&[("in/k=v/1.csv", "id,width,note\n1,0.5,a\n2,1.5,b\n")]);
+    let tree = TreeFixture::new(&[("in/k=v/1.csv", "id,width,note\n1,0.5,a\n2,1.5,b\n")]);
     let with = |names: &[&str]| {
         let columns = Some(names.iter().map(|&name| name.to_owned()).collect());
         one_table(&tree, TableInput { columns, ..TableInput::default() })
@@ -467,7 +467,7 @@ fn columns_are_chosen() {
 
 #[test]
 fn large_mini_batches_are_named() {
-    let tree = Tree::new(&[("in/1.csv", "x\n1\n22\n333\n")]);
+    let tree = TreeFixture::new(&[("in/1.csv", "x\n1\n22\n333\n")]);
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let cut = Cut::Tables {
         size: SliceSize::Rows(2),
@@ -476,6 +476,6 @@ fn large_mini_batches_are_named() {
     };
     let request =
         PlanRequest { memory: 4, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
-    let plan = planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() });
+    let plan = planned_with(ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() });
     assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to take it; choose smaller mini-batches, or raise that limit");
 }

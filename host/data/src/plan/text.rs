@@ -1,10 +1,10 @@
 //! Cuts text files into slices.
 
 use super::files::next_file;
-use super::input::Input;
+use super::input::PlanInput;
 use super::sender::Sender;
 use super::share;
-use super::stamp::Stamp;
+use super::stamp::MiniBatchDigest;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{START, foreign};
@@ -14,7 +14,7 @@ use crate::protocol::FromPlanner;
 use std::fs::Metadata;
 
 /// A slice of a file.
-pub(super) struct Found<'a> {
+pub(super) struct FoundSlice<'a> {
     /// The index of its source.
     pub(super) source: u32,
     /// The slice itself.
@@ -24,13 +24,13 @@ pub(super) struct Found<'a> {
 }
 
 /// Receives each slice.
-pub(super) type Take<'t, 's> = dyn FnMut(&mut Sender<'s>, Found<'_>) -> Result<(), PlanError> + 't;
+pub(super) type Take<'t, 's> = dyn FnMut(&mut Sender<'s>, FoundSlice<'_>) -> Result<(), PlanError> + 't;
 
 /// Passes all files of an input to `take`, in order, with the index of the source. A file outside of
 /// Hive-style folders like the first file's becomes a mini-batch that fails. Fails if a folder cannot be
 /// read, or if a file's path does not match the template in the job file.
 pub(super) fn each_file<'s>(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     sender: &mut Sender<'s>,
     take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
@@ -48,18 +48,18 @@ pub(super) fn each_file<'s>(
         {
             if let Some(reason) = input.deadly(index, &file) {
                 files += 1;
-                sender.add_bad(index, file, reason.to_owned(), Stamp::new())?;
+                sender.add_bad(index, file, reason.to_owned(), MiniBatchDigest::new())?;
                 continue;
             }
             let path = source.root.join(&file);
             let next = input.following(&mut listing);
             if let Some(bad) = input.open(index, &file, next, sender)? {
-                sender.add(index, Work::Unreadable(bad), Stamp::new())?;
+                sender.add(index, Work::Unreadable(bad), MiniBatchDigest::new())?;
                 continue;
             }
             files += 1;
             if let Some(reason) = input.foreign(index, &file)? {
-                sender.add_bad(index, file, reason, Stamp::new())?;
+                sender.add_bad(index, file, reason, MiniBatchDigest::new())?;
                 continue;
             }
             match &input.path {
@@ -69,7 +69,7 @@ pub(super) fn each_file<'s>(
                          or set hive to false",
                         source.root.join(&file).display(),
                     );
-                    sender.add_bad(index, file, reason, Stamp::new())?;
+                    sender.add_bad(index, file, reason, MiniBatchDigest::new())?;
                 }
                 Some(path) if path.folder_values(&file).is_none() => {
                     return refuse!(
@@ -110,7 +110,7 @@ pub(super) fn each_file<'s>(
 /// a file that cannot be read to its end. Fails as [`each_file`] does, and if there is no room to unpack
 /// texts.
 pub(super) fn each_slice<'s>(
-    input: &Input<'_>,
+    input: &PlanInput<'_>,
     format: &TableFormat,
     size: SliceSize,
     unpacker: &Unpacker,
@@ -132,12 +132,12 @@ pub(super) fn each_slice<'s>(
                 let path = root.join(&file);
                 let what = foreign_file(&path, input.table.kind);
                 let reason = what.map_or(error.0, |what| input.told_foreign(&path, &what));
-                return sender.add_bad(index, file, reason, Stamp::new());
+                return sender.add_bad(index, file, reason, MiniBatchDigest::new());
             }
             Err(error @ OpenError::Room { .. }) => return Err(DatasetError::from(error).into()),
         };
         if let Some(reason) = foreign_text(input, &cut) {
-            let mut stamp = Stamp::new();
+            let mut stamp = MiniBatchDigest::new();
             stamp.add_file((&metadata).into());
             return sender.add_bad(index, file, reason, stamp);
         }
@@ -166,13 +166,13 @@ pub(super) fn each_slice<'s>(
                     }
                     rows += slice.rows;
                     input.took(slice.rows);
-                    take(sender, Found { source: index, slice, metadata: &metadata })?;
+                    take(sender, FoundSlice { source: index, slice, metadata: &metadata })?;
                 }
                 Ok(None) => {
                     return notice_end(&cut, rows, headers.header, sender);
                 }
                 Err(error) => {
-                    let mut stamp = Stamp::new();
+                    let mut stamp = MiniBatchDigest::new();
                     stamp.add_file((&metadata).into());
                     return sender.add_bad(index, file, error.0, stamp);
                 }
@@ -183,7 +183,7 @@ pub(super) fn each_slice<'s>(
 
 /// Why a text is not of the input's format: it may be other JSON than JSON lines, or not a text. `None` if it
 /// is of the format.
-fn foreign_text(input: &Input<'_>, cut: &CutFile<'_>) -> Option<String> {
+fn foreign_text(input: &PlanInput<'_>, cut: &CutFile<'_>) -> Option<String> {
     let kind = input.table.kind;
     let (start, is_all) = cut.start(START);
     if kind == TableKind::Jsonl
@@ -244,7 +244,7 @@ struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    fn new(input: &Input<'_>, format: &'a TableFormat) -> Self {
+    fn new(input: &PlanInput<'_>, format: &'a TableFormat) -> Self {
         let given = "the schema in the job file".to_owned();
         let origin = input.table.schema.is_some().then_some(given);
         let keys = input.path.as_ref().map_or(0, |path| path.keys().count());

@@ -1,7 +1,7 @@
 //! The folder in which cargo compiles guest crates.
 
 use super::cache::{Cache, make_folder};
-use super::tidy::{Kept, below, clear_below};
+use super::tidy::{FileCount, below, clear_below};
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io;
@@ -23,7 +23,7 @@ const LOCK: &str = ".cargo-";
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn built_guests(cache_dir: &Path) -> io::Result<Kept> {
+pub fn built_guests(cache_dir: &Path) -> io::Result<FileCount> {
     below(&guests_folder(cache_dir))
 }
 
@@ -38,12 +38,12 @@ pub fn guests_folder(cache_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// If the folder cannot be read, or a file in it cannot be removed.
-pub fn clear_built_guests(cache_dir: &Path) -> io::Result<(Kept, bool)> {
+pub fn clear_built_guests(cache_dir: &Path) -> io::Result<(FileCount, bool)> {
     let folder = guests_folder(cache_dir);
     // Held until everything is removed, so that a build that starts meanwhile waits.
     match locks(&folder, DEPTH_OF_LOCKS)? {
         Some(_held) => Ok((clear_below(&folder)?, false)),
-        None => Ok((Kept::default(), true)),
+        None => Ok((FileCount::default(), true)),
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
         std::fs::write(&lock, "").unwrap();
         std::fs::write(profile.join("deps/a.rlib"), [0; 10]).unwrap();
         std::fs::hard_link(profile.join("deps/a.rlib"), profile.join("a.rlib")).unwrap();
-        let there = Kept { files: 2, bytes: 10 };
+        let there = FileCount { files: 2, bytes: 10 };
         assert_eq!(built_guests(cache).unwrap(), there);
         let build = File::open(&lock).unwrap();
         build.lock().unwrap();

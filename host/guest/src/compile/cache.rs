@@ -150,7 +150,7 @@ impl Cache {
         })?;
         let name = entry_name(&digest, with)?;
         say(&format!("compiling {path} (once; the result is kept)"));
-        let temporary = Temporary::create(&self.dir).map_err(|error| self.write_error(&error))?;
+        let temporary = TemporaryFile::create(&self.dir).map_err(|error| self.write_error(&error))?;
         self.compiler
             .compile(source, &temporary.file, &digest, with)
             .map_err(|error| CompileError(format!("{path}: {error}")))?;
@@ -231,13 +231,13 @@ pub(super) fn is_left_over(file: &File) -> bool {
 }
 
 /// A file that is deleted on drop unless it is published.
-struct Temporary<'a> {
+struct TemporaryFile<'a> {
     dir: &'a Dir,
     name: String,
     file: File,
 }
 
-impl<'a> Temporary<'a> {
+impl<'a> TemporaryFile<'a> {
     fn create(dir: &'a Dir) -> io::Result<Self> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         loop {
@@ -279,7 +279,7 @@ impl<'a> Temporary<'a> {
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         // After publishing, the temporary name no longer exists.
         let _ = self.dir.remove_file(&self.name);
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn entries_are_taken_only_when_whole() {
         let (root, cache) = temporary_cache();
-        let temporary = Temporary::create(&cache.dir).expect("creates");
+        let temporary = TemporaryFile::create(&cache.dir).expect("creates");
         (&temporary.file).write_all(b"compiled code").expect("writes");
         temporary.publish("entry").expect("publishes");
         assert!(cache.lookup("entry").is_some());
@@ -452,7 +452,7 @@ mod tests {
     fn entries_are_ours_and_have_their_own_name() {
         let (root, cache) = temporary_cache();
         let make = |name: &str| {
-            let temporary = Temporary::create(&cache.dir).expect("creates");
+            let temporary = TemporaryFile::create(&cache.dir).expect("creates");
             (&temporary.file).write_all(b"compiled code").expect("writes");
             temporary.publish(name).expect("publishes");
             root.path().join("cache").join(name)
@@ -476,7 +476,7 @@ mod tests {
         let (root, cache) = temporary_cache();
         let path = root.path().join("cache");
         let count = || std::fs::read_dir(&path).expect("lists").count();
-        let at_work = Temporary::create(&cache.dir).expect("creates");
+        let at_work = TemporaryFile::create(&cache.dir).expect("creates");
         std::fs::write(path.join("tmp-1-0"), b"half").expect("writes");
         std::fs::write(path.join("tmp-1-1"), b"").expect("writes");
         assert_eq!(count(), 3);

@@ -4,13 +4,13 @@
 use super::description::describe;
 use super::hash::digest;
 use super::imports::FOR_TOOLS_OF_ASYNC;
-use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, MEMORY_BYTES, SCRIPT_BYTES, Task};
+use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, MEMORY_BYTES, SCRIPT_BYTES, CompileTask};
 use super::{
     CompileError, Instrumentation, Outline, Takes, check_names, compiling_engine, componentize,
     find_entry, interpreter, read_names,
 };
 use crate::model::{ByteSize, OsSandbox};
-use crate::wall::{self, Bounds, Occupant, Wall};
+use crate::wall::{self, ResourceLimits, WallRole, Wall};
 use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ const MESSAGE_BYTES: usize = 16 << 10;
 /// The limit on open files. The compiler's library opens files to count the processors.
 const OPEN_FILES: u64 = 64;
 
-impl Task {
+impl CompileTask {
     /// Performs the task. Only this code parses the bytes of an entry script.
     fn perform(&self, bytes: Vec<u8>, check: CheckImports) -> Result<Vec<u8>, CompileError> {
         match self {
@@ -91,7 +91,7 @@ pub fn serve_compile(arguments: &[String], check: CheckImports) -> ExitCode {
 }
 
 fn serve(arguments: &[String], check: CheckImports) -> Result<(), CompileError> {
-    let (task, mode) = Task::parse(arguments)
+    let (task, mode) = CompileTask::parse(arguments)
         .ok_or_else(|| CompileError::new("this command is run by sandmill itself"))?;
     wall::enter().map_err(|error| CompileError::new(error.to_string()))?;
     // The engine needs the page size, which comes from a file. Read and cache it now: no file can be opened
@@ -107,13 +107,13 @@ fn serve(arguments: &[String], check: CheckImports) -> Result<(), CompileError> 
 }
 
 fn lock_down(mode: OsSandbox) -> Result<(), CompileError> {
-    let bounds = Bounds {
+    let bounds = ResourceLimits {
         memory: Some(MEMORY_BYTES),
         cpu_seconds: Some(CPU_SECONDS),
         largest_file: CODE_BYTES,
         open_files: OPEN_FILES,
     };
-    let wall = Wall { occupant: Occupant::Compiler, mode, folders: Vec::new(), bounds };
+    let wall = Wall { occupant: WallRole::Compiler, mode, folders: Vec::new(), bounds };
     wall.build().map(drop).map_err(|error| CompileError::new(error.to_string()))
 }
 
@@ -182,7 +182,7 @@ pub fn compile_here(
 /// Performs a task in this process, for tests.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn perform_here(
-    task: &Task,
+    task: &CompileTask,
     mut source: std::fs::File,
     target: Option<&std::fs::File>,
 ) -> Result<Vec<u8>, CompileError> {
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn compiles_what_the_leader_read_and_nothing_else() {
         let component = testing::component("run-only", testing::RUN_EMPTY);
-        let task = Task::Compile { digest: digest(b"another"), with: NONE };
+        let task = CompileTask::Compile { digest: digest(b"another"), with: NONE };
         let error =
             task.perform(component, |_, _| Ok(())).expect_err("not what was read").to_string();
         assert!(error.contains("it changed while it was read"), "{error}");

@@ -1,8 +1,8 @@
 //! The parent's side of the compiler process: starts, limits and ends it. Its answers are untrusted and
 //! limited in length.
 
-use super::task::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
-use super::{CompileError, Description, Instrumentation, Names, Outline};
+use super::task::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, CompileTask};
+use super::{CompileError, ScriptDescription, Instrumentation, ComponentNames, Outline};
 use crate::model::{ByteSize, OsSandbox, on_one_line, printable};
 use crate::opening::regular;
 use crate::protocol::decode;
@@ -76,11 +76,11 @@ impl Compiler {
     pub fn outline(&self, path: &Path) -> Result<Outline, CompileError> {
         let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
         let (source, _) = regular(path).map_err(|error| at(&error))?;
-        let answer = self.ask(&Task::Outline, source, None).map_err(|error| at(&error))?;
+        let answer = self.ask(&CompileTask::Outline, source, None).map_err(|error| at(&error))?;
         let mut outline: Outline = decode(&answer).map_err(|error| {
             at(&format!("what the compiler said of it cannot be understood: {error}"))
         })?;
-        let Names { imports, exports } = &mut outline.names;
+        let ComponentNames { imports, exports } = &mut outline.names;
         for name in imports.iter_mut().chain(exports) {
             // A hostile name must not contain terminal escapes.
             *name = on_one_line(name).into_owned();
@@ -92,7 +92,7 @@ impl Compiler {
     ///
     /// # Errors
     /// If the file cannot be read or is neither.
-    pub fn describe(&self, path: &Path) -> Result<Description, CompileError> {
+    pub fn describe(&self, path: &Path) -> Result<ScriptDescription, CompileError> {
         let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
         let (source, _) = regular(path).map_err(|error| match error.kind() {
             ErrorKind::IsADirectory | ErrorKind::Other => {
@@ -100,8 +100,8 @@ impl Compiler {
             }
             _ => at(&format!("it cannot be read: {error}")),
         })?;
-        let answer = self.ask(&Task::Describe, source, None).map_err(|error| at(&error))?;
-        let description: Description = decode(&answer).map_err(|error| {
+        let answer = self.ask(&CompileTask::Describe, source, None).map_err(|error| at(&error))?;
+        let description: ScriptDescription = decode(&answer).map_err(|error| {
             at(&format!("what the compiler said of it cannot be understood: {error}"))
         })?;
         Ok(description.printable())
@@ -109,7 +109,7 @@ impl Compiler {
 
     /// Makes a component of a core module and writes it to `target`.
     pub(super) fn componentize(&self, source: File, target: &File) -> Result<(), CompileError> {
-        self.ask(&Task::Componentize, source, Some(target)).map(drop)
+        self.ask(&CompileTask::Componentize, source, Some(target)).map(drop)
     }
 
     /// Writes the component that prepares an interpreter to `target`. The interpreter runs `text`, in its own
@@ -123,7 +123,7 @@ impl Compiler {
         text: &str,
         target: &File,
     ) -> Result<(), CompileError> {
-        self.ask(&Task::Prepare(text.to_owned()), module, Some(target)).map(drop)
+        self.ask(&CompileTask::Prepare(text.to_owned()), module, Some(target)).map(drop)
     }
 
     /// Writes the component of a prepared interpreter to `target`. `module_and_memory` has the module, which
@@ -137,7 +137,7 @@ impl Compiler {
         module_bytes: usize,
         target: &File,
     ) -> Result<(), CompileError> {
-        self.ask(&Task::Snapshot(module_bytes), module_and_memory, Some(target)).map(drop)
+        self.ask(&CompileTask::Snapshot(module_bytes), module_and_memory, Some(target)).map(drop)
     }
 
     /// Writes compiled code to `target`. `digest` is that of the bytes that the caller read.
@@ -148,14 +148,14 @@ impl Compiler {
         digest: &str,
         with: Instrumentation,
     ) -> Result<(), CompileError> {
-        let task = Task::Compile { digest: digest.to_owned(), with };
+        let task = CompileTask::Compile { digest: digest.to_owned(), with };
         self.ask(&task, source, Some(target)).map(drop)
     }
 
     /// Runs a task in a child. Its result is written to `target`, or returned if there is no `target`.
     fn ask(
         &self,
-        task: &Task,
+        task: &CompileTask,
         source: File,
         target: Option<&File>,
     ) -> Result<Vec<u8>, CompileError> {

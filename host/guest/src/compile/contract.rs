@@ -15,7 +15,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 
 /// The top-level imports and exports of a component, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
+pub struct ComponentNames {
     /// Names of imports, with versions.
     pub imports: Vec<String>,
     /// Names of exports, with versions.
@@ -28,14 +28,14 @@ pub struct Outline {
     /// Its size in bytes. For a core module: the size of the component that is made of it.
     pub bytes: u64,
     /// What it imports and exports.
-    pub names: Names,
+    pub names: ComponentNames,
     /// The kind of mini-batch that it takes; `None` if it does not say.
     pub takes: Option<Takes>,
 }
 
 /// Where the functions of an entry script are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct EntryFunctions {
     /// The exported instance that holds them; `None` if `run` is exported at the top level.
     pub instance: Option<String>,
     /// Whether it has an `init`.
@@ -57,9 +57,9 @@ const RUN: &str = "func(\
 ///
 /// # Errors
 /// If the bytes are not a well-formed component.
-pub fn read_names(component: &[u8]) -> Result<Names, CompileError> {
+pub fn read_names(component: &[u8]) -> Result<ComponentNames, CompileError> {
     let damaged = |error| CompileError::new(format!("the file is a damaged component: {error}"));
-    let mut names = Names::default();
+    let mut names = ComponentNames::default();
     let mut depth = 0usize;
     for payload in Parser::new(0).parse_all(component) {
         match payload.map_err(damaged)? {
@@ -90,7 +90,7 @@ pub fn read_names(component: &[u8]) -> Result<Names, CompileError> {
 ///
 /// # Errors
 /// With all problems at once.
-pub fn check_names(names: &Names) -> Result<(), CompileError> {
+pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
     let mut text = String::new();
     for import in &names.imports {
         if let ImportVerdict::Refused(why) = judge_import(import) {
@@ -127,7 +127,7 @@ const WANTED: &str = "An entry script exports the interface sandmill:entry/entry
 ///
 /// # Errors
 /// If there is no `run`, or if the type of a function differs from the contract.
-pub fn find_entry(engine: &Engine, component: &Component) -> Result<Entry, CompileError> {
+pub fn find_entry(engine: &Engine, component: &Component) -> Result<EntryFunctions, CompileError> {
     let ty = component.component_type();
     let exports: Vec<(String, ComponentItem)> =
         ty.exports(engine).map(|(name, item)| (name.to_owned(), item.ty)).collect();
@@ -184,7 +184,7 @@ fn function(name: &str, item: ComponentItem) -> Option<(String, ComponentFunc)> 
 fn check_functions(
     instance: Option<&str>,
     functions: &[(String, ComponentFunc)],
-) -> Result<Option<Entry>, CompileError> {
+) -> Result<Option<EntryFunctions>, CompileError> {
     let check = |wanted_name: &str, wanted: &str| {
         let Some((_, function)) = functions.iter().find(|(name, _)| name == wanted_name) else {
             return Ok(false);
@@ -204,7 +204,7 @@ fn check_functions(
     }
     let init = check("init", INIT)?;
     let shutdown = check("shutdown", SHUTDOWN)?;
-    Ok(Some(Entry { instance: instance.map(str::to_owned), init, shutdown }))
+    Ok(Some(EntryFunctions { instance: instance.map(str::to_owned), init, shutdown }))
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::compile::{engine, testing};
 
-    fn entry(component: &[u8]) -> Result<Entry, CompileError> {
+    fn entry(component: &[u8]) -> Result<EntryFunctions, CompileError> {
         let engine = engine(crate::compile::Instrumentation::default()).expect("engine");
         let component = Component::new(&engine, component).expect("compiles");
         find_entry(&engine, &component)

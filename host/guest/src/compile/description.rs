@@ -16,7 +16,7 @@ const PAGE: u64 = 64 << 10;
 
 /// A description of an entry script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Description {
+pub struct ScriptDescription {
     /// `component` or `core module`.
     pub kind: String,
     /// The size of the file.
@@ -32,9 +32,9 @@ pub struct Description {
     /// The tools that made it, as the file itself claims; sorted.
     pub producers: BTreeSet<Producer>,
     /// All memories that it declares, including those of inner modules.
-    pub memories: Vec<Memory>,
+    pub memories: Vec<DeclaredMemory>,
     /// All tables that it declares, including those of inner modules.
-    pub tables: Vec<Table>,
+    pub tables: Vec<DeclaredTable>,
 }
 
 /// One name that a component imports.
@@ -70,7 +70,7 @@ pub struct Producer {
 
 /// A declared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct DeclaredMemory {
     /// The initial size.
     pub minimum_bytes: u64,
     /// The maximum size; `None` if the module sets no limit.
@@ -79,7 +79,7 @@ pub struct Memory {
 
 /// A declared table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Table {
+pub struct DeclaredTable {
     /// The initial number of elements.
     pub minimum: u64,
     /// The maximum number of elements; `None` if the module sets no limit.
@@ -116,7 +116,7 @@ pub enum Power {
     Unknown,
 }
 
-impl super::contract::Names {
+impl super::contract::ComponentNames {
     /// Whether an entry script computes with models on the host.
     pub fn compute_with_models(&self) -> bool {
         self.imports.iter().any(|import| Power::of(import) == Power::Inference)
@@ -189,7 +189,7 @@ impl Power {
 ///
 /// # Errors
 /// If the bytes are neither, or damaged.
-pub(super) fn describe(bytes: Vec<u8>) -> Result<Description, CompileError> {
+pub(super) fn describe(bytes: Vec<u8>) -> Result<ScriptDescription, CompileError> {
     let kind = match identify(&bytes)? {
         Artifact::Component => "component",
         Artifact::Module => "core module",
@@ -210,7 +210,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<Description, CompileError> {
         Import { power: Power::of(&name), name, refused }
     };
     let export = |name: String| Export { functions: functions(&types, &name), name };
-    let mut description = Description {
+    let mut description = ScriptDescription {
         kind: kind.to_owned(),
         bytes: size,
         sha256,
@@ -238,13 +238,13 @@ fn functions(types: &Types, export: &str) -> Vec<String> {
         .collect()
 }
 
-fn add(payload: &Payload<'_>, description: &mut Description) -> wasmparser::Result<()> {
+fn add(payload: &Payload<'_>, description: &mut ScriptDescription) -> wasmparser::Result<()> {
     match payload {
         Payload::MemorySection(section) => {
             for memory in section.clone() {
                 let memory = memory?;
                 let bytes = |pages: u64| pages.saturating_mul(PAGE);
-                description.memories.push(Memory {
+                description.memories.push(DeclaredMemory {
                     minimum_bytes: bytes(memory.initial),
                     maximum_bytes: memory.maximum.map(bytes),
                 });
@@ -253,7 +253,7 @@ fn add(payload: &Payload<'_>, description: &mut Description) -> wasmparser::Resu
         Payload::TableSection(section) => {
             for table in section.clone() {
                 let table = table?.ty;
-                description.tables.push(Table { minimum: table.initial, maximum: table.maximum });
+                description.tables.push(DeclaredTable { minimum: table.initial, maximum: table.maximum });
             }
         }
         Payload::CustomSection(section) => {
@@ -275,7 +275,7 @@ fn add(payload: &Payload<'_>, description: &mut Description) -> wasmparser::Resu
     Ok(())
 }
 
-impl Description {
+impl ScriptDescription {
     /// Escapes all control characters and invisible characters.
     #[must_use]
     pub fn printable(mut self) -> Self {

@@ -217,8 +217,8 @@ mod tests {
     #[cfg(feature = "inference")]
     #[test]
     fn imports_that_are_not_granted_are_all_named() {
-        use crate::compile::{Names, check_names};
-        let names = Names {
+        use crate::compile::{ComponentNames, check_names};
+        let names = ComponentNames {
             imports: [
                 "sandmill:entry/host@0.1.3",
                 "sandmill:entry/host@0.2.0",

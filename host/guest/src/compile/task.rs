@@ -27,7 +27,7 @@ const SNAPSHOT: &str = "snapshot";
 
 /// A request about an entry script.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub(super) enum CompileTask {
     /// Check that it keeps the contract, and compile it.
     Compile {
         /// The SHA-256 that it must have, in hex.
@@ -47,7 +47,7 @@ pub(super) enum Task {
     Snapshot(usize),
 }
 
-impl Task {
+impl CompileTask {
     /// The arguments of [`COMPILE_COMMAND`].
     pub(super) fn words(&self, mode: OsSandbox) -> Vec<String> {
         let words = match self {
@@ -98,12 +98,12 @@ mod tests {
     fn tasks_are_words_of_the_command_line() {
         let all = Instrumentation { fuel: true, profile: true, deterministic: true };
         for with in [NONE, all] {
-            let task = Task::Compile { digest: "0a".into(), with };
+            let task = CompileTask::Compile { digest: "0a".into(), with };
             assert_eq!(Task::parse(&task.words(OsSandbox::Off)), Some((task, OsSandbox::Off)));
         }
         for mode in OsSandbox::ALL {
-            let interpreters = [Task::Prepare("import a".into()), Task::Snapshot(7)];
-            let others = [Task::Componentize, Task::Outline, Task::Describe];
+            let interpreters = [CompileTask::Prepare("import a".into()), CompileTask::Snapshot(7)];
+            let others = [CompileTask::Componentize, CompileTask::Outline, CompileTask::Describe];
             for task in others.into_iter().chain(interpreters) {
                 assert_eq!(Task::parse(&task.words(mode)), Some((task, mode)));
             }

@@ -18,14 +18,14 @@ const DIGESTS: (usize, usize) = (64, 32);
 
 /// A number of files, and their total size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct FileCount {
     /// How many files.
     pub files: u64,
     /// The sum of their lengths, in bytes.
     pub bytes: u64,
 }
 
-impl AddAssign for Kept {
+impl AddAssign for FileCount {
     fn add_assign(&mut self, other: Self) {
         self.files += other.files;
         self.bytes += other.bytes;
@@ -36,9 +36,9 @@ impl AddAssign for Kept {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn compiled(folder: &Path) -> io::Result<Kept> {
-    let Some(dir) = open_folder(folder)? else { return Ok(Kept::default()) };
-    let mut kept = Kept::default();
+pub fn compiled(folder: &Path) -> io::Result<FileCount> {
+    let Some(dir) = open_folder(folder)? else { return Ok(FileCount::default()) };
+    let mut kept = FileCount::default();
     for name in entries(&dir)? {
         kept += kept_by(&dir, &name);
     }
@@ -49,8 +49,8 @@ pub fn compiled(folder: &Path) -> io::Result<Kept> {
 ///
 /// # Errors
 /// If the folder cannot be read, or a file in it cannot be removed.
-pub fn clear_compiled(folder: &Path) -> io::Result<Kept> {
-    let mut removed = Kept::default();
+pub fn clear_compiled(folder: &Path) -> io::Result<FileCount> {
+    let mut removed = FileCount::default();
     let Some(dir) = open_folder(folder)? else { return Ok(removed) };
     for name in entries(&dir)? {
         if name.starts_with(TEMPORARY) && !open(&dir, &name).is_ok_and(|file| is_left_over(&file)) {
@@ -71,8 +71,8 @@ pub fn clear_compiled(folder: &Path) -> io::Result<Kept> {
 
 /// Measures all files below a folder. A file with several hard links counts once. A missing folder counts as
 /// empty. Symbolic links are not followed.
-pub(crate) fn below(folder: &Path) -> io::Result<Kept> {
-    let mut kept = Kept::default();
+pub(crate) fn below(folder: &Path) -> io::Result<FileCount> {
+    let mut kept = FileCount::default();
     let mut seen = HashSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -87,7 +87,7 @@ pub(crate) fn below(folder: &Path) -> io::Result<Kept> {
             if found.is_dir() {
                 folders.push(entry.path());
             } else if found.nlink() < 2 || seen.insert((found.dev(), found.ino())) {
-                kept += Kept { files: 1, bytes: found.len() };
+                kept += FileCount { files: 1, bytes: found.len() };
             }
         }
     }
@@ -95,7 +95,7 @@ pub(crate) fn below(folder: &Path) -> io::Result<Kept> {
 }
 
 /// Removes a folder with its content, and returns how much that was.
-pub(crate) fn clear_below(folder: &Path) -> io::Result<Kept> {
+pub(crate) fn clear_below(folder: &Path) -> io::Result<FileCount> {
     let kept = below(folder)?;
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -143,9 +143,9 @@ fn is_temporary(name: &str) -> bool {
 }
 
 /// The size of one file; zero if another process has removed it.
-fn kept_by(dir: &Dir, name: &str) -> Kept {
+fn kept_by(dir: &Dir, name: &str) -> FileCount {
     let length = dir.symlink_metadata(name).map(|found| found.len());
-    length.map_or_else(|_| Kept::default(), |bytes| Kept { files: 1, bytes })
+    length.map_or_else(|_| FileCount::default(), |bytes| FileCount { files: 1, bytes })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const LONGEST: usize = 2000;
 
 /// The error codes of `wasi:nn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorCode {
+pub enum NnErrorCode {
     /// A tensor's name, type, shape or bytes are wrong.
     InvalidArgument,
     /// The bytes are not an ONNX model, or the guest asked for another encoding.
@@ -34,7 +34,7 @@ pub enum InferenceError {
     /// An error that the guest receives and may handle.
     Refused {
         /// The kind.
-        code: ErrorCode,
+        code: NnErrorCode,
         /// For the user: what was expected, and what was found.
         message: String,
     },
@@ -50,7 +50,7 @@ pub enum InferenceError {
 impl InferenceError {
     /// An error for the guest. Names in a model and messages of backends may have any length, so the text is
     /// cut at 2,000 bytes.
-    pub fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub fn refused(code: NnErrorCode, message: impl Into<String>) -> Self {
         Self::Refused { code, message: cut(message.into()) }
     }
 

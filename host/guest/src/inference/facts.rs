@@ -5,7 +5,7 @@ use std::fmt;
 
 /// The element types of tensors in `wasi:nn`. Elements are little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TensorType {
+pub enum NnTensorType {
     /// IEEE 754, 2 bytes.
     F16,
     /// IEEE 754, 4 bytes.
@@ -22,7 +22,7 @@ pub enum TensorType {
     I64,
 }
 
-impl TensorType {
+impl NnTensorType {
     /// The size of an element, in bytes.
     pub fn size(self) -> usize {
         match self {
@@ -35,7 +35,7 @@ impl TensorType {
 }
 
 /// For example `f32` or `i64`.
-impl fmt::Display for TensorType {
+impl fmt::Display for NnTensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F16 => "f16",
@@ -51,15 +51,15 @@ impl fmt::Display for TensorType {
 
 /// The element type of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ElementType {
+pub enum ModelElementType {
     /// A type that `wasi:nn` has.
-    Standard(TensorType),
+    Standard(NnTensorType),
     /// Another type, by its name in ONNX, for example `string` or `uint16`. A caller sees it, but cannot use
     /// the input or output.
     Other(String),
 }
 
-impl fmt::Display for ElementType {
+impl fmt::Display for ModelElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Standard(ty) => ty.fmt(f),
@@ -70,7 +70,7 @@ impl fmt::Display for ElementType {
 
 /// One dimension of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dimension {
+pub enum ModelDimension {
     /// Fixed by the model.
     Fixed(u32),
     /// Chosen by the caller; dimensions with the same name must be equal.
@@ -80,7 +80,7 @@ pub enum Dimension {
 }
 
 /// For example `64`, `N` or `?`.
-impl fmt::Display for Dimension {
+impl fmt::Display for ModelDimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(size) => size.fmt(f),
@@ -92,17 +92,17 @@ impl fmt::Display for Dimension {
 
 /// An input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct ModelPort {
     /// Its name in the model.
     pub name: String,
     /// Its element type.
-    pub ty: ElementType,
+    pub ty: ModelElementType,
     /// Its dimensions; `None` if even their number is unknown.
-    pub shape: Option<Vec<Dimension>>,
+    pub shape: Option<Vec<ModelDimension>>,
 }
 
 /// For example `f32 [N, 64]` or `f32 of any shape`.
-impl fmt::Display for Port {
+impl fmt::Display for ModelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.shape {
             Some(shape) => write!(f, "{} {}", self.ty, Shape(shape)),
@@ -112,9 +112,9 @@ impl fmt::Display for Port {
 }
 
 /// Prints for example `[256, 64]`.
-pub(super) struct Shape<'a, T>(pub(super) &'a [T]);
+pub(super) struct ModelShape<'a, T>(pub(super) &'a [T]);
 
-impl<T: fmt::Display> fmt::Display for Shape<'_, T> {
+impl<T: fmt::Display> fmt::Display for ModelShape<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
         for (index, dimension) in self.0.iter().enumerate() {
@@ -127,11 +127,11 @@ impl<T: fmt::Display> fmt::Display for Shape<'_, T> {
 
 /// What is known about a loaded model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ModelFacts {
     /// The inputs, in the model's order. Inputs with a default value in the model are left out.
-    pub inputs: Vec<Port>,
+    pub inputs: Vec<ModelPort>,
     /// The outputs, in the model's order.
-    pub outputs: Vec<Port>,
+    pub outputs: Vec<ModelPort>,
     /// The backend that runs it; never `auto`.
     pub backend: Backend,
     /// The device that it runs on.
@@ -146,7 +146,7 @@ pub struct TensorView<'a> {
     /// The input's name.
     pub name: &'a str,
     /// The type of its elements.
-    pub ty: TensorType,
+    pub ty: NnTensorType,
     /// Its dimensions, the outermost first; empty for a scalar.
     pub dims: &'a [u32],
     /// The elements, row-major. Their length follows from type and dimensions.
@@ -159,7 +159,7 @@ pub struct OwnedTensor {
     /// The output's name.
     pub name: String,
     /// The type of its elements.
-    pub ty: TensorType,
+    pub ty: NnTensorType,
     /// Its dimensions, the outermost first. A scalar has `[1]`, as `wasi:nn` requires.
     pub dims: Vec<u32>,
     /// The elements, row-major.

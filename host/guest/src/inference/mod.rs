@@ -24,13 +24,13 @@ mod probe;
 #[cfg(not(feature = "inference"))]
 mod without;
 
-pub use error::{ErrorCode, InferenceError, NamedError, ProbeError};
-pub use facts::{Dimension, ElementType, Facts, OwnedTensor, Port, TensorType, TensorView};
+pub use error::{NnErrorCode, InferenceError, NamedError, ProbeError};
+pub use facts::{ModelDimension, ModelElementType, ModelFacts, OwnedTensor, ModelPort, NnTensorType, TensorView};
 pub use memory::{PROCESSORS, bytes_below, has_inference, inference_memory};
 #[cfg(feature = "cuda")]
-pub use models::{KernelsError, serve_kernels};
+pub use models::{CompileKernelsError, serve_kernels};
 #[cfg(feature = "inference")]
-pub use models::{LoadedModel, Models, quiet_panics, serve_probe};
+pub use models::{LoadedModel, LoadedModels, quiet_panics, serve_probe};
 pub use named_library::{NO_TELEMETRY, NamedLibrary};
 pub use note::NotePlace;
 pub use probe::{BackendState, Judged, KERNELS_COMMAND, PROBE_COMMAND, Probe, TRACT_VERSION};

@@ -58,7 +58,7 @@ impl BackendState {
 
 /// The child's answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct ProbeAnswer {
     pub(super) version: Option<String>,
     pub(super) problem: Option<String>,
     pub(super) has_cuda: bool,
@@ -76,8 +76,8 @@ pub struct Judged {
 }
 
 /// An answer that reports a problem.
-pub(super) fn problem(error: impl Error) -> Said {
-    Said { problem: Some(error.to_string()), ..Said::default() }
+pub(super) fn problem(error: impl Error) -> ProbeAnswer {
+    ProbeAnswer { problem: Some(error.to_string()), ..ProbeAnswer::default() }
 }
 
 /// Tests backends.
@@ -200,11 +200,11 @@ impl Probe {
     }
 
     /// Runs a task in a child.
-    fn ask(&self, task: &[&str]) -> Result<Said, ProbeError> {
+    fn ask(&self, task: &[&str]) -> Result<ProbeAnswer, ProbeError> {
         self.ask_of(task, Stdio::null())
     }
 
-    fn ask_of(&self, task: &[&str], input: Stdio) -> Result<Said, ProbeError> {
+    fn ask_of(&self, task: &[&str], input: Stdio) -> Result<ProbeAnswer, ProbeError> {
         let (variable, value) = NO_TELEMETRY;
         let mut command = Command::new(&self.program);
         command.arg(PROBE_COMMAND).args(task).env_clear().env(variable, value).current_dir("/");

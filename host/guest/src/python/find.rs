@@ -2,7 +2,7 @@
 
 use super::Runtime;
 use super::sources::digest;
-use crate::compile::{Cache, Instrumentation, Kept, below, clear_below};
+use crate::compile::{Cache, Instrumentation, FileCount, below, clear_below};
 use crate::model::shell_word;
 use std::fmt;
 use std::io;
@@ -102,7 +102,7 @@ pub(super) fn folder(cache_dir: Option<&Path>) -> Option<PathBuf> {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn installed(cache_dir: &Path) -> io::Result<Kept> {
+pub fn installed(cache_dir: &Path) -> io::Result<FileCount> {
     below(&installed_folder(cache_dir))
 }
 
@@ -116,7 +116,7 @@ pub fn installed_folder(cache_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// If the folder cannot be read, or a file in it cannot be removed.
-pub fn clear_installed(cache_dir: &Path) -> io::Result<Kept> {
+pub fn clear_installed(cache_dir: &Path) -> io::Result<FileCount> {
     clear_below(&installed_folder(cache_dir))
 }
 
@@ -160,7 +160,7 @@ mod tests {
             }
         }
         std::fs::write(cache.join("entry"), "").unwrap();
-        let there = Kept { files: 4, bytes: 0 };
+        let there = FileCount { files: 4, bytes: 0 };
         assert_eq!(super::installed(&cache).unwrap(), there);
         assert_eq!(clear_installed(&cache).unwrap(), there);
         std::fs::remove_file(folder.join(file_name(Runtime::Light))).unwrap();

@@ -5,7 +5,7 @@ use super::find::{file_name, find, folder, installed_in, library_name};
 use super::science::Prepare;
 use super::{Installed, Runtime, javascript, light, science};
 use crate::compile::{Cache, Compiler, Instrumentation};
-use crate::opening::Scratch;
+use crate::opening::ScratchFolder;
 use sandmill_files::remove_tree;
 use std::fs::{File, TryLockError};
 use std::io;
@@ -96,7 +96,7 @@ impl Installer<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<(), InstallError> {
         let scratch = folder.join(format!("{MAKING}{}", std::process::id()));
-        let scratch = Scratch::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
+        let scratch = ScratchFolder::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
         let made = scratch.path().join("runtime.wasm");
         let library = scratch.path().join("library");
         match self.from.and_then(|from| installed_in(from, runtime)) {

@@ -5,7 +5,7 @@ use super::error::InstallError;
 use super::fetch::{python, run, tool};
 use super::science::science_packages;
 use crate::model::package_name;
-use crate::opening::Scratch;
+use crate::opening::ScratchFolder;
 use sandmill_files::remove_tree;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Vendor<'_> {
         }
         let (asked, left_out) = self.asked()?;
         let scratch = folder.join(format!(".{PACKAGES}-{}", std::process::id()));
-        let scratch = Scratch::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
+        let scratch = ScratchFolder::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
         let made = scratch.path().join("packages");
         std::fs::create_dir(&made).map_err(InstallError::write(&made))?;
         if !asked.is_empty() {

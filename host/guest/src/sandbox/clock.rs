@@ -14,10 +14,10 @@ use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::{self, Duration, Insta
 #[derive(Clone)]
 pub(super) struct Timers {
     handle: Handle,
-    driver: Arc<Mutex<Driver>>,
+    driver: Arc<Mutex<ClockDriver>>,
 }
 
-struct Driver {
+struct ClockDriver {
     /// The runtime, until its thread starts.
     runtime: Option<Runtime>,
     /// Ends the thread when it is dropped.
@@ -28,7 +28,7 @@ impl Timers {
     pub(super) fn new() -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
-        let driver = Driver { runtime: Some(runtime), stop: None };
+        let driver = ClockDriver { runtime: Some(runtime), stop: None };
         Ok(Self { handle, driver: Arc::new(Mutex::new(driver)) })
     }
 
@@ -53,7 +53,7 @@ impl Timers {
     }
 }
 
-impl Drop for Driver {
+impl Drop for ClockDriver {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // A plain drop is not allowed inside an async runtime.
@@ -70,12 +70,12 @@ pub(super) fn link<T>(
     linker: &mut Linker<T>,
     clock: fn(&mut T) -> Clock<'_>,
 ) -> wasmtime::Result<()> {
-    monotonic_clock::add_to_linker::<T, Clocks>(linker, clock)
+    monotonic_clock::add_to_linker::<T, ClocksView>(linker, clock)
 }
 
-struct Clocks;
+struct ClocksView;
 
-impl HasData for Clocks {
+impl HasData for ClocksView {
     type Data<'a> = Clock<'a>;
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 /// Why a file cannot be read for the guest.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub(super) enum GuestReadError {
     /// The path is too long.
     #[error("the path is longer than {limit} bytes")]
     Long {

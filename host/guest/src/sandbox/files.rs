@@ -1,10 +1,10 @@
 //! Reads whole files for the guest, with the same grants as WASI's files. A file in the same folder as the
 //! one before it takes four syscalls: open, stat, read and close.
 
-use super::error::ReadError;
+use super::error::GuestReadError;
 use super::path_length::LONGEST;
 use super::whole_file::OpenFile;
-use crate::dataset::Found;
+use crate::dataset::FileVersion;
 use crate::model::{ByteSize, Mount};
 use crate::opening::at_its_path;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
@@ -29,30 +29,30 @@ const EXACT: [libc::c_long; 5] = [
 ];
 
 /// The open folders that a guest sees.
-pub(super) struct Files {
+pub(super) struct OpenFolders {
     /// Sorted by the length of their guest paths, longest first.
-    mounts: Vec<Granted>,
+    mounts: Vec<GrantedFolder>,
     limit: ByteSize,
 }
 
-struct Granted {
+struct GrantedFolder {
     guest: String,
     dir: Dir,
     /// The number of its file system (`st_dev`), if that is an [exact](EXACT) one.
     exact: Option<u64>,
     /// The folder that was last read from, with its path relative to `dir`. Only for folders that guests
     /// cannot write to: in a writable folder, another folder may replace it at any time.
-    last: Option<Last>,
+    last: Option<LastFolder>,
     is_writable: bool,
 }
 
-struct Last {
+struct LastFolder {
     path: String,
     dir: Dir,
     since: Instant,
 }
 
-impl Files {
+impl OpenFolders {
     /// Opens the folders of `mounts`.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Files {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let dir = at_its_path(&mount.host, flags, Mode::empty());
             let dir = Dir::from_std_file(dir.map_err(|error| (mount, error))?.into());
-            opened.push(Granted {
+            opened.push(GrantedFolder {
                 guest: mount.guest.trim_end_matches('/').to_owned(),
                 exact: exact(&dir),
                 dir,
@@ -96,22 +96,22 @@ impl Files {
     ///
     /// # Errors
     /// If it cannot be read. The error is a message for the guest.
-    pub(super) fn read(&mut self, path: &str) -> Result<(OpenFile, Found), ReadError> {
+    pub(super) fn read(&mut self, path: &str) -> Result<(OpenFile, FileVersion), GuestReadError> {
         if path.len() > LONGEST {
-            return Err(ReadError::Long { limit: LONGEST });
+            return Err(GuestReadError::Long { limit: LONGEST });
         }
         let (file, exact) = self.open_file(path)?;
         let stat = fstat(&file)
-            .map_err(|error| ReadError::Io { path: path.to_owned(), source: error.into() })?;
+            .map_err(|error| GuestReadError::Io { path: path.to_owned(), source: error.into() })?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            return Err(ReadError::Irregular { path: path.to_owned() });
+            return Err(GuestReadError::Irregular { path: path.to_owned() });
         }
-        let found = Found::from(&stat);
+        let found = FileVersion::from(&stat);
         if found.length > self.limit.0 {
             let path = path.to_owned();
             let length = found.length;
             let limit = self.limit;
-            return Err(ReadError::TooLarge { path, length, limit });
+            return Err(GuestReadError::TooLarge { path, length, limit });
         }
         // Another file system may be mounted below the folder.
         let is_exact = exact == Some(stat.st_dev);
@@ -130,12 +130,12 @@ impl Files {
     }
 
     /// Opens the file. Also returns the file system whose lengths are exact, if the folder is on one.
-    fn open_file(&mut self, path: &str) -> Result<(File, Option<u64>), ReadError> {
+    fn open_file(&mut self, path: &str) -> Result<(File, Option<u64>), GuestReadError> {
         if !path.starts_with('/') {
-            return Err(ReadError::Relative { path: path.to_owned() });
+            return Err(GuestReadError::Relative { path: path.to_owned() });
         }
         if path.contains('\0') {
-            return Err(ReadError::Null { path: path.to_owned() });
+            return Err(GuestReadError::Null { path: path.to_owned() });
         }
         let found = self.mounts.iter_mut().find_map(|granted| {
             let inside = path.strip_prefix(granted.guest.as_str())?;
@@ -143,19 +143,19 @@ impl Files {
             Some((granted, inside.trim_start_matches('/')))
         });
         let Some((granted, inside)) = found else {
-            return Err(ReadError::Outside { path: path.to_owned() });
+            return Err(GuestReadError::Outside { path: path.to_owned() });
         };
         if inside.is_empty() {
-            return Err(ReadError::Irregular { path: path.to_owned() });
+            return Err(GuestReadError::Irregular { path: path.to_owned() });
         }
         let opened = granted
             .open(inside)
-            .map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
+            .map_err(|source| GuestReadError::Io { path: path.to_owned(), source })?;
         Ok((opened, granted.exact))
     }
 }
 
-impl Granted {
+impl GrantedFolder {
     fn open(&mut self, inside: &str) -> io::Result<File> {
         if let Some(file) = self.open_beside_last(inside) {
             return Ok(file);
@@ -182,7 +182,7 @@ impl Granted {
         }
         if self.last.as_ref().is_none_or(|last| last.path != folder) {
             let dir = self.dir.open_dir(folder).ok()?;
-            self.last = Some(Last { path: folder.to_owned(), dir, since: Instant::now() });
+            self.last = Some(LastFolder { path: folder.to_owned(), dir, since: Instant::now() });
         }
         let opened = self.last.as_ref().and_then(|last| open_name(&last.dir, name));
         if opened.is_none() {
@@ -212,7 +212,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::symlink;
 
-    fn files(limit: u64) -> (tempfile::TempDir, Files) {
+    fn files(limit: u64) -> (tempfile::TempDir, OpenFolders) {
         let root = tempfile::tempdir().expect("temporary folder");
         let path = |name: &str| root.path().join(name);
         for folder in ["in/sub", "in/nested", "other"] {
@@ -244,7 +244,7 @@ mod tests {
             writable: false,
         };
         let mounts = [mount("in", "/inputs/x"), mount("other", "/inputs/x/nested/deep")];
-        let files = Files::open(&mounts, ByteSize(limit)).map_err(|(_, e)| e).expect("opens");
+        let files = OpenFolders::open(&mounts, ByteSize(limit)).map_err(|(_, e)| e).expect("opens");
         (root, files)
     }
 
@@ -255,7 +255,7 @@ mod tests {
             let (file, _) = files.read(path)?;
             let mut bytes = Vec::new();
             (&file.file).read_to_end(&mut bytes).unwrap();
-            Ok::<_, ReadError>(bytes)
+            Ok::<_, GuestReadError>(bytes)
         };
         assert_eq!(read("/inputs/x/a.txt").unwrap(), b"alpha");
         assert_eq!(read("/inputs/x/inside").unwrap(), b"alpha");
@@ -366,7 +366,7 @@ mod tests {
             let guest = host.display().to_string();
             Mount { host: host.to_owned(), guest, writable: false }
         });
-        let mut files = Files::open(&mounts, ByteSize(9)).map_err(|(_, e)| e).expect("opens");
+        let mut files = OpenFolders::open(&mounts, ByteSize(9)).map_err(|(_, e)| e).expect("opens");
         let mut is_exact = |mount: &Mount| {
             let (file, _) = files.read(&format!("{}/ostype", mount.guest)).expect("reads");
             file.is_exact

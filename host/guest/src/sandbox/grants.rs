@@ -1,12 +1,12 @@
 //! What a guest may see and use, and the WASI context made from it.
 
-use super::files::Files;
+use super::files::OpenFolders;
 use super::log_folder::LogFolder;
-use super::quota::Quota;
+use super::quota::WriteQuota;
 use super::seed::Seed;
-use super::sink::{LogFile, Sink};
+use super::sink::{SinkFile, GuestSink};
 use super::virtual_time::VirtualTime;
-use crate::inference::Models;
+use crate::inference::LoadedModels;
 use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};
 use std::fmt::Display;
 use std::os::fd::AsRawFd;
@@ -37,7 +37,7 @@ pub struct Grants {
     /// The value of `host.gpu-index`.
     pub gpu_index: Option<u32>,
     /// The models. They outlive the instances that load them.
-    pub models: Arc<Models>,
+    pub models: Arc<LoadedModels>,
     /// The level that `host.log` is filtered by.
     pub logging_level: LoggingLevel,
     /// The limits.
@@ -45,27 +45,27 @@ pub struct Grants {
     /// The seed of the random numbers in a deterministic job.
     pub seed: Seed,
     /// The file of stdout.
-    pub stdout: LogFile,
+    pub stdout: SinkFile,
     /// The file of stderr.
-    pub stderr: LogFile,
+    pub stderr: SinkFile,
     /// The file of `host.log`.
-    pub log: LogFile,
+    pub log: SinkFile,
 }
 
 /// Makes the WASI context: only what was granted, nothing of the host's own environment, and no network.
 /// `time` replaces the machine's time; `files` has the open folders.
 pub(super) fn wasi(
     grants: &Grants,
-    stderr: &Sink,
-    quota: &Quota,
-    files: &Files,
+    stderr: &GuestSink,
+    quota: &WriteQuota,
+    files: &OpenFolders,
     time: Option<&VirtualTime>,
 ) -> Result<WasiCtx, Failure> {
     let mut builder = WasiCtxBuilder::new();
     builder
         .args(&grants.arguments)
         .envs(&grants.environment)
-        .stdout(Sink::new(&grants.stdout, quota))
+        .stdout(GuestSink::new(&grants.stdout, quota))
         .stderr(stderr.clone())
         .allow_tcp(false)
         .allow_udp(false)

@@ -1,10 +1,10 @@
 //! The data and functions of the interface `sandmill:entry/host`.
 
 use super::counted::OverLimit;
-use super::files::Files;
+use super::files::OpenFolders;
 use super::grants::Grants;
-use super::quota::Quota;
-use super::sink::Sink;
+use super::quota::WriteQuota;
+use super::sink::GuestSink;
 use crate::model::LoggingLevel;
 use jiff::Timestamp;
 use wasmtime::component::{ComponentType, Lift};
@@ -21,12 +21,12 @@ pub(super) struct Host {
     pub(super) source_dir: Option<String>,
     pub(super) gpu_index: Option<u32>,
     pub(super) level: LoggingLevel,
-    pub(super) log: Sink,
-    pub(super) files: Files,
+    pub(super) log: GuestSink,
+    pub(super) files: OpenFolders,
 }
 
 impl Host {
-    pub(super) fn new(grants: &Grants, files: Files, quota: &Quota) -> Self {
+    pub(super) fn new(grants: &Grants, files: OpenFolders, quota: &WriteQuota) -> Self {
         Self {
             agent_name: grants.agent_name.clone(),
             node_id: grants.node_id.clone(),
@@ -35,7 +35,7 @@ impl Host {
             source_dir: grants.source_dir.clone(),
             gpu_index: grants.gpu_index,
             level: grants.logging_level,
-            log: Sink::new(&grants.log, quota),
+            log: GuestSink::new(&grants.log, quota),
             files,
         }
     }

@@ -1,18 +1,18 @@
 //! The interface `sandmill:entry/host`.
 
 use super::host::LogLevel;
-use super::state::State;
+use super::state::InstanceState;
 use super::whole_file::WholeFile;
 use wasmtime::component::{Linker, WasmStr};
 use wasmtime::{Result, StoreContextMut};
 
-type Context<'a> = StoreContextMut<'a, State>;
+type Context<'a> = StoreContextMut<'a, InstanceState>;
 
 /// Links the interface. The engine accepts it for all 0.1 versions that a guest names.
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
-pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
+pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
     // It only contains types, but guests import it.
     linker.instance("sandmill:entry/types@0.1.0")?;
     let mut host = linker.instance("sandmill:entry/host@0.1.0")?;

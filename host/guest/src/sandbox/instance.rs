@@ -1,10 +1,10 @@
 //! An instance of an entry script, and the calls into it.
 
 use super::clock::Timers;
-use super::state::State;
+use super::state::InstanceState;
 use super::traps::{self, Circumstances};
-use super::types::{self, Copied, Results, Text};
-use crate::dataset::Found;
+use super::types::{self, Copied, ResultsValue, ErrorText};
+use crate::dataset::FileVersion;
 use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits};
 use crate::output::{MiniBatchData, ResultSink};
 use std::time::Instant as Time;
@@ -13,7 +13,7 @@ use wasmtime::component::{self, ComponentExportIndex, Func, TypedFunc};
 
 /// An instance of the entry script. The module's documentation says which threads may use it.
 pub struct Instance {
-    store: Store<State>,
+    store: Store<InstanceState>,
     run: Func,
     init: Option<Func>,
     shutdown: Option<Func>,
@@ -33,7 +33,7 @@ pub(super) struct Exports {
 
 /// The second parameter of `run`.
 #[derive(Clone, Debug)]
-pub struct Context<'a> {
+pub struct RunContext<'a> {
     /// The id of the mini-batch.
     pub id: u64,
     /// The name of the input.
@@ -45,14 +45,14 @@ pub struct Context<'a> {
 }
 
 /// The function `run`, with its types.
-type Run<'a> = TypedFunc<(types::MiniBatch<'a>, types::Context<'a>), (Result<Results, Text>,)>;
+type Run<'a> = TypedFunc<(types::MiniBatchValue<'a>, types::ContextValue<'a>), (Result<ResultsValue, ErrorText>,)>;
 
 /// What a call returned, unchecked.
 type Called<T> = (CallStats, Result<T, Failure>);
 
 impl Instance {
     pub(super) fn new(
-        mut store: Store<State>,
+        mut store: Store<InstanceState>,
         instance: &component::Instance,
         exports: Exports,
         fuel: Option<u64>,
@@ -79,7 +79,7 @@ impl Instance {
     pub fn init(&mut self) -> (CallStats, Result<(), Failure>) {
         let Some(function) = self.init else { return (CallStats::default(), Ok(())) };
         let (stats, result) = self.call("init", |store| {
-            function.typed::<(), (Result<(), Text>,)>(&*store)?.call(store, ())
+            function.typed::<(), (Result<(), ErrorText>,)>(&*store)?.call(store, ())
         });
         let result = result
             .and_then(|(returned,)| returned.map_err(|text| traps::script_error("init", &text)));
@@ -92,15 +92,15 @@ impl Instance {
     pub fn run(
         &mut self,
         data: MiniBatchData<'_>,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
         sink: &mut dyn ResultSink,
     ) -> (CallStats, Result<(), Failure>) {
         let batch = match data {
-            MiniBatchData::Files(paths) => types::MiniBatch::Files(paths),
-            MiniBatchData::Table(ipc) => types::MiniBatch::Table(types::Pieces(ipc)),
-            MiniBatchData::Void => types::MiniBatch::Void,
+            MiniBatchData::Files(paths) => types::MiniBatchValue::Files(paths),
+            MiniBatchData::Table(ipc) => types::MiniBatchValue::Table(types::Pieces(ipc)),
+            MiniBatchData::Void => types::MiniBatchValue::Void,
         };
-        let context = types::Context {
+        let context = types::ContextValue {
             id: context.id,
             dataset: context.dataset,
             attempt: context.attempt,
@@ -123,7 +123,7 @@ impl Instance {
 
     /// The length and time of each file of the last mini-batch when the guest first read or inspected it, in
     /// the order of the files. `None` for files for which that was not observed.
-    pub fn found(&self) -> &[Option<Found>] {
+    pub fn found(&self) -> &[Option<FileVersion>] {
         self.store.data().noticed.found()
     }
 
@@ -141,7 +141,7 @@ impl Instance {
     fn call<T>(
         &mut self,
         function: &'static str,
-        call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
+        call: impl FnOnce(&mut Store<InstanceState>) -> wasmtime::Result<T>,
     ) -> Called<T> {
         if let Err(failure) = set_fuel(&mut self.store, self.fuel) {
             return (CallStats::default(), Err(failure));
@@ -177,11 +177,11 @@ impl Instance {
 }
 
 /// Passes the results to `sink`, if they are within the limits and valid UTF-8.
-fn deliver(results: &Results, limits: &Limits, sink: &mut dyn ResultSink) -> Result<(), Failure> {
+fn deliver(results: &ResultsValue, limits: &Limits, sink: &mut dyn ResultSink) -> Result<(), Failure> {
     let (copied, what) = match results {
-        Results::Rows(rows) => (&rows.0, "rows"),
-        Results::Outcomes(outcomes) => (&outcomes.0, "outcomes"),
-        Results::Table(table) => (&table.0, "a table"),
+        ResultsValue::Rows(rows) => (&rows.0, "rows"),
+        ResultsValue::Outcomes(outcomes) => (&outcomes.0, "outcomes"),
+        ResultsValue::Table(table) => (&table.0, "a table"),
     };
     if copied.too_large() {
         return Err(Failure::new(
@@ -194,10 +194,10 @@ fn deliver(results: &Results, limits: &Limits, sink: &mut dyn ResultSink) -> Res
             ),
         ));
     }
-    if let Results::Table(_) = results {
+    if let ResultsValue::Table(_) = results {
         return sink.table(copied.bytes());
     }
-    if let Results::Outcomes(_) = results {
+    if let ResultsValue::Outcomes(_) = results {
         sink.outcomes(copied.len());
     }
     deliver_texts(copied, limits.row, sink)
@@ -235,7 +235,7 @@ fn deliver_texts(
 }
 
 /// Sets the store's fuel for one call, if fuel is counted.
-pub(super) fn set_fuel(store: &mut Store<State>, fuel: Option<u64>) -> Result<(), Failure> {
+pub(super) fn set_fuel(store: &mut Store<InstanceState>, fuel: Option<u64>) -> Result<(), Failure> {
     let Some(fuel) = fuel else { return Ok(()) };
     store.set_fuel(fuel).map_err(|error| {
         Failure::new(FailureKind::HostFault, format!("fuel cannot be set: {error:#}"))

@@ -5,7 +5,7 @@ use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 
 /// The guest's descriptors that lead into the log folder, and whether the guest created anything elsewhere.
-pub(super) struct Kept {
+pub(super) struct LogDescriptors {
     /// The guest path of the log folder.
     pub(super) folder: String,
     /// The handles of these descriptors. Handle numbers are reused, so every new handle updates this set.
@@ -13,7 +13,7 @@ pub(super) struct Kept {
     pub(super) made: bool,
 }
 
-impl Kept {
+impl LogDescriptors {
     /// Starts without handles. `folder` is the guest path of the log folder.
     pub(super) fn new(folder: &str) -> Self {
         Self { folder: folder.to_owned(), handles: HashSet::new(), made: false }

@@ -14,7 +14,7 @@ const MEMORIES: usize = 100;
 
 /// A refused growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct GrowthRefusal {
     /// The bytes in use before.
     pub(super) used: u64,
     /// The additional bytes that were requested.
@@ -32,7 +32,7 @@ pub(super) struct Refusal {
 pub(super) struct Budget {
     limit: u64,
     used: u64,
-    refused: Option<Refusal>,
+    refused: Option<GrowthRefusal>,
 }
 
 impl Budget {
@@ -41,7 +41,7 @@ impl Budget {
     }
 
     /// Returns and clears the last refusal. A trap after a refusal is most likely its consequence.
-    pub(super) fn take_refusal(&mut self) -> Option<Refusal> {
+    pub(super) fn take_refusal(&mut self) -> Option<GrowthRefusal> {
         self.refused.take()
     }
 
@@ -53,7 +53,7 @@ impl Budget {
                 true
             }
             _ => {
-                self.refused = Some(Refusal { used: self.used, asked, end: None });
+                self.refused = Some(GrowthRefusal { used: self.used, asked, end: None });
                 false
             }
         }
@@ -70,7 +70,7 @@ impl ResourceLimiter for Budget {
         if let Some(end) = maximum.filter(|maximum| desired > *maximum) {
             let used = current as u64;
             let asked = desired.saturating_sub(current) as u64;
-            self.refused = Some(Refusal { used, asked, end: Some(end as u64) });
+            self.refused = Some(GrowthRefusal { used, asked, end: Some(end as u64) });
             return Ok(false);
         }
         Ok(self.grow(desired.saturating_sub(current)))
@@ -143,7 +143,7 @@ mod tests {
     fn a_memorys_own_maximum_costs_nothing() {
         let mut budget = Budget::new(ByteSize(1000));
         assert!(!budget.memory_growing(100, 900, Some(800)).expect("answers"));
-        let refusal = Refusal { used: 100, asked: 800, end: Some(800) };
+        let refusal = GrowthRefusal { used: 100, asked: 800, end: Some(800) };
         assert_eq!(budget.take_refusal(), Some(refusal));
         assert!(budget.memory_growing(0, 1000, None).expect("answers"));
     }

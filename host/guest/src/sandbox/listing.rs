@@ -1,7 +1,7 @@
 //! Lists a folder entry by entry, as the guest requests them. WASI's own listing reads the whole folder
 //! first. For a folder with millions of files, that is more memory than a guest may cost the host.
 
-use super::state::State;
+use super::state::InstanceState;
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 use std::io;
@@ -12,20 +12,20 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     DescriptorType, DirectoryEntry, ErrorCode,
 };
 
-type Context<'a> = StoreContextMut<'a, State>;
+type Context<'a> = StoreContextMut<'a, InstanceState>;
 type Entry = std::result::Result<Option<DirectoryEntry>, ErrorCode>;
 
 /// A folder that is being listed. It takes some kilobytes, regardless of the number of entries.
-struct Listing(Dir);
+struct GuestListing(Dir);
 
 /// Replaces WASI's functions and their resource.
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
-pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
-    let listing = ResourceType::host::<Listing>();
+pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
+    let listing = ResourceType::host::<GuestListing>();
     types.resource("directory-entry-stream", listing, |mut cx: Context<'_>, rep| {
-        cx.data_mut().table.delete(Resource::<Listing>::new_own(rep))?;
+        cx.data_mut().table.delete(Resource::<GuestListing>::new_own(rep))?;
         Ok(())
     })?;
     types.func_wrap(
@@ -37,20 +37,20 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
                 Descriptor::File(_) => Err(ErrorCode::NotDirectory),
             };
             Ok((match opened {
-                Ok(dir) => Ok(table.push(Listing(dir))?),
+                Ok(dir) => Ok(table.push(GuestListing(dir))?),
                 Err(code) => Err(code),
             },))
         },
     )?;
     types.func_wrap(
         "[method]directory-entry-stream.read-directory-entry",
-        |mut cx: Context<'_>, (listing,): (Resource<Listing>,)| {
+        |mut cx: Context<'_>, (listing,): (Resource<GuestListing>,)| {
             Ok((cx.data_mut().table.get_mut(&listing)?.next(),))
         },
     )
 }
 
-impl Listing {
+impl GuestListing {
     fn next(&mut self) -> Entry {
         loop {
             let Some(entry) = self.0.read() else { return Ok(None) };
@@ -110,7 +110,7 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", at("link")).expect("links");
         fs::write(folder.path().join(OsStr::from_bytes(b"\xff")), "").expect("writes");
         let open = File::open(folder.path()).expect("opens");
-        let mut listing = Listing(Dir::read_from(&open).expect("lists"));
+        let mut listing = GuestListing(Dir::read_from(&open).expect("lists"));
         let mut files = Vec::new();
         let mut others = Vec::new();
         let mut invalid = 0;

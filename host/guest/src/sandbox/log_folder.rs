@@ -1,7 +1,7 @@
 //! Limits what a guest leaves in its log folder. All workers of a job share that folder, and its files stay
 //! after a call. So the limit covers the whole life of the worker, and also counts what other workers left.
 
-use super::counted::{Counted, OverLimit};
+use super::counted::{CountedHandles, OverLimit};
 use crate::model::Limits;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use walkdir::WalkDir;
 /// size. So the folder stays within about the limits of all workers together, even if workers are replaced,
 /// and a worker that cleans up can continue.
 #[derive(Clone, Debug)]
-pub struct LogFolder(Arc<Folder>);
+pub struct LogFolder(Arc<OpenLogFolder>);
 
 #[derive(Debug)]
-struct Folder {
+struct OpenLogFolder {
     path: PathBuf,
     /// The number of the job's workers that run at the same time, at least 1.
     workers: u64,
@@ -33,7 +33,7 @@ impl LogFolder {
     pub fn new(path: PathBuf, workers: u32) -> Self {
         // Start above all limits, so that the first write measures the folder.
         let [bytes, files] = [const { AtomicU64::new(u64::MAX) }; 2];
-        Self(Arc::new(Folder { path, workers: workers.max(1).into(), bytes, files }))
+        Self(Arc::new(OpenLogFolder { path, workers: workers.max(1).into(), bytes, files }))
     }
 
     /// Measures the folder, and sets the count to this worker's share.
@@ -46,11 +46,11 @@ impl LogFolder {
         self.0.files.store(files, Relaxed);
     }
 
-    fn used(&self, counted: Counted) -> Option<&AtomicU64> {
+    fn used(&self, counted: CountedHandles) -> Option<&AtomicU64> {
         match counted {
-            Counted::Output => Some(&self.0.bytes),
-            Counted::Files => Some(&self.0.files),
-            Counted::Logs => None,
+            CountedHandles::Output => Some(&self.0.bytes),
+            CountedHandles::Files => Some(&self.0.files),
+            CountedHandles::Logs => None,
         }
     }
 
@@ -60,12 +60,12 @@ impl LogFolder {
     /// If the folder is full.
     pub(super) fn take(
         &self,
-        counted: Counted,
+        counted: CountedHandles,
         amount: u64,
         limits: &Limits,
     ) -> Result<(), OverLimit> {
         let Some(used) = self.used(counted) else { return Ok(()) };
-        let allowed = if counted == Counted::Files { limits.files } else { limits.output.0 };
+        let allowed = if counted == CountedHandles::Files { limits.files } else { limits.output.0 };
         let mut asked = used.load(Relaxed).saturating_add(amount);
         if asked > allowed {
             self.look();
@@ -79,7 +79,7 @@ impl LogFolder {
     }
 
     /// Subtracts an amount whose operation failed.
-    pub(super) fn give_back(&self, counted: Counted, amount: u64) {
+    pub(super) fn give_back(&self, counted: CountedHandles, amount: u64) {
         if let Some(used) = self.used(counted) {
             used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
         }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(folder.take(Counted::Files, 3, &limits), over(Counted::Files, 2, 5));
         assert_eq!(folder.take(Counted::Output, 4, &limits), over(Counted::Output, 10, 11));
         assert_eq!(folder.take(Counted::Output, 3, &limits), Ok(()));
-        folder.give_back(Counted::Output, 3);
+        folder.give_back(CountedHandles::Output, 3);
         fs::remove_dir(at("b")).unwrap();
         assert_eq!(folder.take(Counted::Files, 1, &limits), Ok(()));
         assert_eq!(folder.take(Counted::Logs, u64::MAX, &limits), Ok(()), "not kept here");
@@ -154,7 +154,7 @@ mod tests {
         let limits = limits();
         let take = |workers| {
             let folder = LogFolder::new(root.path().to_owned(), workers);
-            (folder.take(Counted::Files, 1, &limits), folder.take(Counted::Output, 3, &limits))
+            (folder.take(CountedHandles::Files, 1, &limits), folder.take(CountedHandles::Output, 3, &limits))
         };
         assert!(matches!(take(1), (Err(_), Err(_))));
         assert_eq!(take(3), (Ok(()), Ok(())));
@@ -174,7 +174,7 @@ mod tests {
             folder = openat(&folder, name.as_str(), OFlags::RDONLY, Mode::empty()).unwrap().into();
         }
         let folder = LogFolder::new(root.path().to_owned(), 2);
-        let over = folder.take(Counted::Files, 1, &Limits::default()).unwrap_err();
+        let over = folder.take(CountedHandles::Files, 1, &Limits::default()).unwrap_err();
         assert_eq!(over.asked, u64::MAX, "no share of what is not known");
     }
 }

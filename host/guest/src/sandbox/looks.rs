@@ -1,6 +1,6 @@
 //! Observes the guest's `stat` calls on open files.
 
-use super::state::State;
+use super::state::InstanceState;
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
@@ -12,10 +12,10 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
-pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.stat",
-        |mut cx: StoreContextMut<'_, State>, (descriptor,): (Resource<Descriptor>,)| {
+        |mut cx: StoreContextMut<'_, InstanceState>, (descriptor,): (Resource<Descriptor>,)| {
             let state = cx.data_mut();
             let handle = descriptor.rep();
             let answer: std::result::Result<DescriptorStat, ErrorCode> =

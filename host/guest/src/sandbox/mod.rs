@@ -61,11 +61,11 @@ mod writing;
 
 pub use crate::output::{MiniBatchData, ResultSink};
 pub use grants::Grants;
-pub use instance::{Context, Instance};
+pub use instance::{RunContext, Instance};
 pub use log_folder::LogFolder;
 #[cfg(any(test, feature = "testing"))]
 pub use nn::no_models;
-pub use profile::Profiler;
-pub use program::{Program, check_imports, guest_thread_stack};
+pub use profile::GuestProfiler;
+pub use program::{GuestProgram, check_imports, guest_thread_stack};
 pub use seed::Seed;
-pub use sink::LogFile;
+pub use sink::SinkFile;

@@ -1,7 +1,7 @@
 //! Records the state of a mini-batch's files when the guest reads them, through the host's `read` or WASI's
 //! files. The guest's own `stat` then saves us one per file after the call.
 
-use crate::dataset::Found;
+use crate::dataset::FileVersion;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DescriptorStat;
@@ -14,7 +14,7 @@ const LOOK_AHEAD: usize = 16;
 pub(super) struct Noticed {
     /// The guest paths of the files.
     expected: Vec<String>,
-    found: Vec<Option<Found>>,
+    found: Vec<Option<FileVersion>>,
     /// The index at which the next search starts.
     next: usize,
     /// The start of the call, in seconds since 1970 and nanoseconds.
@@ -44,12 +44,12 @@ impl Noticed {
 
     /// The state of each expected file when it was first inspected. `None` for files that were not inspected,
     /// or not in order.
-    pub(super) fn found(&self) -> &[Option<Found>] {
+    pub(super) fn found(&self) -> &[Option<FileVersion>] {
         &self.found
     }
 
     /// Records that the host's `read` read a file.
-    pub(super) fn read(&mut self, path: &str, found: Found) {
+    pub(super) fn read(&mut self, path: &str, found: FileVersion) {
         if let Some(index) = ahead(&self.expected, &mut self.next, |known| known == path) {
             self.found[index] = Some(found);
         }
@@ -85,7 +85,7 @@ impl Noticed {
         let Some(index) = self.open.get(&handle) else { return };
         let Some(time) = stat.data_modification_timestamp else { return };
         let Ok(seconds) = i64::try_from(time.seconds) else { return };
-        let seen = Found { length: stat.size, seconds, nanos: time.nanoseconds };
+        let seen = FileVersion { length: stat.size, seconds, nanos: time.nanoseconds };
         if !seen.is_after(self.since) {
             self.found[*index].get_or_insert(seen);
         }
@@ -107,8 +107,8 @@ mod tests {
     use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
     use wasmtime_wasi::p2::bindings::sync::filesystem::types::DescriptorType;
 
-    fn found(length: u64) -> Found {
-        Found { length, seconds: 0, nanos: 0 }
+    fn found(length: u64) -> FileVersion {
+        FileVersion { length, seconds: 0, nanos: 0 }
     }
 
     fn stat(size: u64) -> DescriptorStat {

@@ -3,7 +3,7 @@
 //! length, which nothing else limits.
 
 use super::path_length::refused;
-use super::state::State;
+use super::state::InstanceState;
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView};
@@ -12,7 +12,7 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     ErrorCode, Host, HostDescriptor, NewTimestamp, PathFlags,
 };
 
-type Context<'a> = StoreContextMut<'a, State>;
+type Context<'a> = StoreContextMut<'a, InstanceState>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 type Fd = Resource<Descriptor>;
 
@@ -21,7 +21,7 @@ type Fd = Resource<Descriptor>;
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
-pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.stat-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {

@@ -2,8 +2,8 @@
 //! depends on when or where a file was created.
 
 use super::path_length::refused;
-use super::seen::Seen;
-use super::state::State;
+use super::seen::SeenObjects;
+use super::state::InstanceState;
 use super::virtual_time::EPOCH;
 use std::collections::VecDeque;
 use wasmtime::component::{Linker, Resource};
@@ -18,14 +18,14 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
 
 /// The interface whose functions are replaced, in the version that wasmtime-wasi links.
 const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
-type Context<'a> = StoreContextMut<'a, State>;
+type Context<'a> = StoreContextMut<'a, InstanceState>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 
 /// Replaces WASI's functions that return information about files.
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
-pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
+pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
     let mut types = linker.instance(INTERFACE)?;
     types.func_wrap("[method]descriptor.stat", |mut cx: Context<'_>, (fd,): (Fd,)| {
         answer(cx.data_mut(), |files| files.stat(fd), |stat, _| plain(stat))
@@ -74,9 +74,9 @@ type Fd = Resource<Descriptor>;
 
 /// Calls WASI's own function, and converts its result for the guest.
 fn answer<T, U>(
-    state: &mut State,
+    state: &mut InstanceState,
     ask: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
-    told: impl FnOnce(T, &mut Seen) -> U,
+    told: impl FnOnce(T, &mut SeenObjects) -> U,
 ) -> Answer<U> {
     let mut files = state.filesystem();
     match ask(&mut files) {
@@ -99,7 +99,7 @@ fn plain(found: DescriptorStat) -> DescriptorStat {
     }
 }
 
-fn numbered(found: MetadataHashValue, seen: &mut Seen) -> MetadataHashValue {
+fn numbered(found: MetadataHashValue, seen: &mut SeenObjects) -> MetadataHashValue {
     MetadataHashValue { lower: seen.objects.number((found.lower, found.upper)), upper: 0 }
 }
 

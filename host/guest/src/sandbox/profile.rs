@@ -8,7 +8,7 @@
 //! but only once, after the guest has ended. For a guest that hangs, when a profile is needed most, it writes
 //! nothing. This profiler writes repeatedly.
 
-use super::state::State;
+use super::state::InstanceState;
 use crate::model::{Failure, FailureKind};
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, Frame, FrameFlags, FrameInfo, ProcessHandle, Profile,
@@ -39,9 +39,9 @@ const MOST_SAMPLES: u64 = 1_000_000;
 
 /// The profile of all instances that a worker runs.
 #[derive(Clone, Debug)]
-pub struct Profiler(Arc<Mutex<Recording>>);
+pub struct GuestProfiler(Arc<Mutex<Recording>>);
 
-impl Profiler {
+impl GuestProfiler {
     /// The profile of the worker `name`, which is written to `path`. Nothing is written before the first
     /// sample.
     pub fn new(name: &str, path: PathBuf) -> Self {
@@ -57,7 +57,7 @@ impl Profiler {
     }
 
     /// Makes the store take samples. Fails if the thread that increments the epoch cannot start.
-    pub(super) fn attach(&self, store: &mut Store<State>) -> Result<(), Failure> {
+    pub(super) fn attach(&self, store: &mut Store<InstanceState>) -> Result<(), Failure> {
         self.lock().tick(store.engine()).map_err(|error| {
             let message = format!("the thread that times samples cannot be started: {error}");
             Failure::new(FailureKind::HostFault, message)
@@ -243,7 +243,7 @@ fn thread_cpu_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Context, Grants, MiniBatchData, Program, ResultSink};
+    use super::super::{RunContext, Grants, MiniBatchData, GuestProgram, ResultSink};
     use super::*;
     use crate::compile::testing::component;
     use crate::compile::{Instrumentation, compile_here};
@@ -269,17 +269,17 @@ mod tests {
     }
 
     /// Runs a guest under a profiler. Returns the outcome and the profiler.
-    fn run(end: &str, path: PathBuf) -> (Result<(), Failure>, Profiler) {
+    fn run(end: &str, path: PathBuf) -> (Result<(), Failure>, GuestProfiler) {
         let component = component("run-only", &BUSY.replace("{END}", end));
         let with = Instrumentation { profile: true, ..Instrumentation::default() };
         let code = compile_here(&component, with).unwrap();
         let folder = path.parent().unwrap().to_owned();
-        let profiler = Profiler::new("process007", path);
+        let profiler = GuestProfiler::new("process007", path);
         let limits = Limits::default();
-        let program = Program::load(&code, with, limits.stack).unwrap();
+        let program = GuestProgram::load(&code, with, limits.stack).unwrap();
         let program = program.profiled_by(Some(profiler.clone()));
         let mut instance = program.instantiate(&Grants::sample(&folder)).unwrap();
-        (instance.run(MiniBatchData::Void, &Context::sample(), &mut Nowhere).1, profiler)
+        (instance.run(MiniBatchData::Void, &RunContext::sample(), &mut Nowhere).1, profiler)
     }
 
     fn read(path: &Path) -> Value {

@@ -1,20 +1,20 @@
 //! A loaded component.
 
 use super::clock::Timers;
-use super::files::Files;
+use super::files::OpenFolders;
 use super::grants::{self, Grants};
 use super::host::Host;
 use super::instance::{Exports, Instance, set_fuel};
-use super::kept::Kept;
+use super::kept::LogDescriptors;
 use super::limits::Budget;
-use super::nn::{self, Inference};
+use super::nn::{self, InferenceState};
 use super::noticed::Noticed;
-use super::profile::Profiler;
-use super::quota::Quota;
-use super::seed::{self, Numbers};
-use super::seen::Seen;
-use super::sink::Sink;
-use super::state::State;
+use super::profile::GuestProfiler;
+use super::quota::WriteQuota;
+use super::seed::{self, RandomSources};
+use super::seen::SeenObjects;
+use super::sink::GuestSink;
+use super::state::InstanceState;
 use super::virtual_time::{self, VirtualTime};
 use super::{clock, host_calls, listing, looks, paths, plain_files, traps, writing};
 use crate::compile::{CompileError, Instrumentation, NN_VERSION, engine_with_stack, find_entry};
@@ -52,16 +52,16 @@ const FOLDERS: &str = "wasi:filesystem/preopens@0.2.12";
 const WASI_VERSION: &str = "0.2.12";
 
 /// A loaded component, which can be instantiated repeatedly.
-pub struct Program {
+pub struct GuestProgram {
     engine: Engine,
-    pre: InstancePre<State>,
+    pre: InstancePre<InstanceState>,
     pub(super) exports: Exports,
     timers: Timers,
     with: Instrumentation,
-    profiler: Option<Profiler>,
+    profiler: Option<GuestProfiler>,
 }
 
-impl Program {
+impl GuestProgram {
     /// Loads compiled code from an open file that the leader has checked. `with` must be as when it was
     /// compiled; `stack` is `limits.stack`. Starts no thread, so the process may be forked afterwards.
     ///
@@ -105,7 +105,7 @@ impl Program {
     }
 
     /// Sets the profiler. The code must be compiled for profiling exactly if there is one.
-    pub fn profiled_by(self, profiler: Option<Profiler>) -> Self {
+    pub fn profiled_by(self, profiler: Option<GuestProfiler>) -> Self {
         Self { profiler, ..self }
     }
 
@@ -121,28 +121,28 @@ impl Program {
     /// # Errors
     /// If a folder cannot be opened, or a start function fails.
     pub fn instantiate(&self, grants: &Grants) -> Result<Instance, Failure> {
-        let quota = Quota::new(&grants.limits, &grants.log_folder);
-        let stderr = Sink::new(&grants.stderr, &quota);
-        let files = Files::open(&grants.mounts, grants.limits.read)
+        let quota = WriteQuota::new(&grants.limits, &grants.log_folder);
+        let stderr = GuestSink::new(&grants.stderr, &quota);
+        let files = OpenFolders::open(&grants.mounts, grants.limits.read)
             .map_err(|(mount, error)| grants::cannot_open(mount, &error))?;
         let time = VirtualTime::default();
         let shown = self.with.deterministic.then_some(&time);
         let mut table = ResourceTable::new();
         let handles = usize::try_from(grants.limits.handles).unwrap_or(usize::MAX);
         table.set_max_capacity(handles);
-        let state = State {
+        let state = InstanceState {
             wasi: grants::wasi(grants, &stderr, &quota, &files, shown)?,
             table,
             budget: Budget::new(grants.limits.memory),
             host: Host::new(grants, files, &quota),
-            inference: Inference::new(&grants.models, &grants.limits),
+            inference: InferenceState::new(&grants.models, &grants.limits),
             quota,
             stderr,
             timers: self.timers.clone(),
             time,
-            numbers: Numbers::new(grants.seed),
-            seen: Seen::default(),
-            kept: Kept::new(&grants.log_dir),
+            numbers: RandomSources::new(grants.seed),
+            seen: SeenObjects::default(),
+            kept: LogDescriptors::new(&grants.log_dir),
             noticed: Noticed::default(),
         };
         let mut store = Store::new(&self.engine, state);
@@ -182,7 +182,7 @@ pub fn check_imports(engine: &Engine, component: &Component) -> Result<(), Compi
     })
 }
 
-fn start_failure(error: &wasmtime::Error, store: &mut Store<State>, limits: &Limits) -> Failure {
+fn start_failure(error: &wasmtime::Error, store: &mut Store<InstanceState>, limits: &Limits) -> Failure {
     let state = store.data_mut();
     let circumstances = traps::Circumstances {
         function: "starting",
@@ -193,7 +193,7 @@ fn start_failure(error: &wasmtime::Error, store: &mut Store<State>, limits: &Lim
     traps::failure(error, &circumstances)
 }
 
-fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<State>> {
+fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<InstanceState>> {
     let mut linker = Linker::new(engine);
     let mut options = LinkOptions::default();
     // Toolchains import this function by default.
@@ -202,11 +202,11 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Sta
     linker.allow_shadowing(true);
     paths::link(&mut linker.instance(FILES)?)?;
     if with.deterministic {
-        virtual_time::link(&mut linker, State::virtual_clock)?;
-        seed::link(&mut linker, |state: &mut State| &mut state.numbers)?;
+        virtual_time::link(&mut linker, InstanceState::virtual_clock)?;
+        seed::link(&mut linker, |state: &mut InstanceState| &mut state.numbers)?;
         plain_files::link(&mut linker)?;
     } else {
-        clock::link(&mut linker, State::clock)?;
+        clock::link(&mut linker, InstanceState::clock)?;
         listing::link(&mut linker.instance(FILES)?)?;
         looks::link(&mut linker.instance(FILES)?)?;
     }
@@ -214,6 +214,6 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Sta
     writing::link_folders(&mut linker.instance(FOLDERS)?)?;
     linker.allow_shadowing(false);
     host_calls::link(&mut linker)?;
-    nn::link(&mut linker, State::inference)?;
+    nn::link(&mut linker, InstanceState::inference)?;
     Ok(linker)
 }

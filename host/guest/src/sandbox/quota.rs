@@ -1,7 +1,7 @@
 //! Limits what a call may write, and what may stay. The bytes are counted while the guest runs, so that a
 //! flood is stopped in the middle.
 
-use super::counted::{Counted, OverLimit};
+use super::counted::{CountedHandles, OverLimit};
 use super::log_folder::LogFolder;
 use crate::model::Limits;
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counts what the current call has written, and what stays of it. Clones share the count.
 #[derive(Clone, Debug)]
-pub(super) struct Quota(Arc<Meters>);
+pub(super) struct WriteQuota(Arc<Meters>);
 
 #[derive(Debug)]
 struct Meters {
     limits: Limits,
     log_folder: LogFolder,
-    logs: Meter,
-    output: Meter,
-    files: Meter,
+    logs: WriteMeter,
+    output: WriteMeter,
+    files: WriteMeter,
 }
 
 /// Atomic because streams must be able to move to another thread. There is never contention.
 #[derive(Debug)]
-struct Meter {
+struct WriteMeter {
     allowed: u64,
     used: AtomicU64,
 }
 
-impl Quota {
+impl WriteQuota {
     pub(super) fn new(limits: &Limits, log_folder: &LogFolder) -> Self {
-        let meter = |allowed| Meter { allowed, used: AtomicU64::new(0) };
+        let meter = |allowed| WriteMeter { allowed, used: AtomicU64::new(0) };
         Self(Arc::new(Meters {
             limits: limits.clone(),
             log_folder: log_folder.clone(),
@@ -41,16 +41,16 @@ impl Quota {
 
     /// Starts a new call. The count of what stays goes on.
     pub(super) fn restart(&self) {
-        for counted in [Counted::Logs, Counted::Output, Counted::Files] {
+        for counted in [CountedHandles::Logs, CountedHandles::Output, CountedHandles::Files] {
             self.meter(counted).used.store(0, Relaxed);
         }
     }
 
-    fn meter(&self, counted: Counted) -> &Meter {
+    fn meter(&self, counted: CountedHandles) -> &WriteMeter {
         match counted {
-            Counted::Logs => &self.0.logs,
-            Counted::Output => &self.0.output,
-            Counted::Files => &self.0.files,
+            CountedHandles::Logs => &self.0.logs,
+            CountedHandles::Output => &self.0.output,
+            CountedHandles::Files => &self.0.files,
         }
     }
 
@@ -58,7 +58,7 @@ impl Quota {
     ///
     /// # Errors
     /// If that exceeds the limit.
-    pub(super) fn take(&self, counted: Counted, amount: u64) -> Result<(), OverLimit> {
+    pub(super) fn take(&self, counted: CountedHandles, amount: u64) -> Result<(), OverLimit> {
         let meter = self.meter(counted);
         let asked = meter.used.load(Relaxed).saturating_add(amount);
         meter.used.store(asked, Relaxed);
@@ -74,7 +74,7 @@ impl Quota {
     /// If that exceeds a limit.
     pub(super) fn write(
         &self,
-        counted: Counted,
+        counted: CountedHandles,
         amount: u64,
         stays: bool,
     ) -> Result<(), OverLimit> {
@@ -86,7 +86,7 @@ impl Quota {
     }
 
     /// Subtracts an amount whose operation failed.
-    pub(super) fn give_back(&self, counted: Counted, amount: u64, stays: bool) {
+    pub(super) fn give_back(&self, counted: CountedHandles, amount: u64, stays: bool) {
         let used = &self.meter(counted).used;
         used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
         if stays {
@@ -105,14 +105,14 @@ mod tests {
         let limits = Limits { logs: ByteSize(10), files: 1, ..Limits::default() };
         let root = tempfile::tempdir().unwrap();
         let folder = LogFolder::new(root.path().to_owned(), 1);
-        let quota = Quota::new(&limits, &folder);
+        let quota = WriteQuota::new(&limits, &folder);
         let clone = quota.clone();
         assert_eq!(quota.take(Counted::Logs, 6), Ok(()));
         assert_eq!(clone.take(Counted::Logs, 4), Ok(()));
-        let over = OverLimit { counted: Counted::Logs, allowed: 10, asked: 11, stays: false };
+        let over = OverLimit { counted: CountedHandles::Logs, allowed: 10, asked: 11, stays: false };
         assert_eq!(quota.take(Counted::Logs, 1), Err(over));
         assert_eq!(quota.take(Counted::Files, 1), Ok(()), "counted apart");
-        quota.give_back(Counted::Files, 1, false);
+        quota.give_back(CountedHandles::Files, 1, false);
         assert_eq!(quota.take(Counted::Files, 1), Ok(()));
         assert!(quota.take(Counted::Files, u64::MAX).is_err(), "no overflow");
         clone.restart();

@@ -32,25 +32,25 @@ impl Seed {
 
 /// The three sources of WASI. Each has its own stream, so that the use of one does not change the numbers of
 /// another.
-pub(super) struct Numbers {
-    random: Stream,
-    insecure: Stream,
+pub(super) struct RandomSources {
+    random: RandomStream,
+    insecure: RandomStream,
     insecure_seed: (u64, u64),
 }
 
-impl Numbers {
+impl RandomSources {
     pub(super) fn new(seed: Seed) -> Self {
-        let mut once = Stream::new(seed, b"insecure-seed");
+        let mut once = RandomStream::new(seed, b"insecure-seed");
         Self {
-            random: Stream::new(seed, b"random"),
-            insecure: Stream::new(seed, b"insecure"),
+            random: RandomStream::new(seed, b"random"),
+            insecure: RandomStream::new(seed, b"insecure"),
             insecure_seed: (once.number(), once.number()),
         }
     }
 }
 
 /// An endless stream of bytes: SHA-256 of a key and a counter.
-struct Stream {
+struct RandomStream {
     key: [u8; 32],
     counter: u64,
     block: [u8; 32],
@@ -58,7 +58,7 @@ struct Stream {
     used: usize,
 }
 
-impl Stream {
+impl RandomStream {
     fn new(seed: Seed, purpose: &[u8]) -> Self {
         let key = Sha256::new().chain_update(seed.0).chain_update(purpose).finalize().into();
         Self { key, counter: 0, block: [0; 32], used: 32 }
@@ -101,7 +101,7 @@ impl Stream {
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
-pub(super) fn link<T>(linker: &mut Linker<T>, numbers: fn(&mut T) -> &mut Numbers) -> Result<()> {
+pub(super) fn link<T>(linker: &mut Linker<T>, numbers: fn(&mut T) -> &mut RandomSources) -> Result<()> {
     random::add_to_linker::<T, Numbered>(linker, numbers)?;
     insecure::add_to_linker::<T, Numbered>(linker, numbers)?;
     insecure_seed::add_to_linker::<T, Numbered>(linker, numbers)
@@ -110,10 +110,10 @@ pub(super) fn link<T>(linker: &mut Linker<T>, numbers: fn(&mut T) -> &mut Number
 struct Numbered;
 
 impl HasData for Numbered {
-    type Data<'a> = &'a mut Numbers;
+    type Data<'a> = &'a mut RandomSources;
 }
 
-impl random::Host for Numbers {
+impl random::Host for RandomSources {
     fn get_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         self.random.bytes(count)
     }
@@ -123,7 +123,7 @@ impl random::Host for Numbers {
     }
 }
 
-impl insecure::Host for Numbers {
+impl insecure::Host for RandomSources {
     fn get_insecure_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         self.insecure.bytes(count)
     }
@@ -133,7 +133,7 @@ impl insecure::Host for Numbers {
     }
 }
 
-impl insecure_seed::Host for Numbers {
+impl insecure_seed::Host for RandomSources {
     fn insecure_seed(&mut self) -> Result<(u64, u64)> {
         Ok(self.insecure_seed)
     }
@@ -147,7 +147,7 @@ mod tests {
     use random::Host as _;
 
     fn first(seed: Seed) -> (u64, u64, (u64, u64)) {
-        let mut numbers = Numbers::new(seed);
+        let mut numbers = RandomSources::new(seed);
         let mut all = || -> Result<_> {
             Ok((
                 numbers.get_random_u64()?,
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn it_does_not_matter_in_which_pieces_bytes_are_taken() {
-        let whole = Numbers::new(Seed::of_mini_batch(7)).get_random_bytes(100).expect("bytes");
-        let mut numbers = Numbers::new(Seed::of_mini_batch(7));
+        let whole = RandomSources::new(Seed::of_mini_batch(7)).get_random_bytes(100).expect("bytes");
+        let mut numbers = RandomSources::new(Seed::of_mini_batch(7));
         let pieces = [0, 1, 31, 1, 40, 27].map(|count| numbers.get_random_bytes(count));
         let pieces: Vec<u8> = pieces.into_iter().flatten().flatten().collect();
         assert_eq!(whole, pieces);

@@ -8,8 +8,8 @@ const OBJECTS: usize = 1 << 20;
 
 /// What an instance has seen.
 #[derive(Default)]
-pub(super) struct Seen {
-    pub(super) objects: Objects,
+pub(super) struct SeenObjects {
+    pub(super) objects: ObjectNumbers,
     /// The remaining entries of listings, by handle. The listing of a closed handle stays until the handle
     /// number is reused.
     pub(super) listings: HashMap<u32, VecDeque<DirectoryEntry>>,
@@ -18,9 +18,9 @@ pub(super) struct Seen {
 /// Numbers files in the order in which the guest first sees them. These numbers replace the machine's own
 /// identifiers.
 #[derive(Default)]
-pub(super) struct Objects(HashMap<(u64, u64), u64>);
+pub(super) struct ObjectNumbers(HashMap<(u64, u64), u64>);
 
-impl Objects {
+impl ObjectNumbers {
     pub(super) fn number(&mut self, real: (u64, u64)) -> u64 {
         let next = self.0.len() as u64 + 1;
         if self.0.len() >= OBJECTS {
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn files_are_numbered_as_they_are_met() {
-        let mut objects = Objects::default();
+        let mut objects = ObjectNumbers::default();
         let numbers = [(9, 9), (1, 0), (9, 9), (0, 1)].map(|real| objects.number(real));
         assert_eq!(numbers, [1, 2, 1, 3]);
     }

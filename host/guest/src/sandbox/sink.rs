@@ -10,8 +10,8 @@
 //! other workers' logs. That is why content is moved instead of files renamed. The process that opened the
 //! files removes empty ones.
 
-use super::counted::{Counted, OverLimit};
-use super::quota::Quota;
+use super::counted::{CountedHandles, OverLimit};
+use super::quota::WriteQuota;
 use crate::model::rotated;
 use bytes::Bytes;
 use std::fs::{File, OpenOptions};
@@ -38,10 +38,10 @@ const PIECE: usize = 64 << 10;
 
 /// A sink's open files. Successive instances share them.
 #[derive(Clone, Debug)]
-pub struct LogFile(Option<Arc<Files>>);
+pub struct SinkFile(Option<Arc<SinkFiles>>);
 
 #[derive(Debug)]
-struct Files {
+struct SinkFiles {
     /// The name of the first file.
     name: String,
     first: File,
@@ -49,17 +49,17 @@ struct Files {
     older: File,
 }
 
-impl LogFile {
+impl SinkFile {
     /// Opens or creates the file at `path` and the two files for later output; existing content stays. If one
     /// cannot be opened, nothing is kept: a full disk, for example, must not end the job because of a log.
     pub fn open(path: &Path) -> Self {
-        let files = || -> io::Result<Files> {
+        let files = || -> io::Result<SinkFiles> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let first = append_to(path, false)?;
             // The newest file is also opened for reading, because its content is moved later.
             let newest = append_to(&rotated(path, 1), true)?;
             let older = append_to(&rotated(path, 2), false)?;
-            Ok(Files { name, first, newest, older })
+            Ok(SinkFiles { name, first, newest, older })
         };
         Self(files().ok().map(Arc::new))
     }
@@ -70,7 +70,7 @@ impl LogFile {
     }
 }
 
-impl Files {
+impl SinkFiles {
     /// Moves the content of the newest file to the older one. If that fails, for example on a full disk, the
     /// content is dropped to make room for new output.
     fn age(&self) -> io::Result<()> {
@@ -99,22 +99,22 @@ impl Files {
 
 /// A file that takes what a guest writes. Clones share the sink.
 #[derive(Clone)]
-pub(super) struct Sink {
-    inner: Arc<Mutex<Inner>>,
-    quota: Quota,
+pub(super) struct GuestSink {
+    inner: Arc<Mutex<SinkInner>>,
+    quota: WriteQuota,
 }
 
-struct Inner {
-    files: LogFile,
+struct SinkInner {
+    files: SinkFile,
     limit: u64,
-    target: Target,
+    target: SinkTarget,
     /// Whether the file ends in the middle of a line.
     in_line: bool,
     tail: Vec<u8>,
     total: u64,
 }
 
-enum Target {
+enum SinkTarget {
     /// Nothing has been written yet.
     Unopened,
     /// The first file, with its size in bytes.
@@ -125,20 +125,20 @@ enum Target {
     Closed,
 }
 
-impl Sink {
+impl GuestSink {
     /// A sink that continues in these files. Its bytes count in `quota`.
-    pub(super) fn new(files: &LogFile, quota: &Quota) -> Self {
+    pub(super) fn new(files: &SinkFile, quota: &WriteQuota) -> Self {
         Self::with_limit(files, FILE_LIMIT, quota)
     }
 
-    fn with_limit(files: &LogFile, limit: u64, quota: &Quota) -> Self {
+    fn with_limit(files: &SinkFile, limit: u64, quota: &WriteQuota) -> Self {
         let files = files.clone();
-        let target = Target::Unopened;
-        let inner = Inner { files, limit, target, in_line: false, tail: Vec::new(), total: 0 };
+        let target = SinkTarget::Unopened;
+        let inner = SinkInner { files, limit, target, in_line: false, tail: Vec::new(), total: 0 };
         Self { inner: Arc::new(Mutex::new(inner)), quota: quota.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, SinkInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +148,7 @@ impl Sink {
     /// If the call has written too much and must end.
     pub(super) fn accept(&self, bytes: &[u8]) -> Result<(), OverLimit> {
         self.lock().accept(bytes);
-        self.quota.take(Counted::Logs, bytes.len() as u64)
+        self.quota.take(CountedHandles::Logs, bytes.len() as u64)
     }
 
     /// The number of bytes taken so far, including those that were not kept.
@@ -165,7 +165,7 @@ impl Sink {
     }
 }
 
-impl Inner {
+impl SinkInner {
     fn accept(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         if bytes.len() >= TAIL {
@@ -178,7 +178,7 @@ impl Inner {
         }
         // A full disk, for example, must not end the job because of a log.
         if self.write(bytes).is_err() {
-            self.target = Target::Closed;
+            self.target = SinkTarget::Closed;
         }
     }
 
@@ -189,9 +189,9 @@ impl Inner {
                 self.target = continued(&files)?;
             }
             let (mut file, written) = match &mut self.target {
-                Target::First(written) => (&files.first, written),
-                Target::Newest(written) => (&files.newest, written),
-                Target::Unopened | Target::Closed => return Ok(()),
+                SinkTarget::First(written) => (&files.first, written),
+                SinkTarget::Newest(written) => (&files.newest, written),
+                SinkTarget::Unopened | SinkTarget::Closed => return Ok(()),
             };
             let room = usize::try_from(self.limit.saturating_sub(*written)).unwrap_or(usize::MAX);
             let is_new = *written == 0;
@@ -208,7 +208,7 @@ impl Inner {
     }
 
     /// Continues in a new file.
-    fn rotate(&mut self, files: &Files) -> io::Result<()> {
+    fn rotate(&mut self, files: &SinkFiles) -> io::Result<()> {
         let name = &files.name;
         if matches!(self.target, Target::Newest(_)) {
             files.age()?;
@@ -223,18 +223,18 @@ impl Inner {
         let mark =
             format!("[sandmill: the newest of {name}; something may be missing before this]\n");
         (&files.newest).write_all(mark.as_bytes())?;
-        self.target = Target::Newest(0);
+        self.target = SinkTarget::Newest(0);
         Ok(())
     }
 }
 
 /// The file in which an earlier instance stopped, or the first one.
-fn continued(files: &Files) -> io::Result<Target> {
+fn continued(files: &SinkFiles) -> io::Result<SinkTarget> {
     let newest = files.newest.metadata()?.len();
     Ok(if newest > 0 {
-        Target::Newest(newest)
+        SinkTarget::Newest(newest)
     } else {
-        Target::First(files.first.metadata()?.len())
+        SinkTarget::First(files.first.metadata()?.len())
     })
 }
 
@@ -261,13 +261,13 @@ fn append_to(path: &Path, is_read: bool) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-impl IsTerminal for Sink {
+impl IsTerminal for GuestSink {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdoutStream for Sink {
+impl StdoutStream for GuestSink {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         Box::new(self.clone())
     }
@@ -278,11 +278,11 @@ impl StdoutStream for Sink {
 }
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Sink {
+impl Pollable for GuestSink {
     async fn ready(&mut self) {}
 }
 
-impl OutputStream for Sink {
+impl OutputStream for GuestSink {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.accept(&bytes).map_err(|over| StreamError::Trap(over.into()))
     }
@@ -296,7 +296,7 @@ impl OutputStream for Sink {
     }
 }
 
-impl AsyncWrite for Sink {
+impl AsyncWrite for GuestSink {
     fn poll_write(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -321,15 +321,15 @@ mod tests {
     use crate::model::{ByteSize, Limits};
     use crate::sandbox::LogFolder;
 
-    fn quota_of(limits: &Limits) -> Quota {
-        Quota::new(limits, &LogFolder::new("/nonexistent".into(), 1))
+    fn quota_of(limits: &Limits) -> WriteQuota {
+        WriteQuota::new(limits, &LogFolder::new("/nonexistent".into(), 1))
     }
 
-    fn quota() -> Quota {
+    fn quota() -> WriteQuota {
         quota_of(&Limits::default())
     }
 
-    fn accept(sink: &Sink, bytes: &[u8]) {
+    fn accept(sink: &GuestSink, bytes: &[u8]) {
         sink.accept(bytes).expect("not too much");
     }
 
@@ -338,7 +338,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let quota = quota_of(&Limits { logs: ByteSize(10), ..Limits::default() });
         let [mut out, err] =
-            ["out", "err"].map(|name| Sink::new(&LogFile::open(&folder.path().join(name)), &quota));
+            ["out", "err"].map(|name| GuestSink::new(&SinkFile::open(&folder.path().join(name)), &quota));
         assert_eq!(out.accept(b"12345"), Ok(()));
         assert_eq!(err.accept(b"67890"), Ok(()), "both together");
         let over = out.write(Bytes::from_static(b"!")).expect_err("too much");
@@ -353,8 +353,8 @@ mod tests {
     fn a_sink_keeps_the_beginning_and_the_end() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("stderr.txt");
-        let files = LogFile::open(&path);
-        let sink = Sink::with_limit(&files, 10, &quota());
+        let files = SinkFile::open(&path);
+        let sink = GuestSink::with_limit(&files, 10, &quota());
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("reads");
         assert_eq!(read("stderr.txt"), "");
         accept(&sink, b"123456");
@@ -370,11 +370,11 @@ mod tests {
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdef"));
         assert_eq!(sink.tail_since(position), "78\n90abcdef");
         // The next instance continues where this one stopped.
-        let sink = Sink::with_limit(&files, 10 + mark.len() as u64, &quota());
+        let sink = GuestSink::with_limit(&files, 10 + mark.len() as u64, &quota());
         accept(&sink, b"gh");
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdefgh"));
         // It does not need the file names, which are inaccessible behind the wall.
-        let sink = Sink::with_limit(&files, 10, &quota());
+        let sink = GuestSink::with_limit(&files, 10, &quota());
         for line in 0..100 {
             accept(&sink, format!("line {line}\n").as_bytes());
         }
@@ -396,13 +396,13 @@ mod tests {
         let path = folder.path().join("log.txt");
         let older = rotated(&path, 2);
         std::fs::write(&older, "as it was").expect("writes");
-        let files = Files {
+        let files = SinkFiles {
             name: "log.txt".into(),
             first: append_to(&path, false).expect("opens"),
             newest: append_to(&rotated(&path, 1), true).expect("opens"),
             older: File::open(&older).expect("opens, for reading only"),
         };
-        let sink = Sink::with_limit(&LogFile(Some(Arc::new(files))), 10, &quota());
+        let sink = GuestSink::with_limit(&SinkFile(Some(Arc::new(files))), 10, &quota());
         for line in 0..9 {
             accept(&sink, format!("line {line}\n").as_bytes());
         }
@@ -418,13 +418,13 @@ mod tests {
         let elsewhere = folder.path().join("elsewhere");
         std::fs::write(&elsewhere, "mine").expect("writes");
         std::os::unix::fs::symlink("elsewhere", &link).expect("links");
-        accept(&Sink::new(&LogFile::open(&link), &quota()), b"forged");
+        accept(&GuestSink::new(&SinkFile::open(&link), &quota()), b"forged");
         assert_eq!(std::fs::read_to_string(&elsewhere).expect("reads"), "mine");
     }
 
     #[test]
     fn a_file_that_cannot_be_written_is_no_error() {
-        let sink = Sink::new(&LogFile::open(Path::new("/dev/null/stderr.txt")), &quota());
+        let sink = GuestSink::new(&SinkFile::open(Path::new("/dev/null/stderr.txt")), &quota());
         accept(&sink, b"still here");
         assert_eq!(sink.tail_since(0), "still here");
     }

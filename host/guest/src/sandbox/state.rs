@@ -2,37 +2,37 @@
 
 use super::clock::{Clock, Timers};
 use super::host::Host;
-use super::kept::Kept;
+use super::kept::LogDescriptors;
 use super::limits::Budget;
-use super::nn::{Inference, View};
+use super::nn::{InferenceState, View};
 use super::noticed::Noticed;
-use super::quota::Quota;
-use super::seed::Numbers;
-use super::seen::Seen;
-use super::sink::Sink;
+use super::quota::WriteQuota;
+use super::seed::RandomSources;
+use super::seen::SeenObjects;
+use super::sink::GuestSink;
 use super::virtual_time::{VirtualClock, VirtualTime};
 use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
 /// The data of an instance.
-pub(super) struct State {
+pub(super) struct InstanceState {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
     pub(super) budget: Budget,
-    pub(super) quota: Quota,
+    pub(super) quota: WriteQuota,
     pub(super) host: Host,
-    pub(super) inference: Inference,
-    pub(super) stderr: Sink,
+    pub(super) inference: InferenceState,
+    pub(super) stderr: GuestSink,
     pub(super) timers: Timers,
-    pub(super) kept: Kept,
+    pub(super) kept: LogDescriptors,
     pub(super) noticed: Noticed,
     /// Only deterministic guests use these three.
     pub(super) time: VirtualTime,
-    pub(super) numbers: Numbers,
-    pub(super) seen: Seen,
+    pub(super) numbers: RandomSources,
+    pub(super) seen: SeenObjects,
 }
 
-impl State {
+impl InstanceState {
     /// The monotonic clock.
     pub(super) fn clock(&mut self) -> Clock<'_> {
         Clock {
@@ -52,7 +52,7 @@ impl State {
     }
 }
 
-impl WasiView for State {
+impl WasiView for InstanceState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }

@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::traps::Circumstances;
-use super::{Context, Grants, LogFile, LogFolder, Seed, no_models};
+use super::{RunContext, Grants, SinkFile, LogFolder, Seed, no_models};
 use crate::model::{Limits, LoggingLevel};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ impl Grants {
     /// No folders, models, arguments or environment. What a guest writes goes to `stdout.txt`, `stderr.txt`
     /// and `log.txt` in this folder.
     pub fn sample(folder: &Path) -> Self {
-        let log = |name| LogFile::open(&folder.join(name));
+        let log = |name| SinkFile::open(&folder.join(name));
         Self {
             mounts: Vec::new(),
             arguments: Vec::new(),
@@ -33,7 +33,7 @@ impl Grants {
     }
 }
 
-impl Context<'_> {
+impl RunContext<'_> {
     /// The first attempt at mini-batch 0 of an input without partition keys.
     pub fn sample() -> Self {
         Self { id: 0, dataset: "input", attempt: 1, partition_key_value: &[] }

@@ -34,13 +34,13 @@ impl ResultSink for Collected {
 }
 
 /// A guest with its program and grants.
-struct Bench {
+struct GuestFixture {
     folder: tempfile::TempDir,
-    program: Program,
+    program: GuestProgram,
     grants: Grants,
 }
 
-impl Bench {
+impl GuestFixture {
     fn new(world: &str, body: &str) -> Self {
         Self::with_limits(world, body, Limits::default())
     }
@@ -63,7 +63,7 @@ impl Bench {
             limits,
             ..Grants::sample(folder.path())
         };
-        let program = Program::load(&code, with, grants.limits.stack).expect("loads");
+        let program = GuestProgram::load(&code, with, grants.limits.stack).expect("loads");
         Self { folder, program, grants }
     }
 
@@ -82,14 +82,14 @@ fn run(
 ) -> (CallStats, Result<Collected, Failure>) {
     let mut sink = Collected::default();
     let keys = [("user".to_owned(), "ann".to_owned())];
-    let context = Context { id: 5, dataset: "images", attempt: 2, partition_key_value: &keys };
+    let context = RunContext { id: 5, dataset: "images", attempt: 2, partition_key_value: &keys };
     let (stats, result) = instance.run(data, &context, &mut sink);
     (stats, result.map(|()| sink))
 }
 
 /// Runs a body of `run` without data.
 fn run_body(body: &str, limits: Limits) -> Result<Collected, Failure> {
-    let bench = Bench::with_limits("run-only", &format!("RUN {body})"), limits);
+    let bench = GuestFixture::with_limits("run-only", &format!("RUN {body})"), limits);
     run(&mut bench.instance(), MiniBatchData::Void).1
 }
 
@@ -113,7 +113,7 @@ fn rows_outcomes_and_tables_come_back() {
     // The list of paths that `run` gets is also a valid list of rows.
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 0) (local.get $ptr) (local.get $len)))");
-    let bench = Bench::new("run-only", &echo);
+    let bench = GuestFixture::new("run-only", &echo);
     let mut instance = bench.instance();
     let paths = ["/inputs/a".to_owned(), String::new(), "/inputs/\u{fc}".to_owned()];
     for _ in 0..3 {
@@ -125,14 +125,14 @@ fn rows_outcomes_and_tables_come_back() {
         format!("{RETURN} RUN (call $return (i32.const 2) (local.get $ptr) (local.get $len)))");
     let pieces = [b"ARR".as_slice(), b"OW"].map(Buffer::from);
     let (_, result) =
-        run(&mut Bench::new("run-only", &echo).instance(), MiniBatchData::Table(&pieces));
+        run(&mut GuestFixture::new("run-only", &echo).instance(), MiniBatchData::Table(&pieces));
     assert_eq!(result.expect("succeeds").table.as_deref(), Some(&b"ARROW"[..]));
     let outcomes = format!(
         r#"(data (i32.const 64) "\00\00\00\00\80\00\00\00\02\00\00\00\01\00\00\00\82\00\00\00\03\00\00\00")
         (data (i32.const 128) "okbad") {RETURN}
         RUN (call $return (i32.const 1) (i32.const 64) (i32.const 2)))"#
     );
-    let (_, result) = run(&mut Bench::new("run-only", &outcomes).instance(), MiniBatchData::Void);
+    let (_, result) = run(&mut GuestFixture::new("run-only", &outcomes).instance(), MiniBatchData::Void);
     let result = result.expect("succeeds");
     assert_eq!((result.rows, result.failed), (vec!["ok".into()], vec![(1, "bad".into())]));
 }
@@ -151,7 +151,7 @@ fn init_and_shutdown_are_called_where_they_are() {
           (i32.const 16))
         (func (export "NAME#shutdown")
           (if (i32.eqz (global.get $calls)) (then unreachable)))"#;
-    let bench = Bench::new("entry-script", full);
+    let bench = GuestFixture::new("entry-script", full);
     let mut instance = bench.instance();
     assert_eq!(instance.init().1, Ok(()));
     assert_eq!(instance.shutdown().1, Ok(()));
@@ -162,14 +162,14 @@ fn init_and_shutdown_are_called_where_they_are() {
         ("no model", "looked in /side_inputs")
     );
     assert_eq!(bench.instance().shutdown().1.expect_err("traps").kind, FailureKind::Trap);
-    let mut alone = Bench::new("run-only", "RUN (i32.const 0))").instance();
+    let mut alone = GuestFixture::new("run-only", "RUN (i32.const 0))").instance();
     assert_eq!(alone.init().1, Ok(()));
     assert_eq!(alone.shutdown().1, Ok(()));
 }
 
 #[test]
 fn traps_say_what_happened_and_another_instance_goes_on() {
-    let bench = Bench::new(
+    let bench = GuestFixture::new(
         "run-only",
         "(func $inner (param i32) (if (i32.eqz (local.get 0)) (then unreachable)))
         RUN (call $inner (local.get $kind)) (i32.const 0))",
@@ -188,7 +188,7 @@ fn an_endless_loop_is_ended_by_fuel() {
     let failure = failure("(loop $l (br $l)) (i32.const 0)", limits.clone());
     assert_eq!(failure.kind, FailureKind::OutOfFuel);
     insta::assert_snapshot!(failure.message, @"the entry script used up its fuel in run: limits.fuel allows 100000 for one call. Raise it, or look for a loop that does not end");
-    let bench = Bench::with_limits("run-only", "RUN (i32.const 0))", limits);
+    let bench = GuestFixture::with_limits("run-only", "RUN (i32.const 0))", limits);
     let mut instance = bench.instance();
     let used: Vec<_> = (0..2).map(|_| run(&mut instance, MiniBatchData::Void).0.fuel).collect();
     assert!(used[0].is_some_and(|fuel| fuel > 0 && fuel < 100), "{used:?}");
@@ -199,7 +199,7 @@ fn an_endless_loop_is_ended_by_fuel() {
 fn deep_recursion_is_a_trap() {
     let body = "(func $f (param i32) (result i32) (i32.add (call $f (local.get 0)) (i32.const 1)))
         RUN (call $f (i32.const 1)))";
-    let bench = Bench::new("run-only", body);
+    let bench = GuestFixture::new("run-only", body);
     let thread =
         std::thread::Builder::new().stack_size(guest_thread_stack(&Limits::default(), false));
     let failure = thread
@@ -230,7 +230,7 @@ fn memory_without_end_is_out_of_memory() {
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) (i32.const 0)";
     run_body(body, limits).expect("it can go on");
     let small = Limits { memory: ByteSize(64 << 10), ..Limits::default() };
-    let bench = Bench::with_limits("run-only", "RUN (i32.const 0))", small);
+    let bench = GuestFixture::with_limits("run-only", "RUN (i32.const 0))", small);
     let failure = bench.program.instantiate(&bench.grants).err().expect("needs 2 pages to start");
     insta::assert_snapshot!(failure.message, @"the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held 0 bytes and asked for 128 KB more. Raise it, or hold less at a time");
 }
@@ -238,7 +238,7 @@ fn memory_without_end_is_out_of_memory() {
 #[test]
 fn tables_count_as_memory() {
     let limits = Limits { memory: ByteSize(1 << 20), ..Limits::default() };
-    let bench = Bench::with_limits(
+    let bench = GuestFixture::with_limits(
         "run-only",
         "(table $t 1 funcref)
         RUN (loop $l (br_if $l (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1))))
@@ -254,7 +254,7 @@ fn results_over_the_limit_leave_the_instance_whole() {
     let limits = Limits { results: ByteSize(100), ..Limits::default() };
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 0) (local.get $ptr) (local.get $len)))");
-    let bench = Bench::with_limits("run-only", &echo, limits);
+    let bench = GuestFixture::with_limits("run-only", &echo, limits);
     let mut instance = bench.instance();
     let long = ["x".repeat(100)];
     let failure = run(&mut instance, MiniBatchData::Files(&long)).1.expect_err("too large");
@@ -269,7 +269,7 @@ fn results_over_the_limit_leave_the_instance_whole() {
 #[test]
 fn invalid_results_are_refused() {
     let with = |data: &str, case: u32, at: u32, count: u64| {
-        let bench = Bench::new(
+        let bench = GuestFixture::new(
             "run-only",
             &format!(
                 "{data} {RETURN} RUN (call $return (i32.const {case}) (i32.const {at}) (i32.const {count})))"
@@ -315,7 +315,7 @@ fn rows_that_share_memory_are_counted_and_not_copied() {
         RUN (call $fill) (call $return (i32.const 0) (i32.const 64) (i32.const 8000)))"
     );
     let limits = Limits { results: ByteSize(1 << 20), ..Limits::default() };
-    let bench = Bench::with_limits("run-only", &body, limits);
+    let bench = GuestFixture::with_limits("run-only", &body, limits);
     let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("too large");
     assert!(failure.message.contains("rows of 763.0 MB"), "{failure}");
 }
@@ -329,7 +329,7 @@ fn log_lines_keep_to_the_level() {
           (call $log (i32.const 3) (i32.const 64) (i32.const 16))
           (call $log (i32.const 0) (i32.const 64) (i32.const 6))
           (i32.const 0))"#;
-    let bench = Bench::new("run-only", body);
+    let bench = GuestFixture::new("run-only", body);
     run(&mut bench.instance(), MiniBatchData::Void).1.expect("succeeds");
     let log = std::fs::read_to_string(bench.path("log.txt")).expect("reads");
     let words: Vec<&str> =
@@ -354,7 +354,7 @@ fn a_panic_reaches_the_message() {
         r#"{WRITE} (data (i32.const 64) "\0athread '<unnamed>' panicked at src/lib.rs:10:5:\0aboom\0a")
         RUN (call $write (i32.const 2) (i32.const 54)) unreachable)"#
     );
-    let bench = Bench::new("run-only", &body);
+    let bench = GuestFixture::new("run-only", &body);
     let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("panics");
     assert_eq!(failure.kind, FailureKind::Trap);
     insta::assert_snapshot!(failure.message, @"the entry script panicked in run at src/lib.rs:10:5: boom");
@@ -374,7 +374,7 @@ fn stdout_is_cut_and_the_guest_goes_on() {
             (br_if $l (i32.lt_u (local.get $i) (i32.const 4352))))
           (i32.const 0))"
     );
-    let bench = Bench::new("run-only", &body);
+    let bench = GuestFixture::new("run-only", &body);
     run(&mut bench.instance(), MiniBatchData::Void).1.expect("nothing fails");
     let stdout = std::fs::read(bench.path("stdout.txt")).expect("reads");
     let stdout = String::from_utf8_lossy(&stdout[16 << 20..]);
@@ -389,7 +389,7 @@ fn stdout_is_cut_and_the_guest_goes_on() {
 fn exit_is_its_own_kind() {
     let body = r#"(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
         RUN (call $exit (i32.const 3)) unreachable)"#;
-    let bench = Bench::new("run-only", body);
+    let bench = GuestFixture::new("run-only", body);
     let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("exits");
     assert_eq!(failure.kind, FailureKind::Exit);
     insta::assert_snapshot!(failure.message, @"the entry script ended itself in run, with an exit code other than 0: return an error instead");
@@ -404,7 +404,7 @@ fn a_guest_can_sleep() {
           (i64.store (i32.const 88) (i64.const 20000000))
           (if (call $poll (i32.const 64) (i32.const 128) (i32.const 1) (i32.const 192)) (then unreachable))
           (i32.const 0))"#;
-    let bench = Bench::new("run-only", body);
+    let bench = GuestFixture::new("run-only", body);
     let (stats, result) = run(&mut bench.instance(), MiniBatchData::Void);
     result.expect("wakes up");
     assert!(stats.seconds >= 0.02 && stats.seconds < 5.0, "{}", stats.seconds);
@@ -412,7 +412,7 @@ fn a_guest_can_sleep() {
 
 #[test]
 fn an_import_that_is_not_linked_is_a_clear_failure() {
-    let mut bench = Bench::new("run-only", "RUN (i32.const 0))");
+    let mut bench = GuestFixture::new("run-only", "RUN (i32.const 0))");
     bench.grants.mounts[0].host = bench.path("missing");
     let failure = bench.program.instantiate(&bench.grants).err().expect("no such folder");
     assert_eq!(failure.kind, FailureKind::HostFault);
@@ -420,7 +420,7 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
     let with = Instrumentation::default();
     let limits = Limits::default();
-    let failure = Program::load(&file, with, limits.stack).err().expect("no compiled code");
+    let failure = GuestProgram::load(&file, with, limits.stack).err().expect("no compiled code");
     assert!(failure.message.contains("cannot be loaded"), "{failure}");
 }
 
@@ -428,7 +428,7 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
 #[test]
 #[ignore = "prints times"]
 fn measure() {
-    let bench = Bench::new(
+    let bench = GuestFixture::new(
         "entry-script",
         &format!(
             r#"{} (func (export "NAME#init") (result i32) (i32.const 0)) (func (export "NAME#shutdown"))"#,
@@ -451,7 +451,7 @@ fn measure() {
     let echo = format!(
         "{RETURN} RUN (global.set $heap (i32.const 65536)) (call $return (i32.const 0) (local.get $ptr) (local.get $len)))"
     );
-    let bench = Bench::new("run-only", &echo);
+    let bench = GuestFixture::new("run-only", &echo);
     let mut instance = bench.instance();
     each("empty call", 10_000, &mut || {
         run(&mut instance, MiniBatchData::Files(&[])).1.expect("runs");

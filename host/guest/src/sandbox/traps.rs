@@ -1,10 +1,10 @@
 //! Turns wasmtime's errors into failures with advice for the user.
 
 use super::counted::OverLimit;
-use super::limits::{Refusal, too_many};
-use super::nn::Ended;
+use super::limits::{GrowthRefusal, too_many};
+use super::nn::CallEnd;
 use super::panics::panic;
-use super::types::Text;
+use super::types::ErrorText;
 use crate::compile::MAX_FRAMES;
 use crate::model::{ByteSize, Failure, FailureKind, Limits, name_errors};
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ pub(super) struct Circumstances<'a> {
     pub(super) function: &'static str,
     pub(super) limits: &'a Limits,
     /// A memory growth that was refused during the call.
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<GrowthRefusal>,
     /// What the guest wrote to stderr during the call, or the end of it.
     pub(super) stderr: String,
 }
@@ -47,7 +47,7 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return (FailureKind::Exit, exited(exit.0, &during));
     }
-    if let Some(Ended { kind, message }) = error.downcast_ref() {
+    if let Some(CallEnd { kind, message }) = error.downcast_ref() {
         return (*kind, format!("inference ended {during}: {message}"));
     }
     if let Some(refusal) = at.refusal {
@@ -114,7 +114,7 @@ fn over_limit(error: &Error, at: &Circumstances<'_>, during: &str) -> Option<Str
     too_many(&text)
 }
 
-fn out_of_memory(refusal: Refusal, limits: &Limits, during: &str) -> String {
+fn out_of_memory(refusal: GrowthRefusal, limits: &Limits, during: &str) -> String {
     if let Some(end) = refusal.end {
         let end = ByteSize(end).rounded();
         let held = ByteSize(refusal.used).rounded();
@@ -206,7 +206,7 @@ fn stack(backtrace: &WasmBacktrace) -> String {
 }
 
 /// The failure for an error that the entry script returned.
-pub(super) fn script_error(function: &str, text: &Text) -> Failure {
+pub(super) fn script_error(function: &str, text: &ErrorText) -> Failure {
     let text = name_errors(text.0.trim());
     let mut lines = text.splitn(2, '\n');
     let first = match lines.next() {
@@ -222,12 +222,12 @@ mod tests {
 
     #[test]
     fn errors_of_the_script_are_cut_into_line_and_detail() {
-        let failure = script_error("run", &Text("no model\nlooked in /x\n".into()));
+        let failure = script_error("run", &ErrorText("no model\nlooked in /x\n".into()));
         assert_eq!(
             (failure.message.as_str(), failure.detail.as_str()),
             ("no model", "looked in /x")
         );
-        let failure = script_error("run", &Text("no model (os error 44)\n[Errno 2] no".into()));
+        let failure = script_error("run", &ErrorText("no model (os error 44)\n[Errno 2] no".into()));
         assert_eq!(
             (failure.message.as_str(), failure.detail.as_str()),
             (
@@ -235,7 +235,7 @@ mod tests {
                 "[Errno 2, which is EACCES in WASI] no"
             )
         );
-        let failure = script_error("init", &Text(String::new()));
+        let failure = script_error("init", &ErrorText(String::new()));
         assert_eq!(failure.message, "init returned an error without a text");
     }
 }

@@ -18,7 +18,7 @@ use wasmtime::{Result, ValRaw, bail};
 /// `mini-batch`.
 #[derive(Clone, Copy, ComponentType, Lower)]
 #[component(variant)]
-pub(super) enum MiniBatch<'a> {
+pub(super) enum MiniBatchValue<'a> {
     #[component(name = "files")]
     Files(&'a [String]),
     #[component(name = "table")]
@@ -30,7 +30,7 @@ pub(super) enum MiniBatch<'a> {
 /// `mini-batch-context`.
 #[derive(Clone, Copy, ComponentType, Lower)]
 #[component(record)]
-pub(super) struct Context<'a> {
+pub(super) struct ContextValue<'a> {
     pub(super) id: u64,
     pub(super) dataset: &'a str,
     pub(super) attempt: u32,
@@ -41,13 +41,13 @@ pub(super) struct Context<'a> {
 /// `results`.
 #[derive(ComponentType, Lift)]
 #[component(variant)]
-pub(super) enum Results {
+pub(super) enum ResultsValue {
     #[component(name = "rows")]
-    Rows(Rows),
+    Rows(TextList),
     #[component(name = "outcomes")]
     Outcomes(Outcomes),
     #[component(name = "table")]
-    Table(Table),
+    Table(TableBytes),
 }
 
 thread_local! {
@@ -76,7 +76,7 @@ pub(super) struct Copied {
 }
 
 /// A text in [`Copied`].
-pub(super) struct Entry<'a> {
+pub(super) struct TextRange<'a> {
     pub(super) text: &'a str,
     pub(super) failed: bool,
 }
@@ -113,7 +113,7 @@ impl Copied {
     ///
     /// # Errors
     /// The index of the first text that is not valid UTF-8.
-    pub(super) fn entries(&self) -> Result<impl Iterator<Item = Entry<'_>>, usize> {
+    pub(super) fn entries(&self) -> Result<impl Iterator<Item = TextRange<'_>>, usize> {
         let bounds = || {
             let mut start = 0;
             self.ends.iter().map(move |end| {
@@ -130,7 +130,7 @@ impl Copied {
                 bounds().position(|(range, _)| std::str::from_utf8(&self.bytes[range]).is_err());
             return Err(wrong.unwrap_or(0));
         };
-        Ok(bounds().map(move |(range, failed)| Entry { text: &all[range], failed }))
+        Ok(bounds().map(move |(range, failed)| TextRange { text: &all[range], failed }))
     }
 }
 
@@ -145,15 +145,15 @@ impl Drop for Copied {
 }
 
 /// `list<string>`.
-pub(super) struct Rows(pub(super) Copied);
+pub(super) struct TextList(pub(super) Copied);
 /// `list<result<string, string>>`.
 pub(super) struct Outcomes(pub(super) Copied);
 /// `list<u8>`.
-pub(super) struct Table(pub(super) Copied);
+pub(super) struct TableBytes(pub(super) Copied);
 /// A `string` with an error. Text beyond [`Text::LIMIT`] is cut.
-pub(super) struct Text(pub(super) String);
+pub(super) struct ErrorText(pub(super) String);
 
-impl Text {
+impl ErrorText {
     /// The most bytes of an error's text that are kept.
     pub(super) const LIMIT: usize = 64 << 10;
 }
@@ -212,7 +212,7 @@ fn is_utf8(cx: &LiftContext<'_>) -> bool {
     matches!(cx.options().string_encoding, StringEncoding::Utf8)
 }
 
-fn lift_rows(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Rows> {
+fn lift_rows(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<TextList> {
     let elements = list(cx, at, 8)?;
     let utf8 = is_utf8(cx);
     let mut copied = Copied::new();
@@ -220,7 +220,7 @@ fn lift_rows(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Rows> {
     for element in elements.chunks_exact(8) {
         copy_string(cx, &mut copied, element, false, utf8)?;
     }
-    Ok(Rows(copied))
+    Ok(TextList(copied))
 }
 
 fn lift_outcomes(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Outcomes> {
@@ -239,30 +239,30 @@ fn lift_outcomes(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Outcome
     Ok(Outcomes(copied))
 }
 
-fn lift_table(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Table> {
+fn lift_table(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<TableBytes> {
     let bytes = list(cx, at, 1)?;
     let mut copied = Copied::new();
     copied.size = bytes.len() as u64;
     if !copied.too_large() {
         copied.bytes.extend_from_slice(bytes);
     }
-    Ok(Table(copied))
+    Ok(TableBytes(copied))
 }
 
-fn lift_text(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Text> {
+fn lift_text(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<ErrorText> {
     if !is_utf8(cx) {
         let place = u32::try_from(at.0)?;
         let length = u32::try_from(at.1)?;
         let element = [place.to_le_bytes(), length.to_le_bytes()].concat();
-        return String::linear_lift_from_memory(cx, InterfaceType::String, &element).map(Text);
+        return String::linear_lift_from_memory(cx, InterfaceType::String, &element).map(ErrorText);
     }
     let bytes = list(cx, at, 1)?;
-    let kept = &bytes[..bytes.len().min(Text::LIMIT)];
+    let kept = &bytes[..bytes.len().min(ErrorText::LIMIT)];
     let mut text = String::from_utf8_lossy(kept).into_owned();
     if kept.len() < bytes.len() {
         text.push_str("... (cut)");
     }
-    Ok(Text(text))
+    Ok(ErrorText(text))
 }
 
 /// Implements the traits for a type that the guest passes as pointer and length. `$like` is the wasmtime type
@@ -299,10 +299,10 @@ macro_rules! lift {
     };
 }
 
-lift!(Rows, WasmList<WasmStr>, lift_rows);
+lift!(TextList, WasmList<WasmStr>, lift_rows);
 lift!(Outcomes, WasmList<std::result::Result<WasmStr, WasmStr>>, lift_outcomes);
-lift!(Table, WasmList<u8>, lift_table);
-lift!(Text, WasmStr, lift_text);
+lift!(TableBytes, WasmList<u8>, lift_table);
+lift!(ErrorText, WasmStr, lift_text);
 
 /// Bytes in several pieces, which become one list in the guest's memory.
 #[derive(Clone, Copy)]

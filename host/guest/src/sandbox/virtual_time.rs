@@ -20,18 +20,18 @@ const STEP: u64 = 1_000;
 
 /// The time of an instance, which both clocks show.
 #[derive(Clone, Default)]
-pub(super) struct VirtualTime(Arc<Mutex<Inner>>);
+pub(super) struct VirtualTime(Arc<Mutex<ClockInner>>);
 
 #[derive(Default)]
-struct Inner {
+struct ClockInner {
     /// Nanoseconds since the initial date.
     now: u64,
     next: u64,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingSleep>,
 }
 
 /// A sleep that the guest is waiting for.
-struct Waiting {
+struct WaitingSleep {
     id: u64,
     until: u64,
     /// Whether it was polled since the time last jumped.
@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 impl VirtualTime {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, ClockInner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,7 +54,7 @@ impl VirtualTime {
         let mut inner = self.inner();
         let id = inner.next;
         inner.next += 1;
-        inner.waiting.push(Waiting { id, until, asked: true });
+        inner.waiting.push(WaitingSleep { id, until, asked: true });
         Guard { time: self, id }
     }
 
@@ -62,7 +62,7 @@ impl VirtualTime {
     /// been polled, the time jumps to the end of the shortest sleep.
     fn ask(&self, id: u64) -> bool {
         let mut inner = self.inner();
-        let Inner { now, waiting, .. } = &mut *inner;
+        let ClockInner { now, waiting, .. } = &mut *inner;
         if waiting.iter().all(|one| one.asked) {
             let shortest = waiting.iter().map(|one| one.until).min().unwrap_or(0);
             *now = shortest.max(*now);
@@ -152,12 +152,12 @@ pub(super) fn link<T>(
     linker: &mut Linker<T>,
     clock: fn(&mut T) -> VirtualClock<'_>,
 ) -> wasmtime::Result<()> {
-    monotonic_clock::add_to_linker::<T, Clocks>(linker, clock)
+    monotonic_clock::add_to_linker::<T, VirtualClocks>(linker, clock)
 }
 
-struct Clocks;
+struct VirtualClocks;
 
-impl HasData for Clocks {
+impl HasData for VirtualClocks {
     type Data<'a> = VirtualClock<'a>;
 }
 

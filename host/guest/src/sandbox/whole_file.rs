@@ -1,6 +1,6 @@
 //! Reads a file directly into the memory that the guest allocates for it.
 
-use super::error::ReadError;
+use super::error::GuestReadError;
 use crate::model::ByteSize;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Seek};
@@ -26,7 +26,7 @@ pub(super) struct OpenFile {
 /// `result<list<u8>, string>`: a file's bytes, or why it cannot be read.
 pub(super) struct WholeFile {
     pub(super) path: String,
-    pub(super) opened: std::result::Result<OpenFile, ReadError>,
+    pub(super) opened: std::result::Result<OpenFile, GuestReadError>,
 }
 
 /// The corresponding type of wasmtime.
@@ -34,7 +34,7 @@ type Like = std::result::Result<Vec<u8>, String>;
 
 impl WholeFile {
     fn refused(&self, source: io::Error) -> String {
-        ReadError::Io { path: self.path.clone(), source }.to_string()
+        GuestReadError::Io { path: self.path.clone(), source }.to_string()
     }
 
     /// Reads the file into the guest's memory, and returns address and length. In other cases, returns a
@@ -252,7 +252,7 @@ mod tests {
                 assert_eq!(ours, theirs, "{bytes:?}, {length}");
             }
         }
-        let why = || ReadError::Long { limit: 4 };
+        let why = || GuestReadError::Long { limit: 4 };
         let refused = move || WholeFile { path: "file".to_owned(), opened: Err(why()) };
         assert_eq!(lowered(refused), lowered(move || Like::Err(why().to_string())));
     }

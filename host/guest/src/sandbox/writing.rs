@@ -8,10 +8,10 @@
 //! folder fails as between two disks: otherwise a call could fill it with bytes that were counted for another
 //! folder. Guests cannot create links.
 
-use super::counted::Counted;
+use super::counted::CountedHandles;
 use super::path_length::refused;
-use super::quota::Quota;
-use super::state::State;
+use super::quota::WriteQuota;
+use super::state::InstanceState;
 use bytes::Bytes;
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
@@ -25,7 +25,7 @@ use wasmtime_wasi::p2::{
     DynOutputStream, FsResult, OutputStream, Pollable, StreamError, StreamResult,
 };
 
-type Context<'a> = StoreContextMut<'a, State>;
+type Context<'a> = StoreContextMut<'a, InstanceState>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 type Folder = Resource<Descriptor>;
 /// Folders and their names.
@@ -35,7 +35,7 @@ type Folders = Vec<(Folder, String)>;
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
-pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
     types.func_wrap("[method]descriptor.write", write)?;
     types.func_wrap("[method]descriptor.write-via-stream", write_via_stream)?;
     types.func_wrap("[method]descriptor.append-via-stream", append_via_stream)?;
@@ -72,8 +72,8 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
             if state.kept.holds(&folder) != state.kept.holds(&to) {
                 return Ok((Err(ErrorCode::CrossDevice),));
             }
-            let rename = |wasi: &mut State| wasi.filesystem().rename_at(folder, path, to, name);
-            state.count(Counted::Output, 0, false, rename)
+            let rename = |wasi: &mut InstanceState| wasi.filesystem().rename_at(folder, path, to, name);
+            state.count(CountedHandles::Output, 0, false, rename)
         },
     )
 }
@@ -82,7 +82,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
 ///
 /// # Errors
 /// As [`link`].
-pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, State>) -> Result<()> {
+pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
     preopens.func_wrap("get-directories", |mut cx: Context<'_>, (): ()| -> Result<(Folders,)> {
         let state = cx.data_mut();
         let folders = state.filesystem().get_directories()?;
@@ -109,7 +109,7 @@ fn write(
     let state = cx.data_mut();
     let amount = state.hole(&file, offset).saturating_add(bytes.len() as u64);
     let stays = state.kept.holds(&file);
-    state.count(Counted::Output, amount, stays, |wasi| wasi.filesystem().write(file, bytes, offset))
+    state.count(CountedHandles::Output, amount, stays, |wasi| wasi.filesystem().write(file, bytes, offset))
 }
 
 fn write_via_stream(
@@ -119,7 +119,7 @@ fn write_via_stream(
     let state = cx.data_mut();
     let amount = state.hole(&file, offset);
     let stays = state.kept.holds(&file);
-    state.count(Counted::Output, amount, stays, |state| {
+    state.count(CountedHandles::Output, amount, stays, |state| {
         let stream = state.filesystem().write_via_stream(file, offset)?;
         state.metered(stream, stays)
     })
@@ -131,7 +131,7 @@ fn append_via_stream(
 ) -> Answer<Resource<DynOutputStream>> {
     let state = cx.data_mut();
     let stays = state.kept.holds(&file);
-    state.count(Counted::Output, 0, stays, |state| {
+    state.count(CountedHandles::Output, 0, stays, |state| {
         let stream = state.filesystem().append_via_stream(file)?;
         state.metered(stream, stays)
     })
@@ -141,7 +141,7 @@ fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> A
     let state = cx.data_mut();
     let amount = state.hole(&file, size);
     let stays = state.kept.holds(&file);
-    state.count(Counted::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
+    state.count(CountedHandles::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
 }
 
 fn open_at(
@@ -158,7 +158,7 @@ fn open_at(
         state.filesystem().stat_at(folder, at, path.clone()).is_err()
     };
     let place = folder.rep();
-    let open = |wasi: &mut State| {
+    let open = |wasi: &mut InstanceState| {
         let is_read = how == OpenFlags::empty() && flags == DescriptorFlags::READ;
         let plain = if is_read { wasi.open_plain(place, &path) } else { None };
         let opened = match plain {
@@ -169,14 +169,14 @@ fn open_at(
         Ok(opened)
     };
     let answer =
-        if makes { state.make(stays, open) } else { state.count(Counted::Output, 0, stays, open) };
+        if makes { state.make(stays, open) } else { state.count(CountedHandles::Output, 0, stays, open) };
     if let Ok((Ok(opened),)) = &answer {
         state.kept.note(opened, stays);
     }
     answer
 }
 
-impl State {
+impl InstanceState {
     /// Opens a file in a read-only folder, in fewer steps than WASI. `None` if WASI must decide.
     fn open_plain(&mut self, folder: u32, path: &str) -> Option<Descriptor> {
         let guest = self.noticed.folder_name(folder)?;
@@ -187,13 +187,13 @@ impl State {
     /// Runs `work`, which creates one file or folder. `stays`: in the log folder.
     fn make<T>(&mut self, stays: bool, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
         self.kept.made |= !stays;
-        self.count(Counted::Files, 1, stays, work)
+        self.count(CountedHandles::Files, 1, stays, work)
     }
 
     /// Runs `work`, which uses up `amount`, unless that exceeds the limit.
     fn count<T>(
         &mut self,
-        counted: Counted,
+        counted: CountedHandles,
         amount: u64,
         stays: bool,
         work: impl FnOnce(&mut Self) -> FsResult<T>,
@@ -236,14 +236,14 @@ impl State {
 /// A file's stream that counts the bytes written to it.
 struct Metered {
     inner: DynOutputStream,
-    quota: Quota,
+    quota: WriteQuota,
     /// Whether it writes to the log folder.
     stays: bool,
 }
 
 impl Metered {
     fn take(&self, bytes: usize) -> StreamResult<()> {
-        let taken = self.quota.write(Counted::Output, bytes as u64, self.stays);
+        let taken = self.quota.write(CountedHandles::Output, bytes as u64, self.stays);
         taken.map_err(|over| StreamError::Trap(over.into()))
     }
 }

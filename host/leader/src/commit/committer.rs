@@ -37,9 +37,9 @@
 
 use super::error::CommitError;
 use super::message::{CommitReply, CommitRequest, Success};
-use super::queue::{Queue, Task};
-use super::rows::Rows;
-use super::store::Store;
+use super::queue::{CommitQueue, CommitTask};
+use super::rows::RowsOutput;
+use super::store::CommitState;
 use super::target::CommitTarget;
 use crate::journal::Journal;
 use crate::model::{Failure, JobStatus, Restored};
@@ -61,7 +61,7 @@ const FULL: u64 = 4 << 20;
 /// job as finished, and waits for the thread unless it was abandoned.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    queue: Arc<Queue>,
+    queue: Arc<CommitQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -82,9 +82,9 @@ impl Committer {
     ) -> Result<(Self, Restored), CommitError> {
         let (store, restored) = super::recover::recover(target, journal, retry_failed)?;
         // If rows stay in part files, a smaller group would not free their space any sooner.
-        let copies = store.rows.as_ref().is_some_and(Rows::takes_all);
-        let queue = Arc::new(Queue::new(if copies { FULL } else { u64::MAX }));
-        let worker = Worker { queue: queue.clone(), store, replies };
+        let copies = store.rows.as_ref().is_some_and(RowsOutput::takes_all);
+        let queue = Arc::new(CommitQueue::new(if copies { FULL } else { u64::MAX }));
+        let worker = CommitThread { queue: queue.clone(), store, replies };
         let job = Span::current();
         let run = move || job.in_scope(|| worker.run());
         let thread = std::thread::Builder::new().name("sandmill-commit".into()).spawn(run);
@@ -125,13 +125,13 @@ impl Drop for Committer {
 }
 
 /// The part that runs on the thread.
-struct Worker {
-    queue: Arc<Queue>,
-    store: Store,
+struct CommitThread {
+    queue: Arc<CommitQueue>,
+    store: CommitState,
     replies: mpsc::UnboundedSender<CommitReply>,
 }
 
-impl Worker {
+impl CommitThread {
     fn run(mut self) {
         // Stops the queue even after a panic, so that no caller waits for room forever.
         let _stop = StopOnDrop(self.queue.clone());
@@ -145,18 +145,18 @@ impl Worker {
         let mut earliest = Instant::now();
         while let Some(task) = self.queue.next(earliest) {
             match task {
-                Task::Copy(requests) => {
+                CommitTask::Copy(requests) => {
                     let rejected = self.store.copy(requests)?;
                     self.reject(rejected);
                 }
-                Task::Commit(group) => {
+                CommitTask::Commit(group) => {
                     earliest = Instant::now() + INTERVAL;
                     let _inside = error_span!("commit", requests = group.len()).entered();
                     let begun = Instant::now();
                     self.commit(group)?;
                     debug!(seconds = begun.elapsed().as_secs_f64(), "committed");
                 }
-                Task::Finish(status) => {
+                CommitTask::Finish(status) => {
                     let replies = self.replies.clone();
                     // If the leader no longer listens, it is ending.
                     let mut told = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));
@@ -201,7 +201,7 @@ impl Worker {
     }
 }
 
-struct StopOnDrop(Arc<Queue>);
+struct StopOnDrop(Arc<CommitQueue>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {

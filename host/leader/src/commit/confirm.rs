@@ -2,7 +2,7 @@
 //! read back and compared with the workers' checksums. They were written a moment ago, so they are still in
 //! the page cache. If another program has written to the file since, all of it is read back once more.
 
-use super::error::{Change, CommitError};
+use super::error::{OutputChange, CommitError};
 use crate::files::{Appender, Checker};
 use crate::model::{Segment, WorkerId};
 use std::fs::Metadata;
@@ -11,14 +11,14 @@ use std::os::unix::fs::MetadataExt;
 
 /// The end of the output: pieces that were appended, but are not yet in the journal.
 #[derive(Debug, Default)]
-pub(super) struct Appended {
+pub(super) struct UnconfirmedTail {
     /// In file order. Each piece is a worker's rows, or the header line.
     pieces: Vec<(Option<WorkerId>, Segment)>,
     /// How many pieces have been read back.
     confirmed: usize,
 }
 
-impl Appended {
+impl UnconfirmedTail {
     /// Records that a worker's rows were appended.
     pub(super) fn add(&mut self, worker: WorkerId, segments: &[Segment]) {
         self.pieces.extend(segments.iter().map(|segment| (Some(worker), *segment)));
@@ -63,12 +63,12 @@ pub(super) fn in_place(appender: &Appender) -> Result<Metadata, CommitError> {
     let metadata = appender.file().metadata().map_err(|e| failed(appender, e))?;
     let named = appender.path().symlink_metadata();
     if !named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino())) {
-        return Err(changed(appender, Change::Replaced));
+        return Err(changed(appender, OutputChange::Replaced));
     }
     let found = metadata.len();
     let written = appender.len();
     if found != written {
-        return Err(changed(appender, Change::Length { found, written }));
+        return Err(changed(appender, OutputChange::Length { found, written }));
     }
     Ok(metadata)
 }
@@ -90,10 +90,10 @@ pub(super) fn hold(
         return Ok(());
     }
     let end = at + segment.length;
-    Err(changed(appender, Change::Bytes { from: at, end, worker }))
+    Err(changed(appender, OutputChange::Bytes { from: at, end, worker }))
 }
 
-pub(super) fn changed(appender: &Appender, change: Change) -> CommitError {
+pub(super) fn changed(appender: &Appender, change: OutputChange) -> CommitError {
     CommitError::OutputChanged { path: appender.path().to_owned(), change }
 }
 

@@ -1,6 +1,6 @@
 //! Crashes between any two steps. The output of a job must not depend on how often it was interrupted.
 
-use super::crash_world::{Damage, Layout, World, commit, segment};
+use super::crash_world::{CrashDamage, Layout, CrashWorld, commit, segment};
 use super::*;
 use crate::commit::recover::recover;
 use crate::fail_point;
@@ -29,7 +29,7 @@ const MOST: u32 = 400;
 fn undisturbed_jobs_pass_every_point() {
     let mut points = BTreeSet::new();
     for (layout, on_conflict) in KINDS {
-        let mut world = World::new(layout, on_conflict);
+        let mut world = CrashWorld::new(layout, on_conflict);
         points.extend(fail_point::passed_by(|| {
             world.run();
             world.check();
@@ -77,7 +77,7 @@ fn a_crash_at_any_point_changes_nothing() {
         // A power failure is the harder case, so the other one is tried less often.
         for (cut, step) in [("", 4), (":cut", 1)] {
             let crashed = |count: &u32| {
-                let mut world = World::new(layout, on_conflict);
+                let mut world = CrashWorld::new(layout, on_conflict);
                 let at = format!("*:{count}{cut}");
                 let crashed = fail_point::crash_at(&at, || world.run()).is_none();
                 if crashed {
@@ -98,7 +98,7 @@ fn a_crash_while_recovering_changes_nothing() {
     for (layout, on_conflict) in KINDS {
         for first in (2..120).step_by(9) {
             for second in (1..12).step_by(2) {
-                let mut world = World::new(layout, on_conflict);
+                let mut world = CrashWorld::new(layout, on_conflict);
                 if fail_point::crash_at(&format!("*:{first}:cut"), || world.run()).is_some() {
                     break;
                 }
@@ -116,14 +116,14 @@ fn a_crash_while_recovering_changes_nothing() {
 #[test]
 fn numbers_of_workers_are_not_used_again() {
     for first in (1..MOST).step_by(3) {
-        let mut world = World::new(Layout::File, OnConflict::Append);
+        let mut world = CrashWorld::new(Layout::File, OnConflict::Append);
         // Workers with higher numbers complete the rest, or only end normally.
         if fail_point::crash_at(&format!("*:{first}"), || world.run()).is_some() {
             break;
         }
         world.run();
         let Some(&last) = world.last_workers.iter().max() else { continue };
-        world.damage_steps.push(Damage::RemoveOutput);
+        world.damage_steps.push(CrashDamage::RemoveOutput);
         world.damage();
         // All rows are lost, and the journal records that. Then the job is interrupted.
         drop(recover(world.target.clone(), world.journal(), false).unwrap());
@@ -132,23 +132,23 @@ fn numbers_of_workers_are_not_used_again() {
     }
 }
 
-fn damages() -> impl Strategy<Value = Damage> {
+fn damages() -> impl Strategy<Value = CrashDamage> {
     let share = 0.0..1.0;
     prop_oneof![
-        4 => (any::<usize>(), share.clone()).prop_map(|(n, share)| Damage::CutPart(n, share)),
-        1 => any::<usize>().prop_map(Damage::RemovePart),
-        1 => (any::<usize>(), share.clone()).prop_map(|(n, share)| Damage::ChangePart(n, share)),
-        2 => share.clone().prop_map(Damage::CutOutput),
-        2 => share.prop_map(Damage::ChangeOutput),
-        1 => Just(Damage::RemoveOutput),
-        1 => Just(Damage::ExtendOutput),
+        4 => (any::<usize>(), share.clone()).prop_map(|(n, share)| CrashDamage::CutPart(n, share)),
+        1 => any::<usize>().prop_map(CrashDamage::RemovePart),
+        1 => (any::<usize>(), share.clone()).prop_map(|(n, share)| CrashDamage::ChangePart(n, share)),
+        2 => share.clone().prop_map(CrashDamage::CutOutput),
+        2 => share.prop_map(CrashDamage::ChangeOutput),
+        1 => Just(CrashDamage::RemoveOutput),
+        1 => Just(CrashDamage::ExtendOutput),
     ]
 }
 
 #[test]
 fn rows_that_are_nowhere_are_taken_out_with_their_files() {
     for (layout, on_conflict) in KINDS {
-        let mut world = World::new(layout, on_conflict);
+        let mut world = CrashWorld::new(layout, on_conflict);
         // All rows and files are committed. Then all copies of the second worker's rows are lost.
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
         fs::remove_file(world.target.places.job_dir().part_file(WorkerId(1))).unwrap();
@@ -173,7 +173,7 @@ fn rows_that_are_nowhere_are_taken_out_with_their_files() {
 #[test]
 fn rows_that_are_found_again_keep_their_files() {
     for (layout, on_conflict) in KINDS {
-        let mut world = World::new(layout, on_conflict);
+        let mut world = CrashWorld::new(layout, on_conflict);
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
         let output = world.target.output.join("rows.txt");
         let parts = world.target.places.job_dir().parts();
@@ -211,10 +211,10 @@ fn a_killed_process_is_recovered_from() {
     let layout = Layout::Ordered;
     let on_conflict = OnConflict::Append;
     if let Some(path) = std::env::var_os(CHILD) {
-        return World::at(path.as_ref(), layout, on_conflict).run();
+        return CrashWorld::at(path.as_ref(), layout, on_conflict).run();
     }
     for at in ["files-synced", "journaled:2", "rows-appended:3:cut", "*:30:cut", "finished"] {
-        let mut world = World::new(layout, on_conflict);
+        let mut world = CrashWorld::new(layout, on_conflict);
         let name = "commit::committer::crash_tests::a_killed_process_is_recovered_from";
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
@@ -233,7 +233,7 @@ fn a_killed_process_is_recovered_from() {
 #[test]
 fn a_hundred_thousand_mini_batches_cost_little() {
     for layout in Layout::ALL {
-        let world = World::new(layout, OnConflict::Error);
+        let world = CrashWorld::new(layout, OnConflict::Error);
         let (mut store, _) = recover(world.target.clone(), world.journal(), false).unwrap();
         let rows = "a row\n".repeat(100_000);
         let worker = WorkerId(0);
@@ -272,7 +272,7 @@ proptest! {
         damage in prop::collection::vec(damages(), 0..4),
     ) {
         let (layout, on_conflict) = KINDS[kind];
-        let mut world = World::new(layout, on_conflict);
+        let mut world = CrashWorld::new(layout, on_conflict);
         world.damage_steps = damage;
         for (count, cut) in crashes {
             let at = format!("*:{count}{}", if cut { ":cut" } else { "" });

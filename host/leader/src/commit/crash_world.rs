@@ -15,7 +15,7 @@ use std::path::Path;
 const HEADER: &str = "id letter\n";
 
 /// A job of a few mini-batches. Each yields the same results whenever it runs.
-pub(super) struct World {
+pub(super) struct CrashWorld {
     _dir: Option<tempfile::TempDir>,
     pub(super) target: CommitTarget,
     mini_batches: u64,
@@ -23,7 +23,7 @@ pub(super) struct World {
     runs: u32,
     /// Workers that ended normally in the run that completed.
     pub(super) last_workers: Vec<WorkerId>,
-    pub(super) damage_steps: Vec<Damage>,
+    pub(super) damage_steps: Vec<CrashDamage>,
     was_cut: bool,
     /// Where each worker writes next, if it may overwrite rows that are in the output.
     ends: RefCell<HashMap<WorkerId, u64>>,
@@ -47,7 +47,7 @@ impl Layout {
 
 /// What may happen to files while nothing runs.
 #[derive(Clone, Debug)]
-pub(super) enum Damage {
+pub(super) enum CrashDamage {
     CutPart(usize, f64),
     RemovePart(usize),
     ChangePart(usize, f64),
@@ -67,7 +67,7 @@ pub(super) fn segment(offset: u64, rows: &str) -> Segment {
     }
 }
 
-impl World {
+impl CrashWorld {
     pub(super) fn new(layout: Layout, on_conflict: OnConflict) -> Self {
         // Use a file system in memory if possible: syncing costs nothing there.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -345,32 +345,32 @@ impl World {
         };
         match self.damage_steps.pop() {
             None => {}
-            Some(Damage::CutPart(number, share)) => {
+            Some(CrashDamage::CutPart(number, share)) => {
                 part(number).into_iter().for_each(|path| cut(path, share));
             }
-            Some(Damage::RemovePart(number)) => {
+            Some(CrashDamage::RemovePart(number)) => {
                 part(number).into_iter().for_each(|path| fs::remove_file(path).unwrap());
             }
-            Some(Damage::ChangePart(number, share)) => {
+            Some(CrashDamage::ChangePart(number, share)) => {
                 if let Some(path) = part(number) {
                     replace(path, changed(fs::read(path).unwrap(), share));
                 }
             }
-            Some(Damage::CutOutput(share)) => {
+            Some(CrashDamage::CutOutput(share)) => {
                 cut(&output, share);
                 self.was_cut = true;
             }
-            Some(Damage::ChangeOutput(share)) => {
+            Some(CrashDamage::ChangeOutput(share)) => {
                 if let Ok(bytes) = fs::read(&output) {
                     replace(&output, changed(bytes, share));
                 }
             }
-            Some(Damage::RemoveOutput) => drop(fs::remove_file(&output)),
+            Some(CrashDamage::RemoveOutput) => drop(fs::remove_file(&output)),
             // Synced data is trusted as long as the file is unchanged. If the file was cut, and extended
             // again before a run has noticed the cut, it looks unchanged. A folder of parts is made anew,
             // including its files.
-            Some(Damage::ExtendOutput) if self.was_cut || output.is_dir() => {}
-            Some(Damage::ExtendOutput) => {
+            Some(CrashDamage::ExtendOutput) if self.was_cut || output.is_dir() => {}
+            Some(CrashDamage::ExtendOutput) => {
                 let file =
                     OpenOptions::new().create(true).truncate(false).write(true).open(&output);
                 let file = file.unwrap();
@@ -381,7 +381,7 @@ impl World {
     }
 }
 
-pub(super) fn commit(store: &mut Store, mut requests: Vec<CommitRequest>) {
+pub(super) fn commit(store: &mut CommitState, mut requests: Vec<CommitRequest>) {
     loop {
         let done = store.commit(requests).unwrap();
         assert!(done.rejected.iter().all(|(success, _)| success.segment.length == 4));

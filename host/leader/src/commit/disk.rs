@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Why an attempt is not committed.
-pub(super) enum Refusal {
+pub(super) enum CommitRefusal {
     /// The attempt is at fault.
     Reject(Rejection),
     /// The attempt's files clash with files of the same group.

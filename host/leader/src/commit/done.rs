@@ -1,22 +1,22 @@
 //! Publishes the files that `init` and `shutdown` left, once the job has completed.
 
 use super::error::CommitError;
-use super::files::{DONE, Files, rule};
+use super::files::{DONE, FilesState, rule};
 use super::target::CommitTarget;
 use crate::fail_point;
-use crate::files::publish::{Found, check_files, list_files, publish_files, same_file};
-use crate::journal::{Changes, FileEntry, Journal};
+use crate::files::publish::{GuestEntry, check_files, list_files, publish_files, same_file};
+use crate::journal::{JournalChanges, FileEntry, Journal};
 use crate::model::{OnConflict, WorkerId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The files of all workers, by path.
-type Left = BTreeMap<String, Vec<(WorkerId, Found)>>;
+type Left = BTreeMap<String, Vec<(WorkerId, GuestEntry)>>;
 
 /// Publishes what workers left in their output folders, if they ended normally. An error means that the job
 /// does not count as completed.
 pub(super) fn publish(
-    files: &mut Files,
+    files: &mut FilesState,
     target: &CommitTarget,
     journal: &mut Journal,
 ) -> Result<(), CommitError> {
@@ -45,14 +45,14 @@ pub(super) fn publish(
 }
 
 /// The files that one worker left. Fails if any of them cannot be published.
-fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<Found>, CommitError> {
+fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<GuestEntry>, CommitError> {
     let folder = target.places.left(worker);
     let found = list_files(&folder, &rule(target, false, &|_| None));
     found.map_err(|source| CommitError::Left { worker, source })
 }
 
-fn check_kinds(path: &str, of: &[(WorkerId, Found)]) -> Result<(), CommitError> {
-    let is_folder = |found: &Found| found.length.is_none();
+fn check_kinds(path: &str, of: &[(WorkerId, GuestEntry)]) -> Result<(), CommitError> {
+    let is_folder = |found: &GuestEntry| found.length.is_none();
     let (first, rest) = of.split_first().map_or((None, of), |(first, rest)| (Some(first), rest));
     let other =
         rest.iter().find(|(_, found)| Some(is_folder(found)) != first.map(|f| is_folder(&f.1)));
@@ -69,7 +69,7 @@ fn check_kinds(path: &str, of: &[(WorkerId, Found)]) -> Result<(), CommitError> 
 fn check_same(
     target: &CommitTarget,
     path: &str,
-    of: &[(WorkerId, Found)],
+    of: &[(WorkerId, GuestEntry)],
 ) -> Result<(), CommitError> {
     let folder = |worker| target.places.left(worker);
     let Some(((first, found), rest)) = of.split_first() else { return Ok(()) };
@@ -95,7 +95,7 @@ fn check_same(
 }
 
 /// Moves all files. After a crash, the next start moves the rest.
-fn move_all(files: &Files, target: &CommitTarget) -> Result<(), CommitError> {
+fn move_all(files: &FilesState, target: &CommitTarget) -> Result<(), CommitError> {
     let rule = rule(target, true, &|_| None);
     for &worker in &files.done {
         let folder = target.places.left(worker);
@@ -114,7 +114,7 @@ fn move_all(files: &Files, target: &CommitTarget) -> Result<(), CommitError> {
 /// Appends all files to the published ones. A file that is identical for all workers is appended only once,
 /// counting an earlier run that got this far.
 fn append(
-    files: &mut Files,
+    files: &mut FilesState,
     target: &CommitTarget,
     journal: &mut Journal,
     left: &Left,
@@ -126,7 +126,7 @@ fn append(
             earlier.entry(file.path).or_default().push((file.offset, file.length));
         }
     }
-    let mut wanted: BTreeMap<WorkerId, Vec<Found>> = BTreeMap::new();
+    let mut wanted: BTreeMap<WorkerId, Vec<GuestEntry>> = BTreeMap::new();
     for (path, of) in left {
         let Some(((first, _), rest)) = of.split_first() else { continue };
         let mut same = true;
@@ -158,7 +158,7 @@ fn append(
     }
     // From now on, the journal says where the files of these folders belong.
     let notes = files.done.iter().map(|worker| (format!("{DONE}{}", worker.0), None)).collect();
-    let changes = Changes { files: entries.clone(), notes, ..Changes::default() };
+    let changes = JournalChanges { files: entries.clone(), notes, ..JournalChanges::default() };
     journal.commit(&changes)?;
     fail_point::pass("left-journaled");
     files.done.clear();

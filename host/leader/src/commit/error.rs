@@ -52,7 +52,7 @@ pub(crate) enum CommitError {
         /// The output file.
         path: PathBuf,
         /// What differs.
-        change: Change,
+        change: OutputChange,
     },
     /// A published file has fewer bytes than mini-batches wrote to it.
     #[error(
@@ -161,7 +161,7 @@ pub(crate) enum CommitError {
 
 /// How an output file differs from what was written to it. The text is the end of a clause.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Change {
+pub(crate) enum OutputChange {
     /// Its name is gone, or leads to another file.
     #[error("was removed, renamed or replaced while the job ran")]
     Replaced,

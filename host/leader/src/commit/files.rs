@@ -5,7 +5,7 @@ use super::error::CommitError;
 use super::target::CommitTarget;
 use crate::fail_point::{self, Unsynced};
 use crate::files::OutputError;
-use crate::files::publish::{Found, Rule, check_files, discard_files, publish_files};
+use crate::files::publish::{GuestEntry, PublishRule, check_files, discard_files, publish_files};
 use crate::journal::FileEntry;
 use crate::model::{MiniBatchId, OnConflict, WorkerId};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,7 +17,7 @@ pub(super) const DONE: &str = "store.done.";
 
 /// What the store knows about files.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct FilesState {
     /// The length of each published file. Only filled under [`OnConflict::Append`].
     pub(super) lengths: HashMap<String, u64>,
     /// Workers that ended normally and left files.
@@ -31,7 +31,7 @@ pub(super) struct Files {
 /// Where the files of one folder belong: offset and length by path.
 pub(super) type Offsets = HashMap<String, (u64, u64)>;
 
-impl Files {
+impl FilesState {
     /// `done`: workers of earlier runs that ended normally.
     pub(super) fn new(done: BTreeSet<WorkerId>) -> Self {
         Self { done, ..Self::default() }
@@ -42,7 +42,7 @@ impl Files {
         &self,
         target: &CommitTarget,
         staged: &Path,
-    ) -> Result<Vec<Found>, OutputError> {
+    ) -> Result<Vec<GuestEntry>, OutputError> {
         let place = |path: &str| self.lengths.get(path).map(|length| (*length, 0));
         check_files(staged, &target.output, &rule(target, false, &place))
     }
@@ -53,12 +53,12 @@ impl Files {
         target: &CommitTarget,
         mini_batch: Option<MiniBatchId>,
         folder: &Path,
-        found: &[Found],
+        found: &[GuestEntry],
     ) -> Vec<FileEntry> {
         let source = target.places.name(folder);
         let mut entries = Vec::new();
         for found in found {
-            let (Found { path, .. }, Some(length)) = (found, found.length) else { continue };
+            let (GuestEntry { path, .. }, Some(length)) = (found, found.length) else { continue };
             let mut offset = 0;
             if target.on_conflict == OnConflict::Append {
                 let end = self.lengths.entry(path.clone()).or_default();
@@ -118,10 +118,10 @@ pub(super) fn rule<'a>(
     target: &'a CommitTarget,
     same_passes: bool,
     place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
-) -> Rule<'a> {
+) -> PublishRule<'a> {
     let finished = target.finish.as_ref().map(|finish| finish.name.as_str());
     let reserved = [target.output_file.as_deref(), finished];
-    Rule { on_conflict: target.on_conflict, reserved, same_passes, place }
+    PublishRule { on_conflict: target.on_conflict, reserved, same_passes, place }
 }
 
 /// Where the files belong, by the folder that they come from.
@@ -149,16 +149,16 @@ const NAMES: usize = 500_000;
 /// The names that the files of a group will take. They are kept as hashes, which bounds the memory. A hash
 /// collision only postpones an attempt to another group.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct GroupNames {
     seed: RandomState,
     files: HashSet<u64>,
     folders: HashSet<u64>,
 }
 
-impl Names {
+impl GroupNames {
     /// Takes the names of everything in `found`. Returns false, and takes nothing, if one of them is already
     /// taken or there is no room. A folder may be shared, and a file only if `files_meet`.
-    pub(super) fn take(&mut self, found: &[Found], files_meet: bool) -> bool {
+    pub(super) fn take(&mut self, found: &[GuestEntry], files_meet: bool) -> bool {
         let mut files = Vec::new();
         let mut folders = Vec::new();
         for found in found {
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn a_group_takes_no_more_names_than_it_has_room_for() {
-        let found = |length| [Found { path: "a".into(), length }];
-        let mut names = Names::default();
+        let found = |length| [GuestEntry { path: "a".into(), length }];
+        let mut names = GroupNames::default();
         names.files.extend(0..NAMES as u64);
         assert!(!names.take(&found(Some(1)), false), "full");
-        let mut names = Names::default();
+        let mut names = GroupNames::default();
         assert!(names.take(&found(Some(1)), false));
         assert!(!names.take(&found(Some(1)), false), "taken");
         assert!(names.take(&found(Some(1)), true), "they meet");

@@ -7,14 +7,14 @@ use super::error::CommitError;
 use super::making::{Making, write};
 use super::replace::NEW;
 use super::split;
-use super::store::Store;
+use super::store::CommitState;
 use super::target::CommitTarget;
 use crate::fail_point;
 use std::fs;
 use std::io::ErrorKind;
 
 /// Makes the output file, if the job has one of this kind.
-pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
+pub(super) fn make(store: &CommitState, told: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
     let (Some(rows), Some(finish)) = (&store.rows, &store.target.finish) else {
         return Ok(());
     };

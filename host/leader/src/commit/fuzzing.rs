@@ -1,6 +1,6 @@
 //! Random crashes and damage, for fuzzing. The output of a job must not depend on them.
 
-use super::crash_world::{Damage, Layout, World};
+use super::crash_world::{CrashDamage, Layout, CrashWorld};
 use super::*;
 use crate::commit::recover::recover;
 use crate::fail_point::crash_at;
@@ -22,7 +22,7 @@ pub fn recovery(data: &[u8]) {
         odd if odd & 1 == 1 => Layout::Ordered,
         _ => Layout::File,
     };
-    let mut world = World::new(layout, on_conflict);
+    let mut world = CrashWorld::new(layout, on_conflict);
     for step in steps.chunks(4).take(3) {
         let [crash, cut, harm, share] = [0, 1, 2, 3].map(|n| step.get(n).copied().unwrap_or(0));
         let cut = if cut & 1 == 1 { ":cut" } else { "" };
@@ -41,21 +41,21 @@ pub fn recovery(data: &[u8]) {
     world.check();
 }
 
-fn damage(harm: u8, share: f64) -> Option<Damage> {
+fn damage(harm: u8, share: f64) -> Option<CrashDamage> {
     let number = usize::from(harm / 8);
     Some(match harm % 8 {
         0 => return None,
-        1 => Damage::CutPart(number, share),
-        2 => Damage::RemovePart(number),
-        3 => Damage::ChangePart(number, share),
-        4 => Damage::CutOutput(share),
-        5 => Damage::ChangeOutput(share),
-        6 => Damage::RemoveOutput,
-        _ => Damage::ExtendOutput,
+        1 => CrashDamage::CutPart(number, share),
+        2 => CrashDamage::RemovePart(number),
+        3 => CrashDamage::ChangePart(number, share),
+        4 => CrashDamage::CutOutput(share),
+        5 => CrashDamage::ChangeOutput(share),
+        6 => CrashDamage::RemoveOutput,
+        _ => CrashDamage::ExtendOutput,
     })
 }
 
-fn garbled_journal(world: &World, how: u8, bytes: &[u8]) {
+fn garbled_journal(world: &CrashWorld, how: u8, bytes: &[u8]) {
     let path = world.target.places.job_dir().journal();
     let log = path
         .with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()));

@@ -1,7 +1,7 @@
 //! Commits one group: check, append, sync, journal, publish.
 
 use super::confirm::hold;
-use super::disk::{Refusal, sync_around, sync_folder};
+use super::disk::{CommitRefusal, sync_around, sync_folder};
 use super::done;
 use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE, holds_anything};
@@ -9,14 +9,14 @@ use super::finish;
 use super::header::{Top, open_columns};
 use super::message::{CommitRequest, FinalFailure, Free, Success};
 use super::replace::{Replacement, carry_out};
-use super::rows::{HEADER, Rows};
+use super::rows::{HEADER, RowsOutput};
 use super::split;
-use super::store::{Group, Store};
+use super::store::{CommitGroup, CommitState};
 use super::whole::confirm_all;
 use crate::fail_point;
 use crate::files::publish::discard_files;
 use crate::files::{Appender, Checker, OutputError, checksum};
-use crate::journal::{Changes, End, Entry};
+use crate::journal::{JournalChanges, MiniBatchEnd, JournalEntry};
 use crate::model::{Failure, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,13 +35,13 @@ pub(super) struct Done {
     pub(super) postponed: Vec<CommitRequest>,
 }
 
-impl Store {
+impl CommitState {
     /// Commits what can be committed, including what was copied before. An error is fatal.
     pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
         let mut done = self.gather(requests)?;
         let group = std::mem::take(&mut self.group);
         done.committed = group.entries.iter().map(|entry| entry.id).collect();
-        if self.rows.as_ref().is_some_and(Rows::takes_all) {
+        if self.rows.as_ref().is_some_and(RowsOutput::takes_all) {
             done.free = last_with_rows(&group.entries);
         }
         if !group.is_empty() {
@@ -104,11 +104,11 @@ impl Store {
                 CommitRequest::Failure(failure) => group.entries.push(failed(failure)),
                 CommitRequest::Success(success) => match self.check(&success, &mut group) {
                     Ok(()) => group.entries.push(succeeded(&success)),
-                    Err(Refusal::Fatal(error)) => return Err(error),
-                    Err(Refusal::Postpone) => {
+                    Err(CommitRefusal::Fatal(error)) => return Err(error),
+                    Err(CommitRefusal::Postpone) => {
                         done.postponed.push(CommitRequest::Success(success));
                     }
-                    Err(Refusal::Reject(why)) => {
+                    Err(CommitRefusal::Reject(why)) => {
                         self.discard(&success);
                         done.rejected.push((success, why.failure()));
                     }
@@ -125,7 +125,7 @@ impl Store {
 
     /// The order of these steps guarantees that no row is lost or duplicated. The docs of `committer` explain
     /// it.
-    fn write(&mut self, group: Group) -> Result<(), CommitError> {
+    fn write(&mut self, group: CommitGroup) -> Result<(), CommitError> {
         if !group.staged.is_empty() || !group.done.is_empty() {
             self.target.places.sync_files()?;
         }
@@ -134,7 +134,7 @@ impl Store {
         let mut notes = group.notes;
         notes.extend(group.done.iter().map(|w| (format!("{DONE}{}", w.0), Some(String::new()))));
         let mut changes =
-            Changes { entries: group.entries, files: group.files, notes, ..Changes::default() };
+            JournalChanges { entries: group.entries, files: group.files, notes, ..JournalChanges::default() };
         let replaced = self.put_header(group.header.as_ref(), &mut changes)?;
         let written = self.put_rows(&mut changes, group.copied, replaced);
         let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
@@ -172,7 +172,7 @@ impl Store {
     fn put_header(
         &mut self,
         header: Option<&Top>,
-        changes: &mut Changes,
+        changes: &mut JournalChanges,
     ) -> Result<bool, CommitError> {
         let Some(header) = header else { return Ok(false) };
         changes.notes.push((HEADER.to_owned(), Some(header.note())));
@@ -201,7 +201,7 @@ impl Store {
     /// file that the journal does not know yet.
     fn put_rows(
         &mut self,
-        changes: &mut Changes,
+        changes: &mut JournalChanges,
         copied: usize,
         is_new: bool,
     ) -> Result<(), CommitError> {
@@ -285,12 +285,12 @@ impl Store {
 
     /// Checks everything that an attempt left. After this, only a failure of the computer can prevent its
     /// commit.
-    fn check(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
+    fn check(&mut self, success: &Success, group: &mut CommitGroup) -> Result<(), CommitRefusal> {
         if success.segment.length > 0 {
             if self.target.output_file.is_none() {
                 let worker = success.worker;
                 let fault = PartFault::Unwanted;
-                return Err(Refusal::Reject(Rejection::PartDamaged { worker, fault }));
+                return Err(CommitRefusal::Reject(Rejection::PartDamaged { worker, fault }));
             }
             self.parts.check(success)?;
         }
@@ -309,7 +309,7 @@ impl Store {
     }
 
     /// The attempt's header, if it is the first one, or knows more column types than the first one.
-    fn check_header(&self, success: &Success, group: &Group) -> Result<Option<Top>, Refusal> {
+    fn check_header(&self, success: &Success, group: &CommitGroup) -> Result<Option<Top>, CommitRefusal> {
         let wanted = self.target.header_wanted && self.target.output_file.is_some();
         let header = success.header.as_ref().filter(|_| wanted);
         let Some(top) = Top::of(header) else { return Ok(None) };
@@ -322,22 +322,22 @@ impl Store {
         let is_lines = self.target.finish.is_none();
         match first.joined(&top).filter(|_| !is_lines) {
             Some(joined) => Ok(Some(joined).filter(|joined| joined != first)),
-            None => Err(Refusal::Reject(top.unfit(first, is_lines))),
+            None => Err(CommitRefusal::Reject(top.unfit(first, is_lines))),
         }
     }
 
-    fn check_files(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
+    fn check_files(&mut self, success: &Success, group: &mut CommitGroup) -> Result<(), CommitRefusal> {
         let Success { worker, id, attempt, .. } = *success;
         let staged = self.target.places.staged(worker, id, attempt);
         let found = self.files.check(&self.target, &staged).map_err(|error| {
             if error.is_guest_fault() {
-                Refusal::Reject(Rejection::Files(error))
+                CommitRefusal::Reject(Rejection::Files(error))
             } else {
-                Refusal::Fatal(error.into())
+                CommitRefusal::Fatal(error.into())
             }
         })?;
         if !group.names.take(&found, self.target.on_conflict != OnConflict::Error) {
-            return Err(Refusal::Postpone);
+            return Err(CommitRefusal::Postpone);
         }
         group.files.extend(self.files.take(&self.target, Some(id), &staged, &found));
         group.staged.push(staged);
@@ -382,7 +382,7 @@ fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender,
 }
 
 /// For each worker, its last attempt with rows.
-fn last_with_rows(entries: &[Entry]) -> Vec<Free> {
+fn last_with_rows(entries: &[JournalEntry]) -> Vec<Free> {
     let with_rows = entries.iter().filter(|entry| entry.end.rows().is_some());
     let free = with_rows.filter_map(|entry| {
         Some(Free { worker: entry.worker?, id: entry.id, attempt: entry.attempts })
@@ -391,14 +391,14 @@ fn last_with_rows(entries: &[Entry]) -> Vec<Free> {
     last.into_values().collect()
 }
 
-fn succeeded(success: &Success) -> Entry {
-    Entry {
+fn succeeded(success: &Success) -> JournalEntry {
+    JournalEntry {
         id: success.id,
         stamp: success.stamp,
         attempts: success.attempt,
         worker: Some(success.worker),
         items: success.items,
-        end: End::Succeeded {
+        end: MiniBatchEnd::Succeeded {
             segment: success.segment,
             is_short: success.is_short,
             has_files: success.has_files,
@@ -406,17 +406,17 @@ fn succeeded(success: &Success) -> Entry {
     }
 }
 
-fn failed(failure: FinalFailure) -> Entry {
+fn failed(failure: FinalFailure) -> JournalEntry {
     let FinalFailure { id, attempts, worker, items, failure, stamp } = failure;
     let Failure { kind, mut message, .. } = failure;
     // An entry script may send a message as long as a frame, and may do so for every mini-batch.
     message.truncate(message.floor_char_boundary(MESSAGE));
-    let end = End::Failed { kind, message };
-    Entry { id, stamp, attempts, worker, items, end }
+    let end = MiniBatchEnd::Failed { kind, message };
+    JournalEntry { id, stamp, attempts, worker, items, end }
 }
 
 #[cfg(test)]
-impl Store {
+impl CommitState {
     /// Redirects the output file, so that a test can simulate a full disk.
     pub(super) fn write_rows_to(&mut self, appender: Appender) {
         if let Some(rows) = &mut self.rows {

@@ -3,7 +3,7 @@
 use super::error::{CommitError, Difference, Rejection};
 use crate::files::common_columns;
 use crate::journal::Journal;
-use crate::model::{Header, MiniBatchId};
+use crate::model::{OutputHeader, MiniBatchId};
 
 /// The prefix, before a mini-batch's id, of the journal's notes on columns whose types are not all known.
 const OPEN_COLUMNS: &str = "store.columns.";
@@ -37,7 +37,7 @@ pub(super) struct Top {
 
 impl Top {
     /// The header of an attempt. `None` if there is nothing to write.
-    pub(super) fn of(header: Option<&Header>) -> Option<Self> {
+    pub(super) fn of(header: Option<&OutputHeader>) -> Option<Self> {
         let header = header?;
         let bytes = header.written()?;
         Some(Self { text: header.line().unwrap_or_else(|| header.text.clone()), bytes })
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn coded(text: &str) -> Top {
-        Top::of(Some(&Header {
+        Top::of(Some(&OutputHeader {
             text: text.to_owned(),
             bytes: Some(vec![0, 255, 10]),
             open_columns: None,
@@ -137,7 +137,7 @@ mod tests {
         let open = |text: &str| {
             let text = text.to_owned();
             let bytes = Some(Vec::new());
-            Top::of(Some(&Header { text, bytes, open_columns: None })).unwrap()
+            Top::of(Some(&OutputHeader { text, bytes, open_columns: None })).unwrap()
         };
         let nulls = open("\"a\" Null");
         let known = coded("\"a\" Int64");

@@ -1,7 +1,7 @@
 //! Requests to the committer, and its replies.
 
 use super::error::CommitError;
-use crate::model::{Failure, Header, ItemCounts, MiniBatchId, Segment, WorkerId};
+use crate::model::{Failure, OutputHeader, ItemCounts, MiniBatchId, Segment, WorkerId};
 
 /// Something to commit.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub(crate) struct Success {
     /// Its rows in the worker's part file.
     pub segment: Segment,
     /// The beginning of the output file, if the job wants a header.
-    pub header: Option<Header>,
+    pub header: Option<OutputHeader>,
     /// Whether it left files to publish.
     pub has_files: bool,
     /// The stamp of the mini-batch's descriptor and files.

@@ -48,6 +48,6 @@ pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{Committer, StillWriting, last_reply};
 pub(super) use error::CommitError;
 pub(super) use message::{CommitReply, CommitRequest, FinalFailure, Free, Success};
-pub(super) use places::{Places, worker_of};
+pub(super) use places::{WorkerFolders, worker_of};
 pub(super) use target::{CommitTarget, Finish};
-pub use target::{Make, MakeError};
+pub use target::{Make, OutputFileError};

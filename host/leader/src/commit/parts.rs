@@ -1,9 +1,9 @@
 //! The workers' part files, as the committer reads them.
 
-use super::disk::Refusal;
+use super::disk::CommitRefusal;
 use super::error::{CommitError, PartFault, Rejection};
 use super::message::Success;
-use super::places::Places;
+use super::places::WorkerFolders;
 use crate::fail_point::Unsynced;
 use crate::files::verify;
 use crate::model::{Segment, WorkerId};
@@ -21,17 +21,17 @@ const OPEN: usize = 128;
 /// Open part files.
 #[derive(Debug)]
 pub(super) struct Parts {
-    places: Places,
+    places: WorkerFolders,
     /// Whether rows are plain lines of text.
     is_plain: bool,
-    open: HashMap<WorkerId, Part>,
+    open: HashMap<WorkerId, WorkerPart>,
     /// Workers that no longer write.
     gone: HashSet<WorkerId>,
 }
 
 /// A worker's part file.
 #[derive(Debug)]
-struct Part {
+struct WorkerPart {
     file: File,
     /// The file's length when it was last checked.
     length: u64,
@@ -42,16 +42,16 @@ struct Part {
 }
 
 impl Parts {
-    pub(super) fn new(places: Places, is_plain: bool) -> Self {
+    pub(super) fn new(places: WorkerFolders, is_plain: bool) -> Self {
         Self { places, is_plain, open: HashMap::new(), gone: HashSet::new() }
     }
 
     /// Checks the segment's position and, for lines, its last byte. Does not read its rows.
-    pub(super) fn check(&mut self, success: &Success) -> Result<(), Refusal> {
+    pub(super) fn check(&mut self, success: &Success) -> Result<(), CommitRefusal> {
         let Success { worker, segment, .. } = *success;
-        let reject = |fault| Refusal::Reject(Rejection::PartDamaged { worker, fault });
+        let reject = |fault| CommitRefusal::Reject(Rejection::PartDamaged { worker, fault });
         let fatal =
-            |action, path: &Path, error| Refusal::Fatal(CommitError::disk(action, path, error));
+            |action, path: &Path, error| CommitRefusal::Fatal(CommitError::disk(action, path, error));
         let path = || self.places.part_file(worker);
         let part = match self.open.entry(worker) {
             Entry::Occupied(open) => open.into_mut(),
@@ -65,7 +65,7 @@ impl Parts {
                     }
                     errno => reject(PartFault::Missing(errno)),
                 })?;
-                place.insert(Part { file, length: 0, taken: BTreeMap::new(), synced: 0 })
+                place.insert(WorkerPart { file, length: 0, taken: BTreeMap::new(), synced: 0 })
             }
         };
         let end = segment.offset.checked_add(segment.length);
@@ -158,10 +158,10 @@ impl Parts {
             Entry::Occupied(open) => Ok(&open.into_mut().file),
             Entry::Vacant(place) => {
                 let path = self.places.part_file(worker);
-                let open = || -> std::io::Result<Part> {
+                let open = || -> std::io::Result<WorkerPart> {
                     let file = self.places.open_part(worker)?;
                     let synced = file.metadata()?.len();
-                    Ok(Part { file, length: synced, taken: [(0, synced)].into(), synced })
+                    Ok(WorkerPart { file, length: synced, taken: [(0, synced)].into(), synced })
                 };
                 let part = open().map_err(|e| CommitError::disk("open", &path, e))?;
                 // Close it again soon: there may be many such workers.
@@ -191,7 +191,7 @@ impl Parts {
     /// What a power failure could lose.
     pub(super) fn unsynced(&self) -> Vec<Unsynced> {
         let unsynced =
-            |(worker, part): (&WorkerId, &Part)| (self.places.part_file(*worker), part.synced);
+            |(worker, part): (&WorkerId, &WorkerPart)| (self.places.part_file(*worker), part.synced);
         self.open.iter().map(unsynced).collect()
     }
 }

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 /// Where the part files and staged files of a job's workers are.
 #[derive(Clone, Debug)]
-pub(crate) enum Places {
+pub(crate) enum WorkerFolders {
     /// On this machine, in the job directory.
     Here(JobDir),
 }
 
-impl Places {
+impl WorkerFolders {
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn job_dir(&self) -> &JobDir {
         let Self::Here(job_dir) = self;

@@ -19,16 +19,16 @@ const EARLIER: Duration = Duration::from_millis(80);
 /// The queue between the leader and the committer. It never blocks the leader, because a blocked leader would
 /// miss time-outs. The state machine bounds the queue's length (`Policy::UNWRITTEN`).
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct CommitQueue {
     /// How many bytes of rows make a group full.
     full: u64,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Wakes the committer.
     work: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     requests: VecDeque<CommitRequest>,
     /// The size of the rows in `requests`.
     bytes: u64,
@@ -45,7 +45,7 @@ struct State {
 
 /// The committer's next task.
 #[derive(Debug, PartialEq)]
-pub(super) enum Task {
+pub(super) enum CommitTask {
     /// Copy the rows of these requests, which have no files. They are committed with the next group.
     Copy(Vec<CommitRequest>),
     /// Commit these requests, and those copied before.
@@ -54,7 +54,7 @@ pub(super) enum Task {
     Finish(JobStatus),
 }
 
-impl Queue {
+impl CommitQueue {
     /// `full`: how many bytes of rows make a group full.
     pub(super) fn new(full: u64) -> Self {
         Self { full, state: Mutex::default(), work: Condvar::new() }
@@ -75,7 +75,7 @@ impl Queue {
     }
 
     /// Whether there are enough rows to copy, and whether the group is full.
-    fn awaits(&self, state: &State) -> (bool, bool) {
+    fn awaits(&self, state: &QueueState) -> (bool, bool) {
         let (requests, bytes) = state.copied;
         let full = state.requests.len() + requests >= GROUP || state.bytes + bytes >= self.full;
         (state.bytes >= self.full / AHEAD, full)
@@ -107,14 +107,14 @@ impl Queue {
     /// handed out at `earliest`, or somewhat before that if it is full of bytes. It is handed out at once if
     /// it is full of requests, or if a flush, a finish or a close is pending. Many rows are handed out for
     /// copying before that.
-    pub(super) fn next(&self, earliest: Instant) -> Option<Task> {
+    pub(super) fn next(&self, earliest: Instant) -> Option<CommitTask> {
         let mut state = self.lock();
         loop {
             let (requests, copied) = state.copied;
             if state.requests.is_empty() && requests == 0 {
                 state.flush = false;
                 if let Some(status) = state.finish.take() {
-                    return Some(Task::Finish(status));
+                    return Some(CommitTask::Finish(status));
                 }
                 if state.closed {
                     return None;
@@ -129,7 +129,7 @@ impl Queue {
             }
             if hurry || state.requests.len() + requests >= GROUP || wait.is_zero() {
                 state.copied = (0, 0);
-                return Some(Task::Commit(state.take(GROUP)));
+                return Some(CommitTask::Commit(state.take(GROUP)));
             }
             if state.bytes >= self.full / AHEAD {
                 let ready = state.requests.iter().take_while(|request| may_be_copied(request));
@@ -138,7 +138,7 @@ impl Queue {
                 if count > 0 {
                     let ready = state.take(count);
                     state.copied = (requests + count, copied + before - state.bytes);
-                    return Some(Task::Copy(ready));
+                    return Some(CommitTask::Copy(ready));
                 }
             }
             let woken = self.work.wait_timeout(state, wait);
@@ -146,13 +146,13 @@ impl Queue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // Each change is a single step, so a panic elsewhere leaves a consistent state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QueueState {
     /// Removes and returns at most this many requests.
     fn take(&mut self, most: usize) -> Vec<CommitRequest> {
         let count = self.requests.len().min(most);
@@ -195,9 +195,9 @@ mod tests {
         })
     }
 
-    fn sizes(queue: &Queue, earliest: Instant) -> Vec<usize> {
+    fn sizes(queue: &CommitQueue, earliest: Instant) -> Vec<usize> {
         let mut sizes = Vec::new();
-        while let Some(Task::Commit(group)) = queue.next(earliest) {
+        while let Some(CommitTask::Commit(group)) = queue.next(earliest) {
             sizes.push(group.len());
         }
         sizes
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_first_goes_at_once_and_later_ones_in_groups() {
-        let queue = Queue::new(100);
+        let queue = CommitQueue::new(100);
         queue.submit(request(0));
         assert_eq!(queue.next(Instant::now()), Some(Task::Commit(vec![request(0)])));
         let earliest = Instant::now() + Duration::from_millis(50);
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn full_groups_flush_finish_and_close_do_not_wait() {
         let far = Instant::now() + Duration::from_secs(600);
-        let queue = Queue::new(100);
+        let queue = CommitQueue::new(100);
         (0..GROUP as u32 + 1).for_each(|number| queue.submit(request(number)));
         queue.flush();
         assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == GROUP));
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn groups_of_many_bytes_wait_less() {
-        let queue = Queue::new(100);
+        let queue = CommitQueue::new(100);
         for length in [60, 0, 40] {
             queue.submit(success(length, true));
         }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn many_rows_are_copied_ahead() {
-        let queue = Queue::new(100);
+        let queue = CommitQueue::new(100);
         let later = Instant::now() + 2 * EARLIER;
         [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
         queue.submit(success(60, true));
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_was_copied_makes_a_group_full_and_is_committed() {
-        let queue = Queue::new(100);
+        let queue = CommitQueue::new(100);
         let far = Instant::now() + 2 * EARLIER;
         queue.submit(success(50, false));
         assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_leader_never_waits_and_nothing_is_kept_once_nobody_takes_it() {
-        let queue = Queue::new(100);
+        let queue = CommitQueue::new(100);
         (0..10_000).for_each(|number| queue.submit(request(number)));
         assert_eq!(queue.lock().requests.len(), 10_000);
         queue.stop();

@@ -1,8 +1,8 @@
 //! The output is what was committed to it, and rows in the output are no longer needed in part files.
 
-use super::tests::Bench;
+use super::tests::CommitFixture;
 use super::*;
-use crate::commit::error::Change;
+use crate::commit::error::OutputChange;
 use crate::commit::message::Free;
 use crate::commit::recover::recover;
 use crate::model::{MiniBatchId, Segment, WorkerId};
@@ -10,8 +10,8 @@ use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 
 /// A job of three workers with one committed row each, and the path of the output.
-fn three_rows() -> (Bench, PathBuf) {
-    let mut bench = Bench::new(Some("rows.txt"));
+fn three_rows() -> (CommitFixture, PathBuf) {
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let path = bench.job.default_output().join("rows.txt");
     for id in 0..3 {
         let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
@@ -75,7 +75,7 @@ fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
 /// The output is read back, so it does not matter where wrong bytes come from.
 #[test]
 fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let good = bench.success(0, 0, "good\n");
     bench.submit(&good);
     bench.reply();
@@ -93,7 +93,7 @@ fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace(
 /// If no rows stay in part files, workers may overwrite rows that are in the output.
 #[test]
 fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let mut target = bench.target();
     let mut frees = Vec::new();
     for ordered in [false, true] {
@@ -120,11 +120,11 @@ fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
 /// The rows are in the output, but are not reported or journaled yet.
 #[test]
 fn rows_that_are_copied_ahead_count_once_they_are_committed() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let target = bench.target();
     let journal = bench.journal();
     let (mut store, _) = recover(target.clone(), journal, false).unwrap();
-    let row = |bench: &Bench, id: u64| {
+    let row = |bench: &CommitFixture, id: u64| {
         vec![CommitRequest::Success(bench.success(id as u32 % 2, id, &format!("row {id}\n")))]
     };
     for id in [0, 1] {

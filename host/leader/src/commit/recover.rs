@@ -13,19 +13,19 @@
 //! 5. Remove what workers of earlier runs left and nothing refers to.
 
 use super::error::CommitError;
-use super::files::{DONE, Files};
+use super::files::{DONE, FilesState};
 use super::finish;
 use super::item::Item;
 use super::parts::Parts;
 use super::recover_files as files;
 use super::replace::carry_out;
-use super::rows::{Held, Rows};
-use super::settle::{Settled, settle};
+use super::rows::{HeldRows, RowsOutput};
+use super::settle::{SettleResult, settle};
 use super::settling::Settling;
-use super::store::{Group, Store};
+use super::store::{CommitGroup, CommitState};
 use super::target::CommitTarget;
 use crate::files::Appender;
-use crate::journal::{Changes, Committed, End, Journal, Order};
+use crate::journal::{JournalChanges, Committed, MiniBatchEnd, Journal, EntryOrder};
 use crate::model::{JobStatus, MiniBatchId, Restored, WorkerId};
 use std::collections::{BTreeSet, HashSet};
 
@@ -34,20 +34,20 @@ pub(super) fn recover(
     target: CommitTarget,
     mut journal: Journal,
     retry_failed: bool,
-) -> Result<(Store, Restored), CommitError> {
+) -> Result<(CommitState, Restored), CommitError> {
     let mut parts = Parts::new(target.places.clone(), target.is_plain);
     if journal.is_new() {
         let rows = match (&target.output_file, &target.parts) {
             (Some(name), None) => {
                 let appender = Appender::create(&target.output.join(name));
-                let held = target.ordered.then(Held::default);
-                Some(Rows::new(appender?, held))
+                let held = target.ordered.then(HeldRows::default);
+                Some(RowsOutput::new(appender?, held))
             }
             _ => None,
         };
         let header = None;
-        let files = Files::default();
-        let store = Store { target, journal, rows, header, parts, files, group: Group::default() };
+        let files = FilesState::default();
+        let store = CommitState { target, journal, rows, header, parts, files, group: CommitGroup::default() };
         return Ok((store, Restored::default()));
     }
     carry_out(&mut journal, &target.output)?;
@@ -57,12 +57,12 @@ pub(super) fn recover(
     // If so, the output's sources are gone: the job stays completed, and nothing runs again.
     let is_made = has_output && target.output_file.is_none();
     let items = read(&journal, target.ordered)?;
-    let mut files = Files::new(done(&journal)?);
+    let mut files = FilesState::new(done(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
     let unreadable = journal.unreadable()?.into_iter();
     let again = unreadable.filter(|_| !is_made).map(|unreadable| unreadable.id).collect();
     let settling = Settling { target: &target, items: &items, retry_failed, again: &again };
-    let Settled { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
+    let SettleResult { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);
     let seen = target.places.highest_worker();
@@ -73,12 +73,12 @@ pub(super) fn recover(
     if !is_made {
         reopen(&mut journal)?;
     }
-    Ok((Store { target, journal, rows, header, parts, files, group: Group::default() }, restored))
+    Ok((CommitState { target, journal, rows, header, parts, files, group: CommitGroup::default() }, restored))
 }
 
 /// Whether a worker has ended normally, for what that matters: its output is there or published, or the job
 /// has completed.
-fn is_closed(journal: &Journal, files: &Files) -> Result<bool, CommitError> {
+fn is_closed(journal: &Journal, files: &FilesState) -> Result<bool, CommitError> {
     if !files.done.is_empty() {
         return Ok(true);
     }
@@ -94,12 +94,12 @@ fn reopen(journal: &mut Journal) -> Result<(), CommitError> {
     if journal.finished()?.is_none() {
         return Ok(());
     }
-    let changes = Changes { reopened: true, ..Changes::default() };
+    let changes = JournalChanges { reopened: true, ..JournalChanges::default() };
     Ok(journal.commit(&changes)?)
 }
 
 fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, CommitError> {
-    let order = if ordered { Order::Id } else { Order::Commit };
+    let order = if ordered { EntryOrder::Id } else { EntryOrder::Commit };
     let mut items = Vec::new();
     let visit = |Committed { entry, .. }: Committed| {
         items.push(Item {
@@ -108,8 +108,8 @@ fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, CommitError> {
             worker: entry.worker,
             rows: entry.end.rows(),
             lines: match entry.end {
-                End::Succeeded { segment, .. } => segment.rows,
-                End::Failed { .. } => 0,
+                MiniBatchEnd::Succeeded { segment, .. } => segment.rows,
+                MiniBatchEnd::Failed { .. } => 0,
             },
             items: entry.items,
             is_short: matches!(entry.end, End::Succeeded { is_short: true, .. }),

@@ -1,13 +1,13 @@
 //! Restores the files of a job that resumes.
 
 use super::error::CommitError;
-use super::files::Files;
+use super::files::FilesState;
 use super::item::Item;
 use super::places::worker_of;
 use super::replace::Replacement;
 use super::target::CommitTarget;
 use crate::fail_point;
-use crate::journal::{Changes, FileEntry, Journal};
+use crate::journal::{JournalChanges, FileEntry, Journal};
 use crate::model::{MiniBatchId, OnConflict, WorkerId};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn publish(
     target: &CommitTarget,
     journal: &Journal,
-    files: &mut Files,
+    files: &mut FilesState,
     items: &[Item],
 ) -> Result<(), CommitError> {
     let present = target.places.folders()?;
@@ -51,7 +51,7 @@ pub(super) fn publish(
 pub(super) fn read_lengths(
     target: &CommitTarget,
     journal: &Journal,
-    files: &mut Files,
+    files: &mut FilesState,
 ) -> Result<(), CommitError> {
     if target.on_conflict != OnConflict::Append {
         return Ok(());
@@ -87,7 +87,7 @@ pub(super) fn take_out(
     journal: &Journal,
     gone: &HashSet<MiniBatchId>,
     replacement: &mut Replacement,
-    changes: &mut Changes,
+    changes: &mut JournalChanges,
 ) -> Result<(), CommitError> {
     let entries = journal.files()?;
     let is_gone = |entry: &FileEntry| entry.mini_batch.is_some_and(|id| gone.contains(&id));

@@ -7,7 +7,7 @@ use super::disk::sync_around;
 use super::error::CommitError;
 use crate::fail_point;
 use crate::files::remove_tree;
-use crate::journal::{Changes, Journal};
+use crate::journal::{JournalChanges, Journal};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ impl Replacement {
     /// Commits the changes together with the record, and carries the replacement out.
     pub(super) fn commit(
         &self,
-        mut changes: Changes,
+        mut changes: JournalChanges,
         journal: &mut Journal,
         output: &Path,
     ) -> Result<(), CommitError> {
@@ -92,7 +92,7 @@ pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), Comm
     sync_around(output)?;
     fail_point::pass("files-replaced");
     let notes = vec![(REPLACE.to_owned(), None)];
-    journal.commit(&Changes { notes, ..Changes::default() })?;
+    journal.commit(&JournalChanges { notes, ..JournalChanges::default() })?;
     fail_point::pass("replacement-forgotten");
     Ok(())
 }

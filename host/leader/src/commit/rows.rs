@@ -1,11 +1,11 @@
 //! The output file: its order, its header, and how much of it is in the journal.
 
-use super::confirm::{Appended, in_place};
+use super::confirm::{UnconfirmedTail, in_place};
 use super::error::CommitError;
 use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::files::{Appender, OutputError};
-use crate::journal::Entry;
+use crate::journal::JournalEntry;
 use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,18 +20,18 @@ pub(super) const SYNCED: &str = "store.synced";
 pub(super) const HEADER: &str = "store.header";
 
 /// Where the rows of a mini-batch are. `None` if it has none.
-pub(super) type Place = Option<(WorkerId, Segment)>;
+pub(super) type CommittedRows = Option<(WorkerId, Segment)>;
 
 /// The output file that rows are appended to.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct RowsOutput {
     pub(super) appender: Appender,
     /// The rows that are held back, if the output is in the order of mini-batches.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<HeldRows>,
     /// How many bytes of the file the journal knows.
     known: u64,
     /// The pieces after these bytes.
-    appended: Appended,
+    appended: UnconfirmedTail,
     /// The file's modification time after our last write.
     written: Option<SystemTime>,
     /// Whether the file's time has changed during a sync. Either another program wrote to it, or the file
@@ -41,17 +41,17 @@ pub(super) struct Rows {
 
 /// Rows that wait for mini-batches with lower ids.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldRows {
     /// The lowest id that has not ended.
     pub(super) next: u64,
     /// Mini-batches with higher ids that have ended.
-    pub(super) waiting: BTreeMap<u64, Place>,
+    pub(super) waiting: BTreeMap<u64, CommittedRows>,
 }
 
-impl Rows {
-    pub(super) fn new(appender: Appender, held: Option<Held>) -> Self {
+impl RowsOutput {
+    pub(super) fn new(appender: Appender, held: Option<HeldRows>) -> Self {
         let known = appender.len();
-        let appended = Appended::default();
+        let appended = UnconfirmedTail::default();
         let mut rows = Self { appender, held, known, appended, written: None, doubtful: false };
         rows.note_time();
         rows
@@ -93,7 +93,7 @@ impl Rows {
     /// Appends those rows of the entries that may be appended now. The entries are sorted by worker.
     pub(super) fn append(
         &mut self,
-        entries: &[Entry],
+        entries: &[JournalEntry],
         parts: &mut Parts,
     ) -> Result<(), CommitError> {
         let places = entries.iter().map(|entry| (entry.id.0, place(entry)));
@@ -108,7 +108,7 @@ impl Rows {
     }
 
     /// Appends rows before their commit, and reads them back.
-    pub(super) fn copy(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), CommitError> {
+    pub(super) fn copy(&mut self, entries: &[JournalEntry], parts: &mut Parts) -> Result<(), CommitError> {
         self.append(entries, parts)?;
         self.note_time();
         self.appended.confirm(&self.appender)
@@ -196,7 +196,7 @@ impl Rows {
     }
 }
 
-impl Held {
+impl HeldRows {
     /// Removes and returns the rows that need not wait any longer.
     fn ready(&mut self) -> impl Iterator<Item = (WorkerId, Segment)> {
         let from = self.next;
@@ -225,7 +225,7 @@ pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
     vouched.map_or(0, |length| length.min(file.metadata().map_or(0, |found| found.len())))
 }
 
-fn place(entry: &Entry) -> Place {
+fn place(entry: &JournalEntry) -> CommittedRows {
     entry.worker.zip(entry.end.rows())
 }
 
@@ -243,8 +243,8 @@ mod tests {
     fn a_change_while_it_is_put_on_the_disk_is_doubted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rows.txt");
-        let mut rows = Rows::new(Appender::create(&path).unwrap(), None);
-        let appended = |rows: &mut Rows, tampers: bool| {
+        let mut rows = RowsOutput::new(Appender::create(&path).unwrap(), None);
+        let appended = |rows: &mut RowsOutput, tampers: bool| {
             // Older kernels have a coarse clock.
             sleep(Duration::from_millis(20));
             rows.put_header(b"header\n").unwrap();

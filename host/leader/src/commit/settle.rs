@@ -8,13 +8,13 @@ use super::item::Item;
 use super::parts::Parts;
 use super::recover_files as files;
 use super::replace::Replacement;
-use super::rows::{HEADER, Held, Rows, SYNCED, vouched};
+use super::rows::{HEADER, HeldRows, RowsOutput, SYNCED, vouched};
 use super::settling::Settling;
 use super::split;
 use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::{Appender, Checker};
-use crate::journal::{Changes, Journal};
+use crate::journal::{JournalChanges, Journal};
 use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::collections::HashSet;
 use std::path::Path;
@@ -36,7 +36,7 @@ struct Stay {
 #[derive(Debug, Default)]
 struct Finding {
     stay: Vec<Stay>,
-    held: Held,
+    held: HeldRows,
     /// Mini-batches that run again.
     gone: HashSet<MiniBatchId>,
     /// The output's length when it is complete.
@@ -45,9 +45,9 @@ struct Finding {
 
 /// The result of settling.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct SettleResult {
     /// The output file, if there is one.
-    pub(super) rows: Option<Rows>,
+    pub(super) rows: Option<RowsOutput>,
     /// The beginning of the output, or of each part.
     pub(super) header: Option<Top>,
     /// Mini-batches that run again.
@@ -59,21 +59,21 @@ pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,
     parts: &mut Parts,
-) -> Result<Settled, CommitError> {
+) -> Result<SettleResult, CommitError> {
     let target = settling.target;
     let header =
         journal.noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
     if target.parts.is_some() {
         let gone = split::settle(settling, journal, parts)?;
-        return Ok(Settled { rows: None, header, gone });
+        return Ok(SettleResult { rows: None, header, gone });
     }
     let Some(name) = &target.output_file else {
         let gone: HashSet<_> = settling.failed().collect();
-        let changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
+        let changes = JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
         if !changes.is_empty() {
             journal.commit(&changes)?;
         }
-        return Ok(Settled { rows: None, header, gone });
+        return Ok(SettleResult { rows: None, header, gone });
     };
     let path = target.output.join(name);
     let mut appender = Appender::open(&path)?;
@@ -82,7 +82,7 @@ pub(super) fn settle(
     let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
     let header_there = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));
     let whole = header_there && stay.iter().all(|rows| rows.there && rows.old == rows.new);
-    let mut changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
+    let mut changes = JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
     let mut replacement = Replacement::default();
     files::take_out(target, journal, &gone, &mut replacement, &mut changes)?;
     let anew = stay.iter().any(|rows| rows.there && rows.old != rows.new);
@@ -101,9 +101,9 @@ pub(super) fn settle(
     }
     confirm(&appender, stay.iter().filter(|rows| anew || !rows.there))?;
     let held = target.ordered.then_some(held);
-    let mut rows = Rows::new(appender, held);
+    let mut rows = RowsOutput::new(appender, held);
     close(&mut rows, total, trusted, journal, target)?;
-    Ok(Settled { rows: Some(rows), header, gone })
+    Ok(SettleResult { rows: Some(rows), header, gone })
 }
 
 impl Settling<'_> {
@@ -219,7 +219,7 @@ fn confirm<'a>(
 
 /// Cuts off what does not belong to the output, and records that the rest is synced.
 fn close(
-    rows: &mut Rows,
+    rows: &mut RowsOutput,
     total: u64,
     trusted: u64,
     journal: &mut Journal,
@@ -237,6 +237,6 @@ fn close(
     let mark = rows.sync()?;
     sync_folder(&target.output)?;
     fail_point::pass("recovered-output-synced");
-    let changes = Changes { notes: vec![mark], ..Changes::default() };
+    let changes = JournalChanges { notes: vec![mark], ..JournalChanges::default() };
     Ok(journal.commit(&changes)?)
 }

@@ -6,7 +6,7 @@
 //! as a whole. If this is interrupted, the next start makes the folder anew: until the journal has the end of
 //! a completed job, the part files hold all rows.
 
-use super::confirm::Appended;
+use super::confirm::UnconfirmedTail;
 use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
 use super::header::all_open_columns;
@@ -16,11 +16,11 @@ use super::recover_files as files;
 use super::replace::{NEW, Replacement};
 use super::rows::{mark, vouched};
 use super::settling::Settling;
-use super::store::Store;
+use super::store::CommitState;
 use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::{Appender, OutputError, remove_tree};
-use crate::journal::{Changes, Committed, Journal, Order};
+use crate::journal::{JournalChanges, Committed, Journal, EntryOrder};
 use crate::model::{JobStatus, MiniBatchId, Segment, WorkerId, unfinished};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -42,7 +42,7 @@ fn folder(target: &CommitTarget) -> Option<(PathBuf, &str)> {
 
 /// Makes the folder, if the job has such an output.
 pub(super) fn make(
-    store: &mut Store,
+    store: &mut CommitState,
     status: JobStatus,
     told: &mut dyn FnMut(u64),
 ) -> Result<(), CommitError> {
@@ -81,13 +81,13 @@ pub(super) fn make(
 fn forget_verified(journal: &mut Journal) -> Result<(), CommitError> {
     let known = journal.notes(VERIFIED)?;
     let notes = known.into_iter().map(|(worker, _)| (format!("{VERIFIED}{worker}"), None));
-    let changes = Changes { notes: notes.collect(), ..Changes::default() };
+    let changes = JournalChanges { notes: notes.collect(), ..JournalChanges::default() };
     Ok(journal.commit(&changes)?)
 }
 
 /// The folder while it is being made.
 struct Split<'a> {
-    store: &'a Store,
+    store: &'a CommitState,
     /// The beginning of each file.
     header: Vec<u8>,
     /// Whether the job has completed. If not, the rows are not read back now: that happens when the job
@@ -120,7 +120,7 @@ impl Split<'_> {
                 }
             }
         };
-        store.journal.for_each(Order::Place, visit)?;
+        store.journal.for_each(EntryOrder::Place, visit)?;
         result?;
         rows.map_or(Ok(()), |(worker, segments)| self.part(worker, &segments))
     }
@@ -181,7 +181,7 @@ impl Split<'_> {
             Ok(file)
         };
         let mut file = gathered()?;
-        let mut written = Appended::default();
+        let mut written = UnconfirmedTail::default();
         written.add_header(header);
         written.add(worker, segments);
         let rows: u64 = segments.iter().map(|segment| segment.length).sum();
@@ -266,7 +266,7 @@ pub(super) fn settle(
         }
     }
     let removed = gone.iter().copied().collect();
-    let mut changes = Changes { removed, notes, ..Changes::default() };
+    let mut changes = JournalChanges { removed, notes, ..JournalChanges::default() };
     let mut replacement = Replacement::default();
     files::take_out(settling.target, journal, &gone, &mut replacement, &mut changes)?;
     replacement.commit(changes, journal, &settling.target.output)?;

@@ -1,6 +1,6 @@
 //! Parts, as the leader makes them from the workers' part files.
 
-use super::tests::Bench;
+use super::tests::CommitFixture;
 use super::*;
 use crate::commit::target::Finish;
 use crate::files::remove_tree;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-fn parts(bench: &Bench) -> CommitTarget {
+fn parts(bench: &CommitFixture) -> CommitTarget {
     CommitTarget {
         output_file: Some("rows".into()),
         parts: Some(".csv".into()),
@@ -20,8 +20,8 @@ fn parts(bench: &Bench) -> CommitTarget {
 }
 
 /// A job in parts. Two workers have committed rows, and the first one has written the header.
-fn bench() -> Bench {
-    let mut bench = Bench::new(None);
+fn bench() -> CommitFixture {
+    let mut bench = CommitFixture::new(None);
     bench.restart_as(parts(&bench), false).unwrap();
     fs::write(bench.job.part_file(WorkerId(0)), "h\n").unwrap();
     for (worker, id, rows) in [(0, 0, "a\n"), (0, 1, "b\n"), (1, 2, "c\n")] {
@@ -38,7 +38,7 @@ fn bench() -> Bench {
 }
 
 /// The names in the folder of parts.
-fn names(bench: &Bench) -> Vec<String> {
+fn names(bench: &CommitFixture) -> Vec<String> {
     let entries = fs::read_dir(bench.job.default_output().join("rows")).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -51,7 +51,7 @@ fn inode(path: PathBuf) -> u64 {
 }
 
 /// Changes the last row of a part file, but not its length.
-fn spoil(bench: &Bench, worker: u32) {
+fn spoil(bench: &CommitFixture, worker: u32) {
     let path = bench.job.part_file(WorkerId(worker));
     let text = fs::read_to_string(&path).unwrap();
     let cut = text.len() - 2;
@@ -106,7 +106,7 @@ fn a_file_that_may_do_more_than_others_is_copied() {
 
 #[test]
 fn no_rows_make_an_empty_folder() {
-    let mut bench = Bench::new(None);
+    let mut bench = CommitFixture::new(None);
     bench.restart_as(parts(&bench), false).unwrap();
     let success = bench.success(0, 0, "");
     bench.submit(&success);
@@ -149,7 +149,7 @@ fn a_part_that_changed_fails_the_job() {
 #[test]
 fn parts_with_types_are_made_at_the_end() {
     let mut bench = bench();
-    let with_types = |bench: &Bench, fails: bool| {
+    let with_types = |bench: &CommitFixture, fails: bool| {
         let make = move |mut source: &File, mut target: &File, rows, told: &mut dyn FnMut(u64)| {
             let mut text = String::new();
             io::Read::read_to_string(&mut source, &mut text).unwrap();

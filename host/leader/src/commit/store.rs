@@ -1,39 +1,39 @@
 //! Everything that the committer writes to.
 
-use super::files::{Files, Names};
+use super::files::{FilesState, GroupNames};
 use super::header::Top;
 use super::parts::Parts;
-use super::rows::Rows;
+use super::rows::RowsOutput;
 use super::target::CommitTarget;
-use crate::journal::{Entry, FileEntry, Journal};
+use crate::journal::{JournalEntry, FileEntry, Journal};
 use crate::model::WorkerId;
 use std::path::PathBuf;
 
 /// Everything that the committer writes to.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct CommitState {
     pub(super) target: CommitTarget,
     pub(super) journal: Journal,
     /// The output file. `None` if rows are only counted, or stay in one file per worker.
-    pub(super) rows: Option<Rows>,
+    pub(super) rows: Option<RowsOutput>,
     /// The beginning of the output, if the journal has it.
     pub(super) header: Option<Top>,
     pub(super) parts: Parts,
-    pub(super) files: Files,
+    pub(super) files: FilesState,
     /// What will be committed next.
-    pub(super) group: Group,
+    pub(super) group: CommitGroup,
 }
 
 /// What is committed together.
 #[derive(Debug, Default)]
-pub(super) struct Group {
-    pub(super) entries: Vec<Entry>,
+pub(super) struct CommitGroup {
+    pub(super) entries: Vec<JournalEntry>,
     /// How many entries already have their rows in the output.
     pub(super) copied: usize,
     pub(super) files: Vec<FileEntry>,
     /// The folders that contain the files.
     pub(super) staged: Vec<PathBuf>,
-    pub(super) names: Names,
+    pub(super) names: GroupNames,
     /// The beginning of the output, if this group has a new one.
     pub(super) header: Option<Top>,
     /// Workers that ended normally, if they left files.
@@ -41,7 +41,7 @@ pub(super) struct Group {
     pub(super) notes: Vec<(String, Option<String>)>,
 }
 
-impl Group {
+impl CommitGroup {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.done.is_empty() && self.notes.is_empty()
     }

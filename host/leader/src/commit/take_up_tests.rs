@@ -1,12 +1,12 @@
 //! Resumed jobs, order, header and files, as the leader sees them.
 
-use super::tests::Bench;
+use super::tests::CommitFixture;
 use super::*;
 use crate::commit::message::FinalFailure;
 use crate::model::{ItemCounts, MiniBatchId, OnConflict, WorkerId};
 use std::fs;
 
-impl Bench {
+impl CommitFixture {
     /// Ends the committer, and starts another one on the same files.
     fn restart(&mut self, retry_failed: bool) -> Restored {
         self.restart_as(self.target(), retry_failed).unwrap()
@@ -63,7 +63,7 @@ fn rejections(replies: &[CommitReply]) -> Vec<String> {
 /// W15.
 #[test]
 fn failed_mini_batches_run_again_only_if_that_is_wanted() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let success = bench.success(4, 0, "a\n");
     bench.submit(&success);
     // W4: one of its two items could not be read, and was not passed to `run`.
@@ -85,8 +85,8 @@ fn failed_mini_batches_run_again_only_if_that_is_wanted() {
 
 #[test]
 fn ordered_rows_wait_for_those_before_them() {
-    let mut bench = Bench::new(None);
-    let ordered = |bench: &Bench| CommitTarget {
+    let mut bench = CommitFixture::new(None);
+    let ordered = |bench: &CommitFixture| CommitTarget {
         output_file: Some("rows.txt".into()),
         ordered: true,
         ..bench.target()
@@ -132,7 +132,7 @@ fn ordered_rows_wait_for_those_before_them() {
 /// A9.
 #[test]
 fn the_first_header_is_the_first_line_and_another_one_is_refused() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let target = CommitTarget { header_wanted: true, ..bench.target() };
     bench.restart_as(target, false).unwrap();
     for (id, header) in [(0, None), (1, Some("")), (2, Some("a b")), (3, Some("a b\n"))] {
@@ -156,7 +156,7 @@ fn files_are_appended_or_replaced_where_the_job_says_so() {
     for (on_conflict, wanted) in
         [(OnConflict::Append, "of 0of 1of 2"), (OnConflict::Overwrite, "of 2")]
     {
-        let mut bench = Bench::new(Some("rows.txt"));
+        let mut bench = CommitFixture::new(Some("rows.txt"));
         let target = CommitTarget { on_conflict, ..bench.target() };
         bench.restart_as(target, false).unwrap();
         let names = [(0, "same"), (1, "same"), (2, "same"), (3, "same/below"), (4, "rows.txt")];
@@ -180,7 +180,7 @@ fn files_are_appended_or_replaced_where_the_job_says_so() {
 
 #[test]
 fn an_appended_file_that_lost_bytes_is_named() {
-    let mut bench = Bench::new(None);
+    let mut bench = CommitFixture::new(None);
     let target = CommitTarget { on_conflict: OnConflict::Append, ..bench.target() };
     bench.restart_as(target.clone(), false).unwrap();
     let success = bench.with_file(bench.success(0, 0, ""), "log");
@@ -198,7 +198,7 @@ fn an_appended_file_that_lost_bytes_is_named() {
 
 #[test]
 fn what_init_and_shutdown_wrote_is_published_when_the_job_completes() {
-    let mut bench = Bench::new(None);
+    let mut bench = CommitFixture::new(None);
     bench.leave(0, "labels", "same");
     bench.leave(0, "of/0", "zero");
     bench.leave(1, "labels", "same");
@@ -221,8 +221,8 @@ fn what_init_and_shutdown_wrote_is_published_when_the_job_completes() {
 #[test]
 fn workers_that_disagree_about_a_file_are_named() {
     let mut texts = Vec::new();
-    let mut case = |leave: &dyn Fn(&mut Bench)| {
-        let mut bench = Bench::new(Some("rows.txt"));
+    let mut case = |leave: &dyn Fn(&mut CommitFixture)| {
+        let mut bench = CommitFixture::new(Some("rows.txt"));
         leave(&mut bench);
         let CommitReply::Fatal(error) = bench.end() else { panic!("it was published") };
         texts.push(error.to_string().replace(&bench.dir.path().display().to_string(), "DIR"));
@@ -259,7 +259,7 @@ fn workers_that_disagree_about_a_file_are_named() {
 #[test]
 fn later_workers_files_are_appended_or_replace_where_the_job_says_so() {
     for (on_conflict, wanted) in [(OnConflict::Append, "of 0ab"), (OnConflict::Overwrite, "b")] {
-        let mut bench = Bench::new(None);
+        let mut bench = CommitFixture::new(None);
         let target = CommitTarget { on_conflict, ..bench.target() };
         bench.restart_as(target, false).unwrap();
         let success = bench.with_file(bench.success(0, 0, ""), "log");

@@ -1,6 +1,6 @@
 //! Where results go, and how the output is made.
 
-use super::places::Places;
+use super::places::WorkerFolders;
 use crate::model::OnConflict;
 use std::error::Error;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct CommitTarget {
     /// Where workers leave rows and files.
-    pub places: Places,
+    pub places: WorkerFolders,
     /// The output folder. It exists.
     pub output: PathBuf,
     /// The file for rows in the output folder. It must not exist yet if the journal is new. `None` if rows
@@ -36,10 +36,10 @@ pub(crate) struct CommitTarget {
 /// Makes the output from the appended rows: reads the first file and writes the second, which must hold the
 /// given number of rows. Reports at intervals how many bytes it has read.
 pub type Make =
-    dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), MakeError> + Send + Sync;
+    dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), OutputFileError> + Send + Sync;
 
 /// Why an output file could not be made. The text is a clause, for people.
-pub type MakeError = Box<dyn Error + Send + Sync>;
+pub type OutputFileError = Box<dyn Error + Send + Sync>;
 
 /// How the output is made at the end of a job.
 #[derive(Clone)]

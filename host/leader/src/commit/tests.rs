@@ -3,12 +3,12 @@ use super::*;
 use crate::commit::message::FinalFailure;
 use crate::commit::recover::recover;
 use crate::files::Appender;
-use crate::journal::{End, JobIdentity, Order};
+use crate::journal::{MiniBatchEnd, JobIdentity, EntryOrder};
 use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, Segment, WorkerId};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
-pub(super) struct Bench {
+pub(super) struct CommitFixture {
     pub(super) dir: tempfile::TempDir,
     pub(super) job: JobDir,
     pub(super) output_file: Option<String>,
@@ -20,7 +20,7 @@ pub(super) fn target(job: &JobDir, output_file: Option<&str>) -> CommitTarget {
     CommitTarget { output_file: output_file.map(str::to_owned), ..CommitTarget::sample(job) }
 }
 
-impl Bench {
+impl CommitFixture {
     pub(super) fn new(output_file: Option<&str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let job = JobDir::new(dir.path());
@@ -115,7 +115,7 @@ impl Bench {
 fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
     let mut bytes = Vec::new();
     let visit = |committed: crate::journal::Committed| {
-        if let End::Succeeded { segment, .. } = committed.entry.end {
+        if let MiniBatchEnd::Succeeded { segment, .. } = committed.entry.end {
             assert_eq!(committed.output_offset, bytes.len() as u64);
             let part = fs::read(job.part_file(committed.entry.worker.unwrap())).unwrap();
             let begin = segment.offset as usize;
@@ -124,14 +124,14 @@ fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
             bytes.extend_from_slice(rows);
         }
     };
-    journal.for_each(Order::Commit, visit).unwrap();
+    journal.for_each(EntryOrder::Commit, visit).unwrap();
     bytes
 }
 
 /// O4, O9, W12.
 #[test]
 fn every_row_is_in_the_output_once_and_where_the_journal_says() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     for id in 0..2_000 {
         let rows = format!("{id},a\n{id},b\n").repeat(id as usize % 3);
         let success = bench.success(id as u32 % 3, id, &rows);
@@ -154,7 +154,7 @@ fn every_row_is_in_the_output_once_and_where_the_journal_says() {
 
 #[test]
 fn what_is_reported_is_in_the_journal_already() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let success = bench.success(0, 7, "row\n");
     bench.submit(&success);
     assert_eq!(bench.reply(), CommitReply::Committed(vec![MiniBatchId(7)]));
@@ -170,7 +170,7 @@ fn what_is_reported_is_in_the_journal_already() {
 
 #[test]
 fn a_lone_request_is_committed_at_once_and_flush_hurries() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     for id in 0..3 {
         let success = bench.success(0, id, "row\n");
         bench.submit(&success);
@@ -181,7 +181,7 @@ fn a_lone_request_is_committed_at_once_and_flush_hurries() {
 
 #[test]
 fn final_failures_are_committed_too() {
-    let mut bench = Bench::new(None);
+    let mut bench = CommitFixture::new(None);
     let failure = FinalFailure {
         id: MiniBatchId(4),
         worker: Some(WorkerId(1)),
@@ -196,11 +196,11 @@ fn final_failures_are_committed_too() {
     assert_eq!(bench.finish(), (vec![4, 5], vec![]));
     let journal = bench.journal();
     let visit = |committed: crate::journal::Committed| {
-        if let End::Failed { message, .. } = committed.entry.end {
+        if let MiniBatchEnd::Failed { message, .. } = committed.entry.end {
             assert_eq!(message, "ü".repeat(2048));
         }
     };
-    journal.for_each(Order::Commit, visit).unwrap();
+    journal.for_each(EntryOrder::Commit, visit).unwrap();
     let counts = journal.counts();
     assert_eq!((counts.failed, counts.succeeded, counts.items.failed), (1, 1, 7));
 }
@@ -208,7 +208,7 @@ fn final_failures_are_committed_too() {
 /// O7.
 #[test]
 fn files_are_published_when_their_mini_batch_is_committed() {
-    let mut bench = Bench::new(None);
+    let mut bench = CommitFixture::new(None);
     for (id, name) in [(0, "a/x.bin"), (1, "a/y.bin")] {
         let success = bench.with_file(bench.success(0, id, ""), name);
         bench.submit(&success);
@@ -222,7 +222,7 @@ fn files_are_published_when_their_mini_batch_is_committed() {
 
 #[test]
 fn files_that_clash_are_rejected_and_their_mini_batch_is_not_committed() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     // The committer may put all of them into one group, or not: the replies are the same.
     let cases = [(0, "same"), (1, "same"), (2, "same/below"), (3, "rows.txt"), (4, "other")];
     for (id, name) in cases {
@@ -244,7 +244,7 @@ fn files_that_clash_are_rejected_and_their_mini_batch_is_not_committed() {
 
 #[test]
 fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     // In an ordered job, rows are still needed in the part files after their commit.
     let target = CommitTarget { ordered: true, ..bench.target() };
     bench.restart_as(target, false).unwrap();
@@ -284,7 +284,7 @@ fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
 /// Whatever a worker does to its part file, only its own attempts are lost.
 #[test]
 fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let good = bench.success(0, 0, "good\n");
     bench.submit(&good);
     bench.reply();
@@ -342,7 +342,7 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
 /// The path of an attempt's files may hold anything.
 #[test]
 fn a_staged_folder_that_is_none_costs_its_attempt_and_not_the_job() {
-    let mut bench = Bench::new(None);
+    let mut bench = CommitFixture::new(None);
     for id in 0..3 {
         let success = bench.with_file(bench.success(0, id, ""), &format!("f{id}"));
         let staged = bench.job.staged(WorkerId(0), MiniBatchId(id), 1);
@@ -363,7 +363,7 @@ fn a_staged_folder_that_is_none_costs_its_attempt_and_not_the_job() {
 
 #[test]
 fn a_mini_batch_committed_twice_is_fatal() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let first = bench.success(0, 3, "first\n");
     bench.submit(&first);
     bench.reply();
@@ -381,7 +381,7 @@ fn a_mini_batch_committed_twice_is_fatal() {
 
 #[test]
 fn a_full_disk_is_fatal_and_says_so_and_with_room_the_output_is_completed() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     let target = bench.target();
     let success = bench.success(0, 0, "row\n");
     let journal = bench.journal();
@@ -402,7 +402,7 @@ fn a_full_disk_is_fatal_and_says_so_and_with_room_the_output_is_completed() {
 
 #[test]
 fn dropping_the_committer_keeps_what_was_submitted() {
-    let mut bench = Bench::new(Some("rows.txt"));
+    let mut bench = CommitFixture::new(Some("rows.txt"));
     for id in 0..100 {
         let success = bench.success(0, id, "row\n");
         bench.submit(&success);
@@ -416,7 +416,7 @@ fn dropping_the_committer_keeps_what_was_submitted() {
 /// O5.
 #[test]
 fn an_output_file_that_exists_is_named() {
-    let bench = Bench::new(None);
+    let bench = CommitFixture::new(None);
     fs::write(bench.job.default_output().join("rows.txt"), "").unwrap();
     let target = CommitTarget { output_file: Some("rows.txt".into()), ..bench.target() };
     let journal =

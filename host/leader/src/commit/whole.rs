@@ -2,15 +2,15 @@
 
 use super::confirm::{changed, checker, hold};
 use super::disk::begins_with;
-use super::error::{Change, CommitError};
+use super::error::{OutputChange, CommitError};
 use super::header::Top;
-use super::rows::Rows;
-use crate::journal::{Committed, Journal, Order};
+use super::rows::RowsOutput;
+use crate::journal::{Committed, Journal, EntryOrder};
 
 /// Reads back the header and all rows that the journal puts into the output. Fails if any of them differ, or
 /// cannot be read.
 pub(super) fn confirm_all(
-    rows: &Rows,
+    rows: &RowsOutput,
     journal: &Journal,
     header: Option<&Top>,
 ) -> Result<(), CommitError> {
@@ -18,12 +18,12 @@ pub(super) fn confirm_all(
     let header = header.map_or(&[][..], |top| &top.bytes);
     let start = header.len() as u64;
     if !begins_with(appender.file(), header) {
-        return Err(changed(appender, Change::Header));
+        return Err(changed(appender, OutputChange::Header));
     }
     let mut checker = checker(appender)?;
     let (order, last) = match &rows.held {
-        None => (Order::Commit, u64::MAX),
-        Some(held) => (Order::Id, held.next),
+        None => (EntryOrder::Commit, u64::MAX),
+        Some(held) => (EntryOrder::Id, held.next),
     };
     let mut result = Ok(());
     let visit = |Committed { entry, output_offset }: Committed| {

@@ -21,7 +21,7 @@ pub struct JobIdentity {
 
 /// The end of one mini-batch, to be committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// The mini-batch.
     pub id: MiniBatchId,
     /// The stamp of its descriptor and files. If the job resumes, it shows whether the mini-batch is still
@@ -34,12 +34,12 @@ pub struct Entry {
     /// Its items.
     pub items: ItemCounts,
     /// How it ended.
-    pub end: End,
+    pub end: MiniBatchEnd,
 }
 
 /// The ways in which a mini-batch ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum MiniBatchEnd {
     /// An attempt succeeded.
     Succeeded {
         /// Its rows, in the part file of [`Entry::worker`].
@@ -58,7 +58,7 @@ pub enum End {
     },
 }
 
-impl End {
+impl MiniBatchEnd {
     /// The rows, if there are any.
     pub fn rows(&self) -> Option<Segment> {
         match self {
@@ -90,7 +90,7 @@ pub struct FileEntry {
 
 /// What is written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct JournalChanges {
     /// Mini-batches to remove, together with their files: they run again. This is done first.
     pub removed: Vec<MiniBatchId>,
     /// Whether `files` replaces all file entries.
@@ -98,14 +98,14 @@ pub struct Changes {
     /// Whether a recorded job end is removed.
     pub reopened: bool,
     /// Ends of mini-batches, in commit order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// Their files.
     pub files: Vec<FileEntry>,
     /// Notes to write. A note without a value is removed.
     pub notes: Vec<(String, Option<String>)>,
 }
 
-impl Changes {
+impl JournalChanges {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -114,7 +114,7 @@ impl Changes {
 
 /// The order in which entries are read. The first two are orders of rows in an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum EntryOrder {
     /// The order in which they were committed.
     Commit,
     /// The order of their mini-batches' ids.
@@ -128,7 +128,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// What was committed.
-    pub entry: Entry,
+    pub entry: JournalEntry,
     /// The offset of its rows in the output file, not counting the header line. For a failure, the offset
     /// that its rows would have. It is the sum of the lengths of all earlier entries in the requested order.
     pub output_offset: u64,
@@ -136,7 +136,7 @@ pub struct Committed {
 
 /// Totals of everything committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CommittedCounts {
     /// Mini-batches that succeeded.
     pub succeeded: u64,
     /// Mini-batches that failed for good.
@@ -149,16 +149,16 @@ pub struct Counts {
     pub output_length: u64,
 }
 
-impl Counts {
-    pub(super) fn add(&mut self, entry: &Entry) {
+impl CommittedCounts {
+    pub(super) fn add(&mut self, entry: &JournalEntry) {
         self.items += entry.items;
         match &entry.end {
-            End::Succeeded { segment, .. } => {
+            MiniBatchEnd::Succeeded { segment, .. } => {
                 self.succeeded += 1;
                 self.rows += segment.rows;
                 self.output_length += segment.length;
             }
-            End::Failed { .. } => self.failed += 1,
+            MiniBatchEnd::Failed { .. } => self.failed += 1,
         }
     }
 }

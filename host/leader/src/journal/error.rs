@@ -40,7 +40,7 @@ pub enum JournalError {
         /// The journal.
         path: PathBuf,
         /// What was found. It is part of the message, so it is not an error source.
-        damage: Damage,
+        damage: JournalDamage,
     },
     /// Another version wrote it.
     #[error(
@@ -91,7 +91,7 @@ pub enum JournalError {
 
 /// What is wrong with a damaged journal. The text is a clause.
 #[derive(Debug, thiserror::Error)]
-pub enum Damage {
+pub enum JournalDamage {
     /// SQLite finds no database, or unexpected content.
     #[error(transparent)]
     Database(rusqlite::Error),
@@ -117,7 +117,7 @@ impl JournalError {
                 Self::ReadOnly(path)
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Corrupt { path, damage: Damage::Database(source) }
+                Self::Corrupt { path, damage: JournalDamage::Database(source) }
             }
             _ => Self::Sqlite { path, source },
         }

@@ -11,7 +11,7 @@ mod store;
 mod tests;
 mod unreadable;
 
-pub use entry::{Changes, Committed, Counts, End, Entry, FileEntry, JobIdentity, Order};
-pub use error::{Damage, JournalError};
+pub use entry::{JournalChanges, Committed, CommittedCounts, MiniBatchEnd, JournalEntry, FileEntry, JobIdentity, EntryOrder};
+pub use error::{JournalDamage, JournalError};
 pub use store::Journal;
 pub use unreadable::{Unreadable, unreadable_note};

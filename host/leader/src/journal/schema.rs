@@ -1,6 +1,6 @@
 //! The tables, and how entries are stored in them.
 
-use super::{Committed, Counts, End, Entry, FileEntry, Order};
+use super::{Committed, CommittedCounts, MiniBatchEnd, JournalEntry, FileEntry, EntryOrder};
 use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use rusqlite::{Row, Statement, params};
 
@@ -73,11 +73,11 @@ const COLUMNS: &str = "
     FROM mini_batch ORDER BY
 ";
 
-pub(super) fn select(order: Order) -> String {
+pub(super) fn select(order: EntryOrder) -> String {
     let order = match order {
-        Order::Commit => "position",
-        Order::Id => "id",
-        Order::Place => "worker, part_offset",
+        EntryOrder::Commit => "position",
+        EntryOrder::Id => "id",
+        EntryOrder::Place => "worker, part_offset",
     };
     format!("{COLUMNS} {order}")
 }
@@ -85,14 +85,14 @@ pub(super) fn select(order: Order) -> String {
 /// Writes one entry. Numbers must have been checked with [`too_large`].
 pub(super) fn insert(
     statement: &mut Statement<'_>,
-    entry: &Entry,
+    entry: &JournalEntry,
     position: u64,
 ) -> rusqlite::Result<usize> {
     let (state, segment, is_short, files, kind, message) = match &entry.end {
-        End::Succeeded { segment, is_short, has_files } => {
+        MiniBatchEnd::Succeeded { segment, is_short, has_files } => {
             ("succeeded", Some(segment), Some(*is_short), Some(*has_files), None, None)
         }
-        End::Failed { kind, message } => {
+        MiniBatchEnd::Failed { kind, message } => {
             ("failed", None, None, None, Some(kind.to_string()), Some(message.as_str()))
         }
     };
@@ -133,14 +133,14 @@ pub(super) fn insert_file(
 }
 
 /// The first number that does not fit SQLite's integers.
-pub(super) fn too_large(entry: &Entry, output_offset: u64) -> Option<(&'static str, u64)> {
+pub(super) fn too_large(entry: &JournalEntry, output_offset: u64) -> Option<(&'static str, u64)> {
     let mut numbers = vec![
         ("its id", entry.id.0),
         ("the number of its items", entry.items.total),
         ("the number of its items that succeeded", entry.items.succeeded),
         ("the number of its items that failed", entry.items.failed),
     ];
-    if let End::Succeeded { segment, .. } = &entry.end {
+    if let MiniBatchEnd::Succeeded { segment, .. } = &entry.end {
         numbers.push(("its place in the part file", segment.offset));
         numbers.push(("the length of its rows", segment.length));
         numbers.push(("the number of its rows", segment.rows));
@@ -159,20 +159,20 @@ pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Commit
             checksum: row.get(9)?,
             rows: unsigned(row, 10)?,
         };
-        End::Succeeded { segment, is_short: row.get(15)?, has_files: row.get(11)? }
+        MiniBatchEnd::Succeeded { segment, is_short: row.get(15)?, has_files: row.get(11)? }
     } else {
         let kind: String = row.get(12)?;
         let kind = serde_json::from_value::<FailureKind>(serde_json::Value::String(kind));
         // An unknown kind, from a later version, is read as a host fault. Its message is kept.
         let kind = kind.unwrap_or(FailureKind::HostFault);
-        End::Failed { kind, message: row.get(13)? }
+        MiniBatchEnd::Failed { kind, message: row.get(13)? }
     };
     let worker: Option<u32> = row.get(2)?;
     // The next worker must still get a number.
     if let Some(u32::MAX) = worker {
         return Err(rusqlite::Error::IntegralValueOutOfRange(2, u32::MAX.into()));
     }
-    let entry = Entry {
+    let entry = JournalEntry {
         id: MiniBatchId(unsigned(row, 0)?),
         stamp: row.get::<_, i64>(14)?.cast_unsigned(),
         attempts: row.get(1)?,
@@ -196,8 +196,8 @@ pub(super) fn read_file(row: &Row<'_>) -> rusqlite::Result<FileEntry> {
 }
 
 /// Reads the one row of [`COUNT`].
-pub(super) fn read_counts(row: &Row<'_>) -> rusqlite::Result<(Counts, u64)> {
-    let counts = Counts {
+pub(super) fn read_counts(row: &Row<'_>) -> rusqlite::Result<(CommittedCounts, u64)> {
+    let counts = CommittedCounts {
         succeeded: unsigned(row, 0)?,
         failed: unsigned(row, 1)?,
         items: items(row, 2)?,

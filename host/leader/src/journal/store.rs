@@ -1,7 +1,7 @@
 //! Reads and writes the journal.
 
 use super::{
-    Changes, Committed, Counts, Damage, FileEntry, JobIdentity, JournalError, Order, schema,
+    JournalChanges, Committed, CommittedCounts, JournalDamage, FileEntry, JobIdentity, JournalError, EntryOrder, schema,
 };
 use crate::model::{JobStatus, MiniBatchId};
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct Journal {
     path: PathBuf,
     connection: Connection,
-    counts: Counts,
+    counts: CommittedCounts,
     /// The position of the next entry in commit order.
     position: u64,
     is_new: bool,
@@ -43,7 +43,7 @@ impl Journal {
             .and_then(|()| use_wal(&connection))
             .map_err(|e| JournalError::of(path, e))?;
         let path = path.to_owned();
-        let counts = Counts::default();
+        let counts = CommittedCounts::default();
         Ok(Self { path, connection, counts, position: 0, is_new: true })
     }
 
@@ -55,7 +55,7 @@ impl Journal {
         keep_private(path);
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         use_wal(&connection).map_err(|e| JournalError::of(path, e))?;
-        let counts = Counts::default();
+        let counts = CommittedCounts::default();
         let path = path.to_owned();
         let mut journal = Self { path, connection, counts, position: 0, is_new: false };
         let found = journal.version().map_err(|e| journal.failed(e))?;
@@ -89,11 +89,11 @@ impl Journal {
     /// The job that the journal belongs to.
     pub fn job(&self) -> Result<JobIdentity, JournalError> {
         let get = |key: &'static str| -> Result<String, JournalError> {
-            self.value(key)?.ok_or_else(|| self.corrupt(Damage::Missing(key)))
+            self.value(key)?.ok_or_else(|| self.corrupt(JournalDamage::Missing(key)))
         };
         let created = get("created")?;
         let created: Timestamp =
-            created.parse().map_err(|_| self.corrupt(Damage::Time(created)))?;
+            created.parse().map_err(|_| self.corrupt(JournalDamage::Time(created)))?;
         Ok(JobIdentity {
             name: get("name")?,
             id: get("id")?,
@@ -106,7 +106,7 @@ impl Journal {
     /// Writes all of the changes, or none. They are durable when this returns.
     ///
     /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before.
-    pub fn commit(&mut self, changes: &Changes) -> Result<(), JournalError> {
+    pub fn commit(&mut self, changes: &JournalChanges) -> Result<(), JournalError> {
         let mut counts = self.counts;
         let mut position = self.position;
         let Self { path, connection, .. } = self;
@@ -142,14 +142,14 @@ impl Journal {
     }
 
     /// Totals of everything committed.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CommittedCounts {
         self.counts
     }
 
     /// Calls `visit` with every entry, in this order.
     pub fn for_each(
         &self,
-        order: Order,
+        order: EntryOrder,
         mut visit: impl FnMut(Committed),
     ) -> Result<(), JournalError> {
         let failed = |e| self.failed(e);
@@ -200,7 +200,7 @@ impl Journal {
     /// Writes a note. It replaces an earlier one with the same key.
     pub fn note(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
         let notes = vec![(key.to_owned(), Some(value.to_owned()))];
-        self.commit(&Changes { notes, ..Changes::default() })
+        self.commit(&JournalChanges { notes, ..JournalChanges::default() })
     }
 
     /// The note with this key.
@@ -217,7 +217,7 @@ impl Journal {
     pub fn finished(&self) -> Result<Option<JobStatus>, JournalError> {
         let Some(status) = self.value("status")? else { return Ok(None) };
         let parsed = serde_json::from_value(serde_json::Value::String(status.clone()));
-        parsed.map(Some).map_err(|_| self.corrupt(Damage::Status(status)))
+        parsed.map(Some).map_err(|_| self.corrupt(JournalDamage::Status(status)))
     }
 
     /// Records how the job ended, together with the last notes. Call this when the output is complete and
@@ -237,7 +237,7 @@ impl Journal {
         let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
         let written = self.connection.execute(sql, params![status.to_string()]);
         written.map_err(|e| self.failed(e))?;
-        self.commit(&Changes { notes, ..Changes::default() })?;
+        self.commit(&JournalChanges { notes, ..JournalChanges::default() })?;
         // Afterwards, the journal is a single, self-contained file.
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         let moved = self.connection.query_row(checkpoint, [], |_| Ok(()));
@@ -266,12 +266,12 @@ impl Journal {
     fn failed(&self, error: rusqlite::Error) -> JournalError {
         match error {
             rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::InvalidColumnType(..) => self.corrupt(Damage::Database(error)),
+            | rusqlite::Error::InvalidColumnType(..) => self.corrupt(JournalDamage::Database(error)),
             error => JournalError::of(&self.path, error),
         }
     }
 
-    fn corrupt(&self, damage: Damage) -> JournalError {
+    fn corrupt(&self, damage: JournalDamage) -> JournalError {
         JournalError::Corrupt { path: self.path.clone(), damage }
     }
 }
@@ -330,7 +330,7 @@ fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Resul
 }
 
 /// Deletes what the changes remove.
-fn forget(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<()> {
+fn forget(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::Result<()> {
     if changes.reopened {
         transaction.execute("DELETE FROM job WHERE key = 'status'", [])?;
     }
@@ -358,7 +358,7 @@ fn forget(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<
 }
 
 /// Writes files and notes.
-fn add(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<()> {
+fn add(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::Result<()> {
     if !changes.files.is_empty() {
         let mut statement = transaction.prepare_cached(schema::INSERT_FILE)?;
         for file in &changes.files {

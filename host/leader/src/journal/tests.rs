@@ -15,46 +15,46 @@ fn identity() -> JobIdentity {
     }
 }
 
-fn succeeded(id: u64, length: u64) -> Entry {
+fn succeeded(id: u64, length: u64) -> JournalEntry {
     let segment = Segment { offset: 1000 * id, length, checksum: u32::MAX - 1, rows: 2 };
     let end =
-        End::Succeeded { segment, is_short: id.is_multiple_of(3), has_files: id.is_multiple_of(2) };
+        MiniBatchEnd::Succeeded { segment, is_short: id.is_multiple_of(3), has_files: id.is_multiple_of(2) };
     let items = ItemCounts { total: 3, succeeded: 2, failed: 1 };
     let worker = Some(WorkerId(7));
-    Entry { stamp: u64::MAX - id, attempts: 1, worker, ..entry(id, items, end) }
+    JournalEntry { stamp: u64::MAX - id, attempts: 1, worker, ..entry(id, items, end) }
 }
 
-fn entry(id: u64, items: ItemCounts, end: End) -> Entry {
-    Entry { id: MiniBatchId(id), stamp: id, attempts: 3, worker: None, items, end }
+fn entry(id: u64, items: ItemCounts, end: MiniBatchEnd) -> JournalEntry {
+    JournalEntry { id: MiniBatchId(id), stamp: id, attempts: 3, worker: None, items, end }
 }
 
-fn failed(id: u64) -> Entry {
-    let end = End::Failed { kind: FailureKind::OutOfMemory, message: "too much".into() };
+fn failed(id: u64) -> JournalEntry {
+    let end = MiniBatchEnd::Failed { kind: FailureKind::OutOfMemory, message: "too much".into() };
     let items = ItemCounts { total: 3, succeeded: 0, failed: 3 };
     entry(id, items, end)
 }
 
-fn commit(journal: &mut Journal, entries: &[Entry]) -> Result<(), JournalError> {
-    journal.commit(&Changes { entries: entries.to_vec(), ..Changes::default() })
+fn commit(journal: &mut Journal, entries: &[JournalEntry]) -> Result<(), JournalError> {
+    journal.commit(&JournalChanges { entries: entries.to_vec(), ..JournalChanges::default() })
 }
 
 fn entries(journal: &Journal) -> Vec<Committed> {
     let mut all = Vec::new();
-    journal.for_each(Order::Commit, |entry| all.push(entry)).unwrap();
+    journal.for_each(EntryOrder::Commit, |entry| all.push(entry)).unwrap();
     all
 }
 
-struct Place {
+struct JournalFixture {
     _dir: tempfile::TempDir,
     path: PathBuf,
 }
 
-fn place() -> Place {
+fn place() -> JournalFixture {
     let dir = tempfile::tempdir().unwrap();
-    Place { path: dir.path().join("journal.sqlite"), _dir: dir }
+    JournalFixture { path: dir.path().join("journal.sqlite"), _dir: dir }
 }
 
-fn text(error: &JournalError, at: &Place) -> String {
+fn text(error: &JournalError, at: &JournalFixture) -> String {
     error.to_string().replace(&at.path.display().to_string(), "JOURNAL")
 }
 
@@ -96,11 +96,11 @@ fn entries_taken_out_can_come_again_and_move_what_follows() {
         length: 7,
     };
     let files = vec![file(5), file(2), FileEntry { mini_batch: None, ..file(9) }];
-    journal.commit(&Changes { files: files.clone(), ..Changes::default() }).unwrap();
+    journal.commit(&JournalChanges { files: files.clone(), ..JournalChanges::default() }).unwrap();
     assert_eq!(journal.files().unwrap(), files);
     let removed = vec![MiniBatchId(5), MiniBatchId(7), MiniBatchId(99)];
     let entries_again = vec![succeeded(7, 3)];
-    let again = Changes { removed, entries: entries_again, ..Changes::default() };
+    let again = JournalChanges { removed, entries: entries_again, ..JournalChanges::default() };
     journal.commit(&again).unwrap();
     assert_eq!(journal.files().unwrap(), files[1..]);
     let counts = journal.counts();
@@ -127,10 +127,10 @@ fn notes_are_kept_and_can_go() {
     journal.note("plan", "2").unwrap();
     journal.note("done.1", "").unwrap();
     journal.finish(JobStatus::Failed, vec![("done.10".into(), Some("x".into()))]).unwrap();
-    let at_end = Changes {
+    let at_end = JournalChanges {
         reopened: true,
         notes: vec![("done.1".into(), None), ("none".into(), None)],
-        ..Changes::default()
+        ..JournalChanges::default()
     };
     journal.commit(&at_end).unwrap();
     drop(journal);
@@ -257,9 +257,9 @@ fn numbers_beyond_the_database_are_refused() {
 fn a_worker_with_the_last_number_of_all_is_none() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
-    let last = Entry { worker: Some(WorkerId(u32::MAX)), ..succeeded(1, 10) };
+    let last = JournalEntry { worker: Some(WorkerId(u32::MAX)), ..succeeded(1, 10) };
     commit(&mut journal, &[last]).unwrap();
-    let error = journal.for_each(Order::Commit, |_| ()).unwrap_err();
+    let error = journal.for_each(EntryOrder::Commit, |_| ()).unwrap_err();
     assert!(matches!(error, JournalError::Corrupt { .. }), "{error}");
 }
 

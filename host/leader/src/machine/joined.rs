@@ -3,7 +3,7 @@
 
 use super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use crate::model::NodeId;
-use crate::protocol::{News, Order, Standing, Told};
+use crate::protocol::{News, Order, WorkersStanding, NodeReport};
 use std::time::Duration;
 
 /// The only node.
@@ -12,13 +12,13 @@ const HERE: NodeId = NodeId(0);
 /// A node, as far as the job's state machine needs it.
 pub trait Obeys {
     /// Carries out the leader's order. Returns messages for the leader, in order.
-    fn obey(&mut self, order: Order) -> Vec<Told>;
+    fn obey(&mut self, order: Order) -> Vec<NodeReport>;
 
     /// Checks whether a worker is late. Returns messages for the leader, in order.
-    fn tick(&mut self) -> Vec<Told>;
+    fn tick(&mut self) -> Vec<NodeReport>;
 
     /// The current state of the node's workers.
-    fn standing(&self) -> Standing;
+    fn standing(&self) -> WorkersStanding;
 
     /// When [`tick`](Self::tick) is due at the latest, as the time since the job began. `None` if nothing is
     /// pending.
@@ -27,23 +27,23 @@ pub trait Obeys {
 
 /// What the caller must handle.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum LocalOutcome {
     /// An action that the state machine decided.
     Do(JobAction),
     /// A message of the node that does not go to the state machine.
-    Told(Told),
+    Told(NodeReport),
 }
 
 /// A job's state machine and its node. `now` is the time since the job began, and never decreases. `out`
 /// receives the outcomes, in order.
 #[derive(Debug)]
-pub struct Joined<N> {
+pub struct LocalJob<N> {
     job: JobMachine,
     /// The node.
     pub node: N,
 }
 
-impl<N: Obeys> Joined<N> {
+impl<N: Obeys> LocalJob<N> {
     /// Both sides before their first message. Registers the node, which has no effect yet.
     pub fn new(mut job: JobMachine, node: N) -> Self {
         job.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
@@ -56,20 +56,20 @@ impl<N: Obeys> Joined<N> {
     }
 
     /// Passes a message to the state machine, then lets it decide.
-    pub fn tell(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(Outcome)) {
+    pub fn tell(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         self.take_in(message, now, out);
         self.decide(now, out);
     }
 
     /// Handles the node's messages. If the state machine has learned something from them, lets it decide.
-    pub fn hear(&mut self, told: Vec<Told>, now: Duration, out: &mut dyn FnMut(Outcome)) {
+    pub fn hear(&mut self, told: Vec<NodeReport>, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         if self.take_in_told(told, now, out) {
             self.decide(now, out);
         }
     }
 
     /// Handles the passing of time.
-    pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(Outcome)) {
+    pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         self.take_in(JobMessage::Tick, now, out);
         let told = self.node.tick();
         self.take_in_told(told, now, out);
@@ -87,7 +87,7 @@ impl<N: Obeys> Joined<N> {
     }
 
     /// Makes decisions until nothing more follows.
-    fn decide(&mut self, now: Duration, out: &mut dyn FnMut(Outcome)) {
+    fn decide(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         loop {
             let outputs = self.job.decide();
             let wants_answers = outputs.iter().any(JobOutput::wants_answer);
@@ -98,7 +98,7 @@ impl<N: Obeys> Joined<N> {
         }
     }
 
-    fn take_in(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(Outcome)) {
+    fn take_in(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         let outputs = self.job.take_in(message, now);
         self.follow(outputs, now, out);
     }
@@ -109,12 +109,12 @@ impl<N: Obeys> Joined<N> {
         &mut self,
         outputs: Vec<JobOutput>,
         now: Duration,
-        out: &mut dyn FnMut(Outcome),
+        out: &mut dyn FnMut(LocalOutcome),
     ) -> bool {
         let mut has_learned = false;
         for output in outputs {
             match output {
-                JobOutput::Do(action) => out(Outcome::Do(action)),
+                JobOutput::Do(action) => out(LocalOutcome::Do(action)),
                 JobOutput::Order(_, order) => {
                     let told = self.node.obey(order);
                     has_learned |= self.take_in_told(told, now, out);
@@ -129,21 +129,21 @@ impl<N: Obeys> Joined<N> {
     /// Returns whether the state machine has learned something.
     fn take_in_told(
         &mut self,
-        told: Vec<Told>,
+        told: Vec<NodeReport>,
         now: Duration,
-        out: &mut dyn FnMut(Outcome),
+        out: &mut dyn FnMut(LocalOutcome),
     ) -> bool {
         let mut has_learned = false;
         for told in told {
             let message = match told {
-                Told::News(news) => Some(JobMessage::Node(HERE, news)),
-                Told::Notice(text) => Some(JobMessage::Notice(text)),
-                Told::Arrived => Some(JobMessage::Arrived),
-                Told::NoSpace(text) => Some(JobMessage::NoSpace(text)),
+                NodeReport::News(news) => Some(JobMessage::Node(HERE, news)),
+                NodeReport::Notice(text) => Some(JobMessage::Notice(text)),
+                NodeReport::Arrived => Some(JobMessage::Arrived),
+                NodeReport::NoSpace(text) => Some(JobMessage::NoSpace(text)),
                 // The state as of now: an earlier message may have led to an order.
-                Told::Changed => Some(self.standing()),
+                NodeReport::Changed => Some(self.standing()),
                 told => {
-                    out(Outcome::Told(told));
+                    out(LocalOutcome::Told(told));
                     None
                 }
             };

@@ -20,10 +20,10 @@ mod tests;
 #[cfg(test)]
 mod types;
 
-pub use job::{JobAction, JobMachine, JobMessage, JobOutput, Settled};
-pub use joined::{Joined, Obeys, Outcome};
+pub use job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
+pub use joined::{LocalJob, Obeys, LocalOutcome};
 #[cfg(test)]
-use one::Machine;
-pub use policy::Policy;
+use one::LocalMachine;
+pub use policy::RetryPolicy;
 #[cfg(test)]
-use types::{Action, Message};
+use types::{MachineAction, MachineMessage};

@@ -2,11 +2,11 @@
 //! it to a running node.
 
 use super::job::JobMachine;
-use super::joined::{Joined, Obeys, Outcome};
+use super::joined::{LocalJob, Obeys, LocalOutcome};
 use super::types::Addressed;
-use super::{Action, Message, Policy};
+use super::{MachineAction, MachineMessage, RetryPolicy};
 use crate::model::{Restored, Source, WorkerId};
-use crate::protocol::{Order, Standing, Told};
+use crate::protocol::{Order, WorkersStanding, NodeReport};
 use jiff::Timestamp;
 use sandmill_node::machine::{NodeMachine, NodeMessage, NodeOutput};
 use std::cell::RefCell;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// All actions so far, in order.
-type Actions = Rc<RefCell<Vec<Action>>>;
+type Actions = Rc<RefCell<Vec<MachineAction>>>;
 
 /// A node that consists of its state machine only.
 #[derive(Debug)]
@@ -25,19 +25,19 @@ struct PureNode {
 }
 
 impl PureNode {
-    fn handle(&mut self, message: NodeMessage) -> Vec<Told> {
+    fn handle(&mut self, message: NodeMessage) -> Vec<NodeReport> {
         let outputs = self.machine.handle(message, self.now);
         let mut told = self.follow(outputs);
-        told.push(Told::Changed);
+        told.push(NodeReport::Changed);
         told
     }
 
-    fn follow(&mut self, outputs: Vec<NodeOutput>) -> Vec<Told> {
+    fn follow(&mut self, outputs: Vec<NodeOutput>) -> Vec<NodeReport> {
         let mut told = Vec::new();
         for output in outputs {
             match output {
                 NodeOutput::Do(action) => self.actions.borrow_mut().push(action.into()),
-                NodeOutput::Tell(news) => told.push(Told::News(news)),
+                NodeOutput::Tell(news) => told.push(NodeReport::News(news)),
             }
         }
         told
@@ -45,16 +45,16 @@ impl PureNode {
 }
 
 impl Obeys for PureNode {
-    fn obey(&mut self, order: Order) -> Vec<Told> {
+    fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         let outputs = self.machine.obey(order, self.now);
         self.follow(outputs)
     }
 
-    fn tick(&mut self) -> Vec<Told> {
+    fn tick(&mut self) -> Vec<NodeReport> {
         self.handle(NodeMessage::Tick)
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> WorkersStanding {
         self.machine.standing()
     }
 
@@ -65,17 +65,17 @@ impl Obeys for PureNode {
 
 /// The state of a job on one computer.
 #[derive(Debug)]
-pub(super) struct Machine {
-    joined: Joined<PureNode>,
+pub(super) struct LocalMachine {
+    joined: LocalJob<PureNode>,
     actions: Actions,
 }
 
-impl Machine {
+impl LocalMachine {
     /// A job before its first message. `began` is the time at which `now` is zero.
     ///
     /// `restored` is what an earlier run of the job completed: it counts, and is not done again.
     pub(super) fn new(
-        policy: Policy,
+        policy: RetryPolicy,
         sources: Vec<Source>,
         began: Timestamp,
         restored: Restored,
@@ -84,19 +84,19 @@ impl Machine {
         let machine = NodeMachine::new(policy.of_node(), restored.next_worker);
         let node = PureNode { machine, now: Duration::ZERO, actions: actions.clone() };
         let job = JobMachine::new(policy, sources, began, restored);
-        Self { joined: Joined::new(job, node), actions }
+        Self { joined: LocalJob::new(job, node), actions }
     }
 
     /// Handles a message. Returns the actions, in order. `now` never decreases.
-    pub(super) fn handle(&mut self, message: Message, now: Duration) -> Vec<Action> {
+    pub(super) fn handle(&mut self, message: MachineMessage, now: Duration) -> Vec<MachineAction> {
         if self.joined.job().is_finished() {
             return Vec::new();
         }
         self.joined.node.now = now;
         let actions = self.actions.clone();
-        let mut out = |outcome: Outcome| match outcome {
-            Outcome::Do(action) => actions.borrow_mut().push(action.into()),
-            Outcome::Told(told) => unreachable!("a pure node tells news only: {told:?}"),
+        let mut out = |outcome: LocalOutcome| match outcome {
+            LocalOutcome::Do(action) => actions.borrow_mut().push(action.into()),
+            LocalOutcome::Told(told) => unreachable!("a pure node tells news only: {told:?}"),
         };
         match Addressed::from(message) {
             Addressed::Job(message) => self.joined.tell(message, now, &mut out),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct RetryPolicy {
     /// The number of workers wanted on each node.
     pub workers: u32,
     /// The maximum number of attempts at each mini-batch; at least 1.
@@ -34,7 +34,7 @@ pub struct Policy {
     pub limits: JobLimits,
 }
 
-impl Policy {
+impl RetryPolicy {
     /// The part of the policy that a test's node knows. A real node has the job's settings itself.
     #[cfg(test)]
     pub fn of_node(&self) -> NodePolicy {

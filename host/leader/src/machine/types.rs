@@ -1,6 +1,6 @@
 //! The messages and actions of a job on one computer.
 
-use super::job::{JobAction, JobMessage, Settled};
+use super::job::{JobAction, JobMessage, SettledMiniBatch};
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, CallStats, Failure, JobResult, MiniBatch, MiniBatchId, WorkerExit, WorkerId,
@@ -10,7 +10,7 @@ use sandmill_node::machine::{NodeAction, NodeMessage};
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub(super) enum Message {
+pub(super) enum MachineMessage {
     /// More mini-batches were planned.
     Planned(Vec<MiniBatch>),
     /// The plan is complete.
@@ -65,7 +65,7 @@ pub(super) enum Message {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Action {
+pub(super) enum MachineAction {
     /// Start a worker process, with the index of the GPU that is leased to it.
     Spawn(WorkerId, Option<u32>),
     /// Hand over an attempt, after those that the worker already has.
@@ -80,14 +80,14 @@ pub(super) enum Action {
     /// Kill.
     Kill(WorkerId),
     /// Journal the end of a mini-batch, then put its rows and files into the output.
-    Commit(Settled),
+    Commit(SettledMiniBatch),
     /// Emit an event.
     Emit(EventKind),
     /// The job is over. Always the last action.
     Finish(Box<JobResult>),
 }
 
-impl From<NodeAction> for Action {
+impl From<NodeAction> for MachineAction {
     fn from(action: NodeAction) -> Self {
         match action {
             NodeAction::Spawn(worker, gpu) => Self::Spawn(worker, gpu),
@@ -100,7 +100,7 @@ impl From<NodeAction> for Action {
     }
 }
 
-impl From<JobAction> for Action {
+impl From<JobAction> for MachineAction {
     fn from(action: JobAction) -> Self {
         match action {
             JobAction::Commit(settled) => Self::Commit(settled),
@@ -118,33 +118,33 @@ pub(super) enum Addressed {
     Both,
 }
 
-impl From<Message> for Addressed {
-    fn from(message: Message) -> Self {
+impl From<MachineMessage> for Addressed {
+    fn from(message: MachineMessage) -> Self {
         match message {
-            Message::Planned(batches) => Self::Job(JobMessage::Planned(batches)),
-            Message::PlanFinished => Self::Job(JobMessage::PlanFinished),
-            Message::PlanFailed(text) => Self::Job(JobMessage::PlanFailed(text)),
-            Message::Notice(text) => Self::Job(JobMessage::Notice(text)),
-            Message::Spawned(id, pid) => Self::Node(NodeMessage::Spawned(id, pid)),
-            Message::SpawnFailed(id, text) => Self::Node(NodeMessage::SpawnFailed(id, text)),
-            Message::NoRoom(id) => Self::Node(NodeMessage::NoRoom(id)),
-            Message::Ready(id, stats) => Self::Node(NodeMessage::Ready(id, stats)),
-            Message::Restarting(id) => Self::Node(NodeMessage::Restarting(id)),
-            Message::InitFailed(id, failure) => Self::Node(NodeMessage::InitFailed(id, failure)),
-            Message::Started(id, batch) => Self::Node(NodeMessage::Started(id, batch)),
-            Message::Finished(id, report) => Self::Node(NodeMessage::Finished(id, report)),
-            Message::Overrun(id, failure) => Self::Node(NodeMessage::Overrun(id, failure)),
-            Message::Exited(id, exit) => Self::Node(NodeMessage::Exited(id, exit)),
-            Message::GpuFree(id) => Self::Node(NodeMessage::GpuFree(id)),
-            Message::Committed(ids) => Self::Job(JobMessage::Committed(ids)),
-            Message::Rejected(id, failure) => Self::Job(JobMessage::Rejected(id, failure)),
-            Message::CommitFailed(text) => Self::Job(JobMessage::CommitFailed(text)),
-            Message::NoSpace(text) => Self::Job(JobMessage::NoSpace(text)),
-            Message::Cancel { reason, at_once } => {
+            MachineMessage::Planned(batches) => Self::Job(JobMessage::Planned(batches)),
+            MachineMessage::PlanFinished => Self::Job(JobMessage::PlanFinished),
+            MachineMessage::PlanFailed(text) => Self::Job(JobMessage::PlanFailed(text)),
+            MachineMessage::Notice(text) => Self::Job(JobMessage::Notice(text)),
+            MachineMessage::Spawned(id, pid) => Self::Node(NodeMessage::Spawned(id, pid)),
+            MachineMessage::SpawnFailed(id, text) => Self::Node(NodeMessage::SpawnFailed(id, text)),
+            MachineMessage::NoRoom(id) => Self::Node(NodeMessage::NoRoom(id)),
+            MachineMessage::Ready(id, stats) => Self::Node(NodeMessage::Ready(id, stats)),
+            MachineMessage::Restarting(id) => Self::Node(NodeMessage::Restarting(id)),
+            MachineMessage::InitFailed(id, failure) => Self::Node(NodeMessage::InitFailed(id, failure)),
+            MachineMessage::Started(id, batch) => Self::Node(NodeMessage::Started(id, batch)),
+            MachineMessage::Finished(id, report) => Self::Node(NodeMessage::Finished(id, report)),
+            MachineMessage::Overrun(id, failure) => Self::Node(NodeMessage::Overrun(id, failure)),
+            MachineMessage::Exited(id, exit) => Self::Node(NodeMessage::Exited(id, exit)),
+            MachineMessage::GpuFree(id) => Self::Node(NodeMessage::GpuFree(id)),
+            MachineMessage::Committed(ids) => Self::Job(JobMessage::Committed(ids)),
+            MachineMessage::Rejected(id, failure) => Self::Job(JobMessage::Rejected(id, failure)),
+            MachineMessage::CommitFailed(text) => Self::Job(JobMessage::CommitFailed(text)),
+            MachineMessage::NoSpace(text) => Self::Job(JobMessage::NoSpace(text)),
+            MachineMessage::Cancel { reason, at_once } => {
                 Self::Job(JobMessage::Cancel { reason, at_once })
             }
-            Message::Inferring(id, words) => Self::Node(NodeMessage::Inferring(id, words)),
-            Message::Tick => Self::Both,
+            MachineMessage::Inferring(id, words) => Self::Node(NodeMessage::Inferring(id, words)),
+            MachineMessage::Tick => Self::Both,
         }
     }
 }

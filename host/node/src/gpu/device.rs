@@ -27,7 +27,7 @@ pub struct Gpu {
 
 /// A GPU as the driver reports it.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ReportedGpu {
     pub(super) index: u32,
     pub(super) uuid: String,
     pub(super) name: String,

@@ -1,7 +1,7 @@
 //! The GPUs that a job may use.
 
 use super::Nvidia;
-use super::device::{Found, Gpu};
+use super::device::{ReportedGpu, Gpu};
 use super::error::NvidiaError;
 use crate::model::NVIDIA_DEVICES;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub fn count() -> u32 {
 
 /// The GPUs that can be leased, and why some cannot.
 fn usable(
-    found: Vec<Found>,
+    found: Vec<ReportedGpu>,
     visible: Option<&str>,
     there: impl Fn(&Path) -> bool,
 ) -> (Vec<Gpu>, Option<String>) {
@@ -105,7 +105,7 @@ fn usable(
     (gpus, missing)
 }
 
-impl Found {
+impl ReportedGpu {
     /// The GPU itself, or its parts. The caller sets the indices.
     fn into_gpus(self) -> Vec<Gpu> {
         let device = self.index;
@@ -145,9 +145,9 @@ fn cut(gpus: Vec<Gpu>, visible: &str) -> Vec<Gpu> {
 mod tests {
     use super::*;
 
-    fn device(index: u32, parts: &[&str]) -> Found {
+    fn device(index: u32, parts: &[&str]) -> ReportedGpu {
         let part = |uuid: &&str| ((*uuid).to_owned(), format!("X {uuid}"), Some(5));
-        Found {
+        ReportedGpu {
             index,
             uuid: format!("GPU-{index}abc"),
             name: "X".to_owned(),
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn seen(found: Vec<Found>, visible: Option<&str>) -> Vec<(u32, String)> {
+    fn seen(found: Vec<ReportedGpu>, visible: Option<&str>) -> Vec<(u32, String)> {
         let (gpus, _) = usable(found, visible, |_| true);
         gpus.iter().map(|gpu| (gpu.index, gpu.visible())).collect()
     }
@@ -212,7 +212,7 @@ mod tests {
         let (gpus, missing) = usable(two(), None, without("/dev/nvidia3"));
         assert_eq!((gpus.len(), gpus[0].device, gpus[0].index), (1, 1, 0));
         insta::assert_snapshot!(missing.unwrap(), @"GPU 0 has no /dev/nvidia3 here");
-        let empty = Found { is_split: true, ..device(0, &[]) };
+        let empty = ReportedGpu { is_split: true, ..device(0, &[]) };
         let (gpus, missing) = usable(vec![empty], None, |_| true);
         assert!(gpus.is_empty());
         insta::assert_snapshot!(missing.unwrap(), @"GPU 0 is in MIG mode and has no parts");

@@ -1,6 +1,6 @@
 //! The driver's own library (NVML). Any reading may be missing.
 
-use super::device::{Found, GpuUse};
+use super::device::{ReportedGpu, GpuUse};
 use super::error::NvidiaError;
 use super::{Gpu, library_folders};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
@@ -43,11 +43,11 @@ impl Nvidia {
 
     /// All GPUs that the driver reports, in the order of the PCI bus, without those that this process may not
     /// query.
-    pub(super) fn devices(&self) -> Result<Vec<Found>, NvidiaError> {
+    pub(super) fn devices(&self) -> Result<Vec<ReportedGpu>, NvidiaError> {
         let count = self.0.device_count().map_err(unanswered)?;
         let devices = (0..count).filter_map(|index| {
             let device = self.0.device_by_index(index).ok()?;
-            Some(Found {
+            Some(ReportedGpu {
                 index,
                 uuid: device.uuid().ok()?,
                 name: device.name().unwrap_or_else(|_| "unknown".to_owned()),

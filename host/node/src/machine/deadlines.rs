@@ -1,6 +1,6 @@
 //! The time-outs of single workers. Each message names the stage, the setting and its value.
 
-use super::worker::{Activity, Worker};
+use super::worker::{Activity, LiveWorker};
 use super::{NodeAction, NodeMachine};
 use crate::model::{Failure, FailureKind, WorkerId};
 use crate::protocol::NodePolicy;
@@ -23,7 +23,7 @@ impl NodeMachine {
     }
 
     /// When something must happen if this worker sends nothing.
-    fn deadline_of(&self, worker: &Worker, past_init: bool) -> Option<Duration> {
+    fn deadline_of(&self, worker: &LiveWorker, past_init: bool) -> Option<Duration> {
         let (since, longest) = match worker.activity {
             Activity::Loading(since) => (since, self.policy.load_timeout),
             Activity::Running(since) | Activity::ShuttingDown(since) => {
@@ -40,7 +40,7 @@ impl NodeMachine {
     }
 
     fn is_one_past_init(&self) -> bool {
-        self.past_init_elsewhere || self.workers.values().any(Worker::is_past_init)
+        self.past_init_elsewhere || self.workers.values().any(LiveWorker::is_past_init)
     }
 
     /// Only a tick checks deadlines: a process that ends in time is not late.

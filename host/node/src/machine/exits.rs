@@ -1,7 +1,7 @@
 //! Workers that have exited.
 
 use super::NodeMachine;
-use super::worker::{Activity, Worker};
+use super::worker::{Activity, LiveWorker};
 use crate::model::{Failure, FailureKind, WorkerExit, WorkerId};
 use crate::protocol::{News, NodePolicy};
 
@@ -23,7 +23,7 @@ impl NodeMachine {
         // The worker's place is free.
         self.room_again_at = None;
         let how = describe_exit(exit);
-        let Some(Worker { activity, held, picked, .. }) = self.workers.remove(&id) else {
+        let Some(LiveWorker { activity, held, picked, .. }) = self.workers.remove(&id) else {
             // The job has continued without the worker; we still report its end.
             return self.tell(News::Exited { worker: id, how, expected: true });
         };

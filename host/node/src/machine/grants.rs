@@ -1,6 +1,6 @@
 //! Which worker gets an attempt, and what happens to the attempt there.
 
-use super::worker::{Activity, Held, Worker};
+use super::worker::{Activity, HeldAttempt, LiveWorker};
 use super::{NodeAction, NodeMachine};
 use crate::model::{AttemptReport, Failure, FailureKind, MiniBatchId, WorkerId};
 use crate::protocol::{Assignment, Grant, News};
@@ -30,7 +30,7 @@ impl NodeMachine {
 
     /// Gives one attempt to each of the workers that have the fewest.
     pub(super) fn give_ahead(&mut self, assignments: Vec<Assignment>) {
-        let depth = self.workers.values().filter_map(Worker::takes_ahead).min();
+        let depth = self.workers.values().filter_map(LiveWorker::takes_ahead).min();
         let takers = self
             .workers
             .iter()
@@ -50,7 +50,7 @@ impl NodeMachine {
         let is_retry = assignment.attempt > 1;
         let comes_first = is_retry && self.waiting.remove(&id).is_some();
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        let held = Held::new(&assignment);
+        let held = HeldAttempt::new(&assignment);
         if comes_first {
             worker.held.push_front(held);
         } else {
@@ -97,7 +97,7 @@ impl NodeMachine {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         // A killed worker's report comes too late. A report about an attempt that the worker does not hold is
         // ignored.
-        let is_held = |first: &&Held| first.id == report.id && first.attempt == report.attempt;
+        let is_held = |first: &&HeldAttempt| first.id == report.id && first.attempt == report.attempt;
         let Some(first) = worker.held.front().filter(is_held) else { return self.stray(id) };
         if worker.is_doomed() {
             return;
@@ -169,7 +169,7 @@ impl NodeMachine {
     pub(super) fn lose_held(
         &mut self,
         id: WorkerId,
-        mut held: VecDeque<Held>,
+        mut held: VecDeque<HeldAttempt>,
         (picked, running): (Duration, Option<Duration>),
         failure: Failure,
     ) {
@@ -184,7 +184,7 @@ impl NodeMachine {
         }
     }
 
-    pub(super) fn give_back(&mut self, held: VecDeque<Held>) {
+    pub(super) fn give_back(&mut self, held: VecDeque<HeldAttempt>) {
         if !held.is_empty() {
             self.tell(News::Returned(held.into_iter().map(|held| held.id).collect()));
         }

@@ -4,7 +4,7 @@
 //! ParallelRunStep says "continuously".
 
 use super::NodeMachine;
-use super::worker::{Activity, Worker};
+use super::worker::{Activity, LiveWorker};
 use crate::model::{CallStats, Failure, FailureKind, WorkerId};
 use crate::protocol::{News, NodePolicy};
 
@@ -68,7 +68,7 @@ impl NodeMachine {
     /// I1: how many more workers may be started. We subtract those that are inside `init`, because they may
     /// still fail.
     pub(super) fn starts_left(&self) -> usize {
-        let starting = |worker: &&Worker| matches!(worker.activity, Activity::Starting(_));
+        let starting = |worker: &&LiveWorker| matches!(worker.activity, Activity::Starting(_));
         let starting = self.workers.values().filter(starting).count();
         let allowed = NodePolicy::init_failures_allowed(self.policy.workers) as usize;
         allowed.saturating_sub(self.init_failures_in_a_row as usize + starting)

@@ -1,14 +1,14 @@
 //! What the leader must know about a node's workers to decide for the job.
 
 use super::NodeMachine;
-use super::worker::{Activity, Worker};
+use super::worker::{Activity, LiveWorker};
 use crate::model::count_u32;
-use crate::protocol::{Ahead, Standing};
+use crate::protocol::{GrowingQueues, WorkersStanding};
 
 impl NodeMachine {
     /// What the workers are doing now.
-    pub fn standing(&self) -> Standing {
-        let mut standing = Standing {
+    pub fn standing(&self) -> WorkersStanding {
+        let mut standing = WorkersStanding {
             has_good: self.workers.values().any(|worker| worker.good && !worker.is_doomed()),
             init_failures: self.init_failures_in_a_row,
             is_pausing: self.is_pausing(),
@@ -16,7 +16,7 @@ impl NodeMachine {
             grants: self.grants,
             is_ending: self.is_ending,
             awaits_word: self.waiting.values().max().copied(),
-            ..Standing::default()
+            ..WorkersStanding::default()
         };
         for (id, worker) in &self.workers {
             let count = match worker.activity {
@@ -38,17 +38,17 @@ impl NodeMachine {
         standing
     }
 
-    fn ahead(&self) -> Option<Ahead> {
-        let depths = || self.workers.values().filter_map(Worker::takes_ahead);
+    fn ahead(&self) -> Option<GrowingQueues> {
+        let depths = || self.workers.values().filter_map(LiveWorker::takes_ahead);
         let depth = depths().min()?;
         let takers = depths().filter(|at| *at == depth).count();
-        Some(Ahead { depth: count_u32(depth), takers: count_u32(takers) })
+        Some(GrowingQueues { depth: count_u32(depth), takers: count_u32(takers) })
     }
 
     /// Whether no worker runs out of work while the leader pauses for
     /// [`PAUSE`](crate::protocol::NodePolicy::PAUSE). If mini-batches are tiny, waking the leader for each of
     /// them would cost more than they do.
     pub fn is_supplied(&self) -> bool {
-        !self.workers.is_empty() && self.workers.values().all(Worker::is_supplied)
+        !self.workers.is_empty() && self.workers.values().all(LiveWorker::is_supplied)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::leases::Leases;
 use super::types::{NodeAction, NodeMessage, NodeOutput};
-use super::worker::Worker;
+use super::worker::LiveWorker;
 use crate::model::{MiniBatchId, WorkerId};
-use crate::protocol::{End, News, NodePolicy, Order};
+use crate::protocol::{WorkersEnd, News, NodePolicy, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct NodeMachine {
     pub(super) now: Duration,
     pub(super) outputs: Vec<NodeOutput>,
     /// Every worker that has not exited.
-    pub(super) workers: BTreeMap<WorkerId, Worker>,
+    pub(super) workers: BTreeMap<WorkerId, LiveWorker>,
     pub(super) next_worker: u32,
     pub(super) leases: Leases,
     /// Workers whose lost GPU the user has been notified of.
@@ -103,9 +103,9 @@ impl NodeMachine {
             Order::GoOn => self.let_go_on(),
             Order::PastInitElsewhere(is_past) => self.past_init_elsewhere = is_past,
             Order::Retire => self.retire(),
-            Order::End(End::Done) => self.end_done(),
-            Order::End(End::Orderly) => self.end_orderly(),
-            Order::End(End::AtOnce) => self.kill_all(),
+            Order::End(WorkersEnd::Done) => self.end_done(),
+            Order::End(WorkersEnd::Orderly) => self.end_orderly(),
+            Order::End(WorkersEnd::AtOnce) => self.kill_all(),
         }
         std::mem::take(&mut self.outputs)
     }

@@ -35,7 +35,7 @@ impl Activity {
 
 /// An attempt that a worker has.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldAttempt {
     pub(super) id: MiniBatchId,
     /// From 1.
     pub(super) attempt: u32,
@@ -45,7 +45,7 @@ pub(super) struct Held {
     is_last: bool,
 }
 
-impl Held {
+impl HeldAttempt {
     pub(super) fn new(assignment: &Assignment) -> Self {
         Self {
             id: assignment.mini_batch.id,
@@ -77,10 +77,10 @@ impl Held {
 
 /// A worker that has not exited.
 #[derive(Clone, Debug)]
-pub(super) struct Worker {
+pub(super) struct LiveWorker {
     pub(super) activity: Activity,
     /// The attempt that it is working on, and the next ones.
-    pub(super) held: VecDeque<Held>,
+    pub(super) held: VecDeque<HeldAttempt>,
     /// When it picked up the first of `held`.
     pub(super) picked: Duration,
     /// How long a mini-batch takes, smoothed. `None` before the first.
@@ -101,7 +101,7 @@ pub(super) struct Worker {
     pub(super) inferring: Option<String>,
 }
 
-impl Worker {
+impl LiveWorker {
     /// A worker that was just started.
     pub(super) fn new(now: Duration) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! Workers: their start, kill and orderly end.
 
-use super::worker::{Activity, Worker};
+use super::worker::{Activity, LiveWorker};
 use super::{NodeAction, NodeMachine};
 use crate::model::{Failure, FailureKind, WorkerId};
 use crate::protocol::{Company, News, NodePolicy};
@@ -14,7 +14,7 @@ impl NodeMachine {
         }
         // A killed worker with a GPU keeps its place until it is gone, as the next worker will get that GPU
         // (G1).
-        let in_place = |id: &WorkerId, worker: &Worker| {
+        let in_place = |id: &WorkerId, worker: &LiveWorker| {
             !worker.is_doomed() || (!self.policy.gpus.is_empty() && self.leases.of(*id).is_some())
         };
         let places = self.workers.iter().filter(|(id, worker)| in_place(id, worker)).count();
@@ -34,7 +34,7 @@ impl NodeMachine {
     fn spawn(&mut self) {
         let id = WorkerId(self.next_worker);
         self.next_worker += 1;
-        self.workers.insert(id, Worker::new(self.now));
+        self.workers.insert(id, LiveWorker::new(self.now));
         let gpu = self.leases.take(id);
         if gpu.is_none() {
             self.tell_of_lost_gpus(id);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// A GPU that the kernel knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Gpu {
+pub(super) struct KernelGpu {
     /// The driver.
     pub(super) driver: &'static str,
     /// Its address on the bus, or its name.
@@ -30,16 +30,16 @@ struct Usage {
 }
 
 /// The GPUs of a machine with these `/proc` and `/sys` folders.
-pub(super) fn gpus(proc: &Path, sys: &Path) -> Vec<Gpu> {
+pub(super) fn gpus(proc: &Path, sys: &Path) -> Vec<KernelGpu> {
     let mut gpus = Vec::new();
     for (device, path) in entries(&proc.join("driver/nvidia/gpus")) {
         let text = fs::read_to_string(path.join("information")).unwrap_or_default();
         let model = text.lines().find_map(|line| line.strip_prefix("Model:"));
         let model = model.map(|model| model.trim().to_owned());
-        gpus.push(Gpu { driver: "nvidia", device, model });
+        gpus.push(KernelGpu { driver: "nvidia", device, model });
     }
     let amd = usages(sys).into_iter().map(|usage| usage.device);
-    gpus.extend(amd.map(|device| Gpu { driver: "amdgpu", device, model: None }));
+    gpus.extend(amd.map(|device| KernelGpu { driver: "amdgpu", device, model: None }));
     gpus
 }
 

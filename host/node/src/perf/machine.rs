@@ -1,7 +1,7 @@
 //! A description of the machine, written once for readers of the samples.
 
 use super::disks::{Disk, disks};
-use super::gpus::{Gpu, gpus};
+use super::gpus::{KernelGpu, gpus};
 use super::table::time;
 use jiff::Timestamp;
 use procfs::{CpuInfo, Current, LoadAverage, Meminfo, Uptime};
@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 /// The content of `machine.json`. Memory and disks are in bytes. A value that the machine does not report is
 /// null.
 #[derive(Debug, Serialize)]
-pub(super) struct Machine {
+pub(super) struct MachineInfo {
     sandmill: &'static str,
     /// The version of the engine that runs guests.
     wasmtime: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Machine {
     uptime_seconds: Option<f64>,
     cgroups: Vec<Cgroup>,
     mounts: Vec<Mounted>,
-    gpus: Vec<Gpu>,
+    gpus: Vec<KernelGpu>,
 }
 
 /// A cgroup with limits that this process is in.
@@ -55,7 +55,7 @@ struct Mounted {
     free: u64,
 }
 
-impl Machine {
+impl MachineInfo {
     pub(super) fn now(job_dir: &Path, wasmtime: &'static str) -> Self {
         let cpus = CpuInfo::current().ok();
         let memory = Meminfo::current().ok();
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_described() {
-        let machine = Machine::now(Path::new("/"), "1.2.3");
+        let machine = MachineInfo::now(Path::new("/"), "1.2.3");
         let value: serde_json::Value = serde_json::from_str(&machine.text()).unwrap();
         assert_eq!(value["sandmill"], env!("CARGO_PKG_VERSION"));
         assert_eq!(value["wasmtime"], "1.2.3");

@@ -1,11 +1,11 @@
 //! The thread that watches memory and takes samples.
 
 use super::disks;
-use super::machine::Machine;
-use super::node::Node;
-use super::processes::{self, List, Meter};
+use super::machine::MachineInfo;
+use super::node::NodeCounters;
+use super::processes::{self, ProcessList, ProcessMeter};
 use super::table::{append, hour, line, time};
-use super::watch::Watched;
+use super::watch::WatchedWorker;
 use crate::model::MemoryBudget;
 use crate::model::{Failure, JobDir, ProcessLists, WorkerId, printable_json};
 use jiff::Timestamp;
@@ -75,12 +75,12 @@ pub enum PerfEvent {
 #[derive(Debug)]
 pub struct Monitor {
     /// `None` only while it is dropped.
-    commands: Option<Sender<Command>>,
+    commands: Option<Sender<MonitorCommand>>,
     done: Receiver<()>,
 }
 
 #[derive(Debug)]
-enum Command {
+enum MonitorCommand {
     Started(WorkerId, u32),
     Exited(WorkerId),
 }
@@ -100,15 +100,15 @@ impl Monitor {
 
     /// Watches a worker process that has started.
     pub fn started(&self, worker: WorkerId, pid: u32) {
-        self.send(Command::Started(worker, pid));
+        self.send(MonitorCommand::Started(worker, pid));
     }
 
     /// Stops watching a worker process, which is gone.
     pub fn exited(&self, worker: WorkerId) {
-        self.send(Command::Exited(worker));
+        self.send(MonitorCommand::Exited(worker));
     }
 
-    fn send(&self, command: Command) {
+    fn send(&self, command: MonitorCommand) {
         if let Some(commands) = &self.commands {
             // If the thread has ended, no process is watched.
             let _ = commands.send(command);
@@ -126,9 +126,9 @@ impl Drop for Monitor {
 
 struct Watcher {
     budget: MemoryBudget,
-    inbox: Receiver<Command>,
+    inbox: Receiver<MonitorCommand>,
     events: UnboundedSender<PerfEvent>,
-    workers: Vec<(Watched, Meter)>,
+    workers: Vec<(WatchedWorker, ProcessMeter)>,
     sampler: Option<Sampler>,
     gpus: GpuWatch,
 }
@@ -154,7 +154,7 @@ impl GpuWatch {
 impl Watcher {
     fn new(
         options: MonitorOptions,
-        inbox: Receiver<Command>,
+        inbox: Receiver<MonitorCommand>,
         events: UnboundedSender<PerfEvent>,
     ) -> Self {
         let MonitorOptions { job_dir, interval, budget, wasmtime, gpus: leased, processes } =
@@ -173,11 +173,11 @@ impl Watcher {
             let gpus =
                 self.sampler.as_ref().is_some_and(Sampler::has_gpus).then_some(self.gpus.next);
             match self.next_command([look, sample, gpus].into_iter().flatten().min()) {
-                Ok(Command::Started(worker, pid)) => {
-                    let watched = Watched::new(worker, pid);
-                    self.workers.extend(watched.map(|w| (w, Meter::worker(worker))));
+                Ok(MonitorCommand::Started(worker, pid)) => {
+                    let watched = WatchedWorker::new(worker, pid);
+                    self.workers.extend(watched.map(|w| (w, ProcessMeter::worker(worker))));
                 }
-                Ok(Command::Exited(worker)) => self.workers.retain(|(w, _)| w.worker != worker),
+                Ok(MonitorCommand::Exited(worker)) => self.workers.retain(|(w, _)| w.worker != worker),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -198,7 +198,7 @@ impl Watcher {
         }
     }
 
-    fn next_command(&self, until: Option<Instant>) -> Result<Command, RecvTimeoutError> {
+    fn next_command(&self, until: Option<Instant>) -> Result<MonitorCommand, RecvTimeoutError> {
         match until {
             Some(at) => self.inbox.recv_timeout(at.saturating_duration_since(Instant::now())),
             None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -244,9 +244,9 @@ struct Sampler {
     wasmtime: &'static str,
     processes: ProcessLists,
     /// `None` until counting begins.
-    node: Option<Node>,
+    node: Option<NodeCounters>,
     myself: Process,
-    leader: Meter,
+    leader: ProcessMeter,
     start: Instant,
     next: Instant,
     gap: Duration,
@@ -265,7 +265,7 @@ impl Sampler {
     ) -> Option<Self> {
         let start = Instant::now();
         let myself = Process::myself().ok()?;
-        let leader = Meter::leader(&myself);
+        let leader = ProcessMeter::leader(&myself);
         Some(Self {
             job_dir,
             interval,
@@ -283,12 +283,12 @@ impl Sampler {
     }
 
     fn has_gpus(&self) -> bool {
-        self.node.as_ref().is_some_and(Node::has_gpus)
+        self.node.as_ref().is_some_and(NodeCounters::has_gpus)
     }
 
-    fn sample(&mut self, workers: &mut [(Watched, Meter)], lists: bool) -> io::Result<()> {
+    fn sample(&mut self, workers: &mut [(WatchedWorker, ProcessMeter)], lists: bool) -> io::Result<()> {
         let Some(node) = &mut self.node else {
-            self.node = Some(Node::new());
+            self.node = Some(NodeCounters::new());
             self.next = self.start + FIRST_SAMPLE;
             return Ok(());
         };
@@ -302,7 +302,7 @@ impl Sampler {
         let file = self.job_dir.perf().join("node_resource_usage.csv");
         append(&file, node.header(), &line)?;
         if !self.machine_written {
-            let text = Machine::now(self.job_dir.root(), self.wasmtime).text();
+            let text = MachineInfo::now(self.job_dir.root(), self.wasmtime).text();
             std::fs::write(self.file("machine.json"), &*printable_json(&text))?;
             self.machine_written = true;
         }
@@ -326,7 +326,7 @@ impl Sampler {
             return Ok(());
         }
         self.listed = Some(stamp);
-        let list = List::now(self.processes);
+        let list = ProcessList::now(self.processes);
         let raw = self.file(&format!("os/{hour}/processes_{minute}"));
         append(&raw, "", &list.text())?;
         for (by, text) in [("cpu", list.by_cpu()), ("memory", list.by_memory())] {
@@ -353,13 +353,13 @@ mod tests {
     use std::process::{Child, Command as Program, Stdio};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    struct Bench {
+    struct MonitorFixture {
         folder: tempfile::TempDir,
         monitor: Monitor,
         events: UnboundedReceiver<PerfEvent>,
     }
 
-    impl Bench {
+    impl MonitorFixture {
         fn new(interval: Option<Duration>, budget: MemoryBudget) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let job_dir = JobDir::new(folder.path());
@@ -398,7 +398,7 @@ mod tests {
     /// a half has all of them, with any interval.
     #[test]
     fn a_short_job_has_all_files() {
-        let bench = Bench::new(Some(Duration::from_secs(1)), roomy());
+        let bench = MonitorFixture::new(Some(Duration::from_secs(1)), roomy());
         let mut child = sleeper();
         bench.monitor.started(WorkerId(7), child.id());
         thread::sleep(Duration::from_millis(1700));
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_job_of_no_time_has_no_files() {
-        let bench = Bench::new(Some(Duration::from_secs(600)), roomy());
+        let bench = MonitorFixture::new(Some(Duration::from_secs(600)), roomy());
         let (names, ..) = bench.end();
         assert!(names.is_empty(), "{names:?}");
     }
@@ -445,7 +445,7 @@ mod tests {
     fn without_samples_memory_is_watched_still() {
         let tight = Limits { memory: ByteSize(0), ..Limits::default() };
         let tight = Limits { results: ByteSize(0), read: ByteSize(0), ..tight };
-        let mut bench = Bench::new(None, MemoryBudget::new(&tight, 0, 0));
+        let mut bench = MonitorFixture::new(None, MemoryBudget::new(&tight, 0, 0));
         // This process itself uses more than the margin.
         let held = vec![1_u8; 400 << 20];
         bench.monitor.started(WorkerId(1), std::process::id());
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_ends_the_samples_with_a_word() {
-        let mut bench = Bench::new(Some(Duration::from_secs(600)), roomy());
+        let mut bench = MonitorFixture::new(Some(Duration::from_secs(600)), roomy());
         fs::write(bench.folder.path().join("logs"), "no folder").unwrap();
         let Some(PerfEvent::Notice(text)) = bench.events.blocking_recv() else {
             panic!("nothing was said");

@@ -31,7 +31,7 @@ const SECTOR: u64 = 512;
 
 /// Counters that only grow, since the machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Counters {
+struct KernelCounters {
     cpu_busy: u64,
     cpu_all: u64,
     disk: Option<[u64; 4]>,
@@ -40,19 +40,19 @@ struct Counters {
 
 /// Remembers the counters at the start of the job and at the last sample.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct NodeCounters {
     sys: PathBuf,
     gpus: Usages,
     header: String,
-    first: Counters,
-    last: Counters,
+    first: KernelCounters,
+    last: KernelCounters,
 }
 
-impl Node {
+impl NodeCounters {
     /// Begins counting.
     pub(super) fn new() -> Self {
         let sys = PathBuf::from("/sys");
-        let now = Counters::now(&sys);
+        let now = KernelCounters::now(&sys);
         let mut header: Vec<String> = HEADER.map(str::to_owned).to_vec();
         let gpus = Usages::open(&sys);
         header.extend(gpus.header());
@@ -76,7 +76,7 @@ impl Node {
     /// A sample. CPU % is the share since the previous sample; disks and network count from the start of the
     /// job.
     pub(super) fn line(&mut self, time: &str) -> String {
-        let now = Counters::now(&self.sys);
+        let now = KernelCounters::now(&self.sys);
         let mut fields = vec![time.to_owned(), number(now.cpu_percent(&self.last))];
         self.last = now;
         fields.extend(memory());
@@ -88,7 +88,7 @@ impl Node {
     }
 }
 
-impl Counters {
+impl KernelCounters {
     fn now(sys: &Path) -> Self {
         let mut now = Self::default();
         if let Ok(KernelStats { total, .. }) = KernelStats::current() {
@@ -179,7 +179,7 @@ mod tests {
     /// K2: the columns of node_resource_usage.csv.
     #[test]
     fn a_line_has_a_field_for_each_column() {
-        let mut node = Node::new();
+        let mut node = NodeCounters::new();
         let line = node.line("T");
         assert_eq!(line.matches(',').count(), node.header().matches(',').count());
         let fields: Vec<&str> = line.trim_end().split(',').collect();
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     fn counters_are_shown_as_differences() {
-        let first = Counters {
+        let first = KernelCounters {
             cpu_busy: 100,
             cpu_all: 1000,
             disk: Some([1, 2, 2048, 0]),
             network: Some([10, 20]),
         };
-        let later = Counters {
+        let later = KernelCounters {
             cpu_busy: 150,
             cpu_all: 1200,
             disk: Some([4, 2, 4096, 4096]),
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(later.cpu_percent(&first), Some(25.0));
         assert_eq!(later.cpu_percent(&later), None);
         assert_eq!(later.transfers(&first), ["3", "0", "1.00", "2.00", "1.00", "0.00"]);
-        let nothing = Counters::default();
+        let nothing = KernelCounters::default();
         assert_eq!(nothing.transfers(&nothing), [""; 6]);
     }
 }

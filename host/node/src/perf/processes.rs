@@ -29,13 +29,13 @@ const SORTED: usize = 50;
 
 /// A process of the job: the leader, or a worker.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct ProcessMeter {
     name: String,
     /// The time of the last sample, and the CPU seconds then.
     last: (Instant, f64),
 }
 
-impl Meter {
+impl ProcessMeter {
     /// A worker whose process was just started.
     pub(super) fn worker(worker: WorkerId) -> Self {
         Self { name: worker.to_string(), last: (Instant::now(), 0.0) }
@@ -79,7 +79,7 @@ fn cpu_seconds(stat: &Stat) -> f64 {
 
 /// One process of the machine.
 #[derive(Clone, Debug)]
-struct Listed {
+struct ListedProcess {
     pid: i32,
     parent: i32,
     user: String,
@@ -96,9 +96,9 @@ struct Listed {
 }
 
 /// The processes that this user may see.
-pub(super) struct List(Vec<Listed>);
+pub(super) struct ProcessList(Vec<ListedProcess>);
 
-impl List {
+impl ProcessList {
     /// All processes, or those of the job: this process and its descendants.
     pub(super) fn now(which: ProcessLists) -> Self {
         let mut list = Self::of_machine();
@@ -129,7 +129,7 @@ impl List {
         let users = users(&fs::read_to_string("/etc/passwd").unwrap_or_default());
         let Ok(all) = all_processes() else { return Self(Vec::new()) };
         let mut list: Vec<_> =
-            all.flatten().filter_map(|process| Listed::new(&process, uptime, &users)).collect();
+            all.flatten().filter_map(|process| ListedProcess::new(&process, uptime, &users)).collect();
         list.sort_by_key(|process| process.pid);
         Self(list)
     }
@@ -149,14 +149,14 @@ impl List {
         self.sorted(|a, b| b.resident.cmp(&a.resident))
     }
 
-    fn sorted(&self, order: impl Fn(&Listed, &Listed) -> std::cmp::Ordering) -> String {
-        let mut sorted: Vec<&Listed> = self.0.iter().collect();
+    fn sorted(&self, order: impl Fn(&ListedProcess, &ListedProcess) -> std::cmp::Ordering) -> String {
+        let mut sorted: Vec<&ListedProcess> = self.0.iter().collect();
         sorted.sort_by(|a, b| order(a, b));
         print(sorted.into_iter().take(SORTED))
     }
 }
 
-impl Listed {
+impl ListedProcess {
     /// `None` if the process has ended meanwhile.
     fn new(process: &Process, uptime: f64, users: &HashMap<u32, String>) -> Option<Self> {
         let stat = process.stat().ok()?;
@@ -189,7 +189,7 @@ fn users(passwd: &str) -> HashMap<u32, String> {
     passwd.lines().filter_map(entry).collect()
 }
 
-fn print<'a>(processes: impl Iterator<Item = &'a Listed>) -> String {
+fn print<'a>(processes: impl Iterator<Item = &'a ListedProcess>) -> String {
     let mut text = format!(
         "{:>8} {:>8} {:<12} {:>6} {:>10} {:>12} {:<4} {:>11} {}\n",
         "PID", "PPID", "USER", "%CPU", "RSS(KB)", "VSZ(KB)", "STAT", "ELAPSED", "COMMAND"
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn this_process_is_listed() {
-        let list = List::now(ProcessLists::Machine);
+        let list = ProcessList::now(ProcessLists::Machine);
         let me = i32::try_from(std::process::id()).unwrap();
         let mine = list.0.iter().find(|listed| listed.pid == me).expect("is listed");
         assert!(mine.resident > 0 && mine.size >= mine.resident);
@@ -239,7 +239,7 @@ mod tests {
     /// F17, F19.
     #[test]
     fn lists_are_sorted() {
-        let process = |pid, cpu, resident| Listed {
+        let process = |pid, cpu, resident| ListedProcess {
             pid,
             parent: 1,
             user: "u".into(),
@@ -250,7 +250,7 @@ mod tests {
             elapsed: 90_061.0,
             command: format!("command {pid}"),
         };
-        let list = List(vec![
+        let list = ProcessList(vec![
             process(1, 0.5, 3 << 10),
             process(2, 99.0, 2 << 10),
             process(3, 7.0, 1 << 20),
@@ -278,9 +278,9 @@ mod tests {
             std::process::Command::new("sh").args(["-c", "sleep 60; :", secret]).spawn().unwrap();
         let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
-        let all = List::now(ProcessLists::Machine);
-        let mine = List::now(ProcessLists::Job);
-        let is_in = |list: &List, pid| list.0.iter().any(|listed| listed.pid == pid);
+        let all = ProcessList::now(ProcessLists::Machine);
+        let mine = ProcessList::now(ProcessLists::Job);
+        let is_in = |list: &ProcessList, pid| list.0.iter().any(|listed| listed.pid == pid);
         for list in [&all, &mine] {
             assert!(is_in(list, pid(&child)) && is_in(list, pid(&shell)));
             let text = format!("{}{}{}", list.text(), list.by_cpu(), list.by_memory());
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_process_of_the_job_has_a_line() {
         let me = Process::myself().unwrap();
-        let mut meter = Meter::leader(&me);
+        let mut meter = ProcessMeter::leader(&me);
         let fields = meter.line(&me, "T").expect("is alive");
         assert_eq!(fields.matches(',').count(), HEADER.len() - 1, "{fields}");
         assert!(fields.starts_with("T,leader,"), "{fields}");

@@ -31,14 +31,14 @@ fn judge_threads(threads: u64) -> Option<Failure> {
 /// A watched worker process. Its folder in `/proc` stays open, so that another process that gets its id later
 /// is not mistaken for it.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedWorker {
     pub(super) worker: WorkerId,
     pub(super) process: Process,
     /// Whether it was found over its budget, or with too many threads. Each worker is reported once.
     told: bool,
 }
 
-impl Watched {
+impl WatchedWorker {
     /// `None` if the process is gone.
     pub(super) fn new(worker: WorkerId, pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
@@ -91,7 +91,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut watched = Watched::new(WorkerId(3), child.id()).unwrap();
+        let mut watched = WatchedWorker::new(WorkerId(3), child.id()).unwrap();
         let budget = MemoryBudget { guest: ByteSize(64 << 20), host: 32 << 20, inference: 0 };
         assert_eq!(watched.look(&budget), None);
         let mut input = child.stdin.take().unwrap();
@@ -108,14 +108,14 @@ mod tests {
         assert_eq!(watched.look(&budget), None, "told twice");
         child.kill().unwrap();
         child.wait().unwrap();
-        let mut gone = Watched { told: false, ..watched };
+        let mut gone = WatchedWorker { told: false, ..watched };
         assert_eq!(gone.look(&budget), None, "it is gone");
     }
 
     /// Without a cgroup, nothing else limits a worker's threads, and they could use up the user's limit.
     #[test]
     fn a_process_with_too_many_threads_is_told_of_once() {
-        let mut watched = Watched::new(WorkerId(1), std::process::id()).unwrap();
+        let mut watched = WatchedWorker::new(WorkerId(1), std::process::id()).unwrap();
         let budget = MemoryBudget { guest: ByteSize(u64::MAX), host: 0, inference: 0 };
         assert_eq!(watched.look(&budget), None);
         let (end, ended) = std::sync::mpsc::channel::<()>();

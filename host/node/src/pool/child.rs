@@ -23,7 +23,7 @@ pub(super) enum Child {
     /// Started by this process.
     Spawned(tokio::process::Child),
     /// Forked by the nursery, as a child of this process.
-    Forked(Forked),
+    Forked(ForkedChild),
 }
 
 impl Child {
@@ -46,14 +46,14 @@ impl Child {
 
 /// A child that the standard library does not know about.
 #[derive(Debug)]
-pub(super) struct Forked {
+pub(super) struct ForkedChild {
     /// `None` after it was waited for: another process may then have the id.
     id: Option<Pid>,
     /// Becomes readable when the child ends.
     end: AsyncFd<OwnedFd>,
 }
 
-impl Forked {
+impl ForkedChild {
     /// The child with this id, which has not been waited for yet. Kills the child if it cannot be watched.
     /// Fails if the process is not a child of this one, and leaves it alone.
     pub(super) fn new(id: Pid) -> io::Result<Self> {
@@ -84,7 +84,7 @@ impl Forked {
     }
 }
 
-impl Drop for Forked {
+impl Drop for ForkedChild {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             // The child has not been waited for, so the id is still its own.
@@ -148,9 +148,9 @@ mod tests {
 
     /// Looks like a child that another process started.
     #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
-    fn forked(script: &str) -> Forked {
+    fn forked(script: &str) -> ForkedChild {
         let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        Forked::new(Pid::from_raw(child.id().cast_signed()).unwrap()).unwrap()
+        ForkedChild::new(Pid::from_raw(child.id().cast_signed()).unwrap()).unwrap()
     }
 
     #[tokio::test]
@@ -180,7 +180,7 @@ mod tests {
         let mut line = String::new();
         BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let grandchild = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
-        let error = Forked::new(grandchild).unwrap_err();
+        let error = ForkedChild::new(grandchild).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
         assert!(end(grandchild));
         // Until it ends, the shell waits for it.

@@ -3,7 +3,7 @@
 use super::error::NoCgroups;
 use crate::model::MemoryBudget;
 use crate::model::{Failure, JobDir, OsSandbox, WorkerId};
-use crate::wall::{Leaf, Leaves, Quota};
+use crate::wall::{Leaf, Leaves, LeafQuota};
 use rustix::fs::statfs;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 /// Makes the cgroups of workers.
 #[derive(Debug, Default)]
 pub(super) struct Confinement {
-    place: Option<Place>,
+    place: Option<CgroupParent>,
     /// Why the last worker got no cgroup.
     missing: Option<String>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct CgroupParent {
     leaves: Arc<Leaves>,
-    quota: Quota,
+    quota: LeafQuota,
     budget: MemoryBudget,
 }
 
 /// The cgroup of one worker.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(super) struct WorkerCgroup {
     pub(super) leaf: Leaf,
     budget: MemoryBudget,
 }
 
 /// The place for cgroups, or why there is none.
-pub(super) type Room = Result<Arc<Leaves>, NoCgroups>;
+pub(super) type CgroupRoot = Result<Arc<Leaves>, NoCgroups>;
 
 /// The place that this machine allows. Must be called while this process has no children.
-pub(super) fn room(mode: OsSandbox) -> Room {
+pub(super) fn room(mode: OsSandbox) -> CgroupRoot {
     match mode {
         OsSandbox::Off => Err(NoCgroups::Off),
         OsSandbox::Required | OsSandbox::BestEffort => Ok(Leaves::prepare()?),
@@ -49,7 +49,7 @@ pub(super) fn room(mode: OsSandbox) -> Room {
 
 impl Confinement {
     /// Makes the cgroups for the workers of a job.
-    pub(super) fn new(room: Room, job_dir: &JobDir, budget: MemoryBudget) -> Self {
+    pub(super) fn new(room: CgroupRoot, job_dir: &JobDir, budget: MemoryBudget) -> Self {
         let leaves = match room {
             Ok(leaves) => leaves,
             Err(reason) => return Self { place: None, missing: Some(reason.to_string()) },
@@ -57,16 +57,16 @@ impl Confinement {
         // Files that a worker writes to memory count for its cgroup until they are removed, so there we set
         // no memory limit.
         let memory = (!is_in_memory(job_dir.root())).then(|| budget.total().0);
-        let quota = Quota { memory, threads: THREADS };
-        Self { place: Some(Place { leaves, quota, budget }), missing: None }
+        let quota = LeafQuota { memory, threads: THREADS };
+        Self { place: Some(CgroupParent { leaves, quota, budget }), missing: None }
     }
 
     /// Makes the cgroup of a worker that is about to start. `None` if the worker has to run without one.
-    pub(super) fn cell(&mut self, worker: WorkerId) -> Option<Cell> {
-        let Place { leaves, quota, budget } = self.place.as_ref()?;
+    pub(super) fn cell(&mut self, worker: WorkerId) -> Option<WorkerCgroup> {
+        let CgroupParent { leaves, quota, budget } = self.place.as_ref()?;
         let leaf = leaves.leaf(&worker.to_string(), quota);
         self.missing = leaf.as_ref().err().map(ToString::to_string);
-        Some(Cell { leaf: leaf.ok()?, budget: budget.clone() })
+        Some(WorkerCgroup { leaf: leaf.ok()?, budget: budget.clone() })
     }
 
     /// The folder that contains the cgroups of workers.
@@ -80,7 +80,7 @@ impl Confinement {
     }
 }
 
-impl Cell {
+impl WorkerCgroup {
     /// The failure of a worker that has ended, if the memory limit of its cgroup killed it. Removes the
     /// cgroup.
     pub(super) fn end(self, signal: Option<i32>) -> Option<Failure> {

@@ -2,8 +2,8 @@
 
 use super::PoolEvent;
 use super::child::Child;
-use super::confine::Cell;
-use super::launch::{Process, StderrLog, settle};
+use super::confine::WorkerCgroup;
+use super::launch::{ChildProcess, StderrLog, settle};
 use super::outbox::{Outbox, registered};
 use crate::gpu::MemoryWatch;
 use crate::model::WorkerExit;
@@ -28,14 +28,14 @@ const READ: usize = 16 << 10;
 
 /// The leader's end of one worker.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) process: Process,
+pub(super) struct WorkerLink {
+    pub(super) process: ChildProcess,
     outbox: Outbox,
     /// Why the pool killed the worker, if it did so on its own.
     fault: Mutex<Option<String>>,
 }
 
-impl Link {
+impl WorkerLink {
     /// Sends a message. Fails if it is too long.
     pub(super) fn try_send(&self, message: &ToWorker) -> Result<(), FrameError> {
         self.outbox.queue(message)?;
@@ -75,7 +75,7 @@ impl Link {
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) dir: JobDir,
-    pub(super) cell: Option<Cell>,
+    pub(super) cell: Option<WorkerCgroup>,
     /// The worker's GPU, if its memory can be watched.
     pub(super) gpu: Option<(MemoryWatch, GpuLease)>,
     /// How many processes the kernel's OOM killer had killed when the job began.
@@ -85,7 +85,7 @@ pub(super) struct Remains {
 /// The channels to and from a worker. A pipe takes a report in a third of the time of a socket, and reports
 /// are by far the most frequent messages.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct WorkerEnds {
     pub(super) socket: UnixStream,
     pub(super) reports: OwnedFd,
 }
@@ -96,15 +96,15 @@ pub(super) fn open(
     worker: WorkerId,
     results: ByteSize,
     child: Child,
-    Ends { socket, reports }: Ends,
+    WorkerEnds { socket, reports }: WorkerEnds,
     stderr: StderrLog,
     remains: Remains,
     events: mpsc::Sender<PoolEvent>,
-) -> io::Result<(Arc<Link>, Listener)> {
+) -> io::Result<(Arc<WorkerLink>, Listener)> {
     socket.set_nonblocking(true)?;
     rustix::io::ioctl_fionbio(&reports, true)?;
-    let link = Arc::new(Link {
-        process: Process::of(child.id()),
+    let link = Arc::new(WorkerLink {
+        process: ChildProcess::of(child.id()),
         outbox: Outbox::new(socket),
         fault: Mutex::default(),
     });
@@ -123,7 +123,7 @@ pub(super) fn open(
 /// The task of one worker.
 #[derive(Debug)]
 pub(super) struct Listener {
-    link: Arc<Link>,
+    link: Arc<WorkerLink>,
     inbox: Inbox,
     child: Child,
     stderr: StderrLog,
@@ -132,7 +132,7 @@ pub(super) struct Listener {
 
 /// Why listening ended.
 #[derive(Debug)]
-enum End {
+enum ListenEnd {
     /// The worker closed the socket, or the socket failed.
     Closed,
     /// The worker sent something that is not a message.
@@ -149,24 +149,24 @@ impl Listener {
         let ended = tokio::select! {
             biased;
             end = inbox.listen() => Err(end),
-            () = link.outbox.run() => Err(End::Closed),
+            () = link.outbox.run() => Err(ListenEnd::Closed),
             status = &mut wait => Ok(status),
         };
         let nonsense = matches!(ended, Err(End::Malformed(_)));
         let status = match ended {
             Ok(status) => status,
-            Err(End::Closed) => match tokio::time::timeout(GRACE, &mut wait).await {
+            Err(ListenEnd::Closed) => match tokio::time::timeout(GRACE, &mut wait).await {
                 Ok(status) => status,
                 Err(_) => {
                     link.accuse("it hung up but did not end".into());
                     wait.await
                 }
             },
-            Err(End::Malformed(error)) => {
+            Err(ListenEnd::Malformed(error)) => {
                 link.accuse(malformed(&error));
                 wait.await
             }
-            Err(End::Unheard) => {
+            Err(ListenEnd::Unheard) => {
                 link.process.kill();
                 wait.await
             }
@@ -180,7 +180,7 @@ impl Listener {
         // We do not wait for the end of the stream: a process that the worker left behind may hold the socket
         // forever. All that the worker itself sent has arrived by now. Nothing counts that comes after a
         // malformed message.
-        if !nonsense && let End::Malformed(error) = inbox.drain().await {
+        if !nonsense && let ListenEnd::Malformed(error) = inbox.drain().await {
             link.accuse(malformed(&error));
         }
         let mut exit = describe(status, link.take_fault(), &stderr);
@@ -237,16 +237,16 @@ struct Inbox {
 
 impl Inbox {
     /// Delivers messages until the stream ends. May be cancelled without losing any.
-    async fn listen(&mut self) -> End {
+    async fn listen(&mut self) -> ListenEnd {
         loop {
             if let Some(end) = self.deliver().await {
                 return end;
             }
             match self.read().await {
-                Ok(0) => return End::Closed,
+                Ok(0) => return ListenEnd::Closed,
                 Ok(count) => self.frames.push(&self.buffer[..count]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return End::Closed,
+                Err(_) => return ListenEnd::Closed,
             }
         }
     }
@@ -267,35 +267,35 @@ impl Inbox {
     }
 
     /// Delivers the messages that have arrived, without waiting for more.
-    async fn drain(&mut self) -> End {
+    async fn drain(&mut self) -> ListenEnd {
         loop {
             if let Some(end) = self.deliver().await {
                 return end;
             }
             // We read directly: the runtime may not know yet that there is data.
             match rustix::io::read(self.reports.get_ref(), &mut self.buffer[..]) {
-                Ok(0) => return End::Closed,
+                Ok(0) => return ListenEnd::Closed,
                 Ok(count) => self.frames.push(&self.buffer[..count]),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return End::Closed,
+                Err(_) => return ListenEnd::Closed,
             }
         }
     }
 
     /// Delivers the complete messages in the buffer.
-    async fn deliver(&mut self) -> Option<End> {
+    async fn deliver(&mut self) -> Option<ListenEnd> {
         loop {
             if self.held.is_none() {
                 match self.frames.next_message::<FromWorker>() {
                     Ok(None) => return None,
                     Ok(Some(message)) => match message.check(self.results) {
                         Ok(()) => self.held = Some(message),
-                        Err(error) => return Some(End::Malformed(error)),
+                        Err(error) => return Some(ListenEnd::Malformed(error)),
                     },
-                    Err(error) => return Some(End::Malformed(error)),
+                    Err(error) => return Some(ListenEnd::Malformed(error)),
                 }
             }
-            let Ok(permit) = self.events.reserve().await else { return Some(End::Unheard) };
+            let Ok(permit) = self.events.reserve().await else { return Some(ListenEnd::Unheard) };
             if let Some(message) = self.held.take() {
                 permit.send(PoolEvent::Worker(self.worker, message));
             }

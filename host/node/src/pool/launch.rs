@@ -238,12 +238,12 @@ pub(super) fn printable(bytes: &[u8]) -> String {
 
 /// A child process that can be killed until it is reaped. After that, another process may have its id.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ChildProcess {
     group: Option<Pid>,
     reaped: AtomicBool,
 }
 
-impl Process {
+impl ChildProcess {
     /// The process with this id. `None` if it has ended already.
     pub(super) fn of(id: Option<u32>) -> Self {
         let group = id.and_then(|id| Pid::from_raw(id.cast_signed()));

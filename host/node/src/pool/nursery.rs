@@ -2,7 +2,7 @@
 //! process has already done the start-up that each of them needs. Where it cannot be used, each process is
 //! started on its own.
 
-use super::child::{self, Child, Forked};
+use super::child::{self, Child, ForkedChild};
 use super::launch::{Program, StderrLog};
 use super::pipes::{Pipes, Theirs};
 use crate::model::JobDir;
@@ -31,13 +31,13 @@ pub(super) enum Nursery {
     /// The nursery has not been needed yet.
     #[default]
     Unborn,
-    Open(Open),
+    Open(OpenNursery),
     /// The nursery failed, or cannot be started.
     Closed,
 }
 
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenNursery {
     process: process::Child,
     socket: OwnedFd,
     loading: Option<Loading>,
@@ -47,7 +47,7 @@ impl Nursery {
     /// Starts the nursery if it is not running yet.
     pub(super) fn begin(&mut self, program: &Program) {
         if matches!(self, Self::Unborn) && program.has_nursery {
-            *self = Open::start(program).map_or(Self::Closed, Self::Open);
+            *self = OpenNursery::start(program).map_or(Self::Closed, Self::Open);
         }
     }
 
@@ -135,7 +135,7 @@ fn suits(setup: &Setup) -> bool {
     setup.gpu.is_none() && setup.inference.onnxruntime.is_none()
 }
 
-impl Open {
+impl OpenNursery {
     fn start(program: &Program) -> io::Result<Self> {
         child::check()?;
         let (socket, theirs) = packets()?;
@@ -145,13 +145,13 @@ impl Open {
         Ok(Self { process, socket, loading: None })
     }
 
-    fn planner(&mut self) -> io::Result<Forked> {
-        Forked::new(self.forked()?)
+    fn planner(&mut self) -> io::Result<ForkedChild> {
+        ForkedChild::new(self.forked()?)
     }
 
-    fn fork(&self, request: &ToNursery, descriptors: &[BorrowedFd<'_>]) -> io::Result<Forked> {
+    fn fork(&self, request: &ToNursery, descriptors: &[BorrowedFd<'_>]) -> io::Result<ForkedChild> {
         send_packet(&self.socket, request, descriptors)?;
-        Forked::new(self.forked()?)
+        ForkedChild::new(self.forked()?)
     }
 
     /// The process that the nursery reports as forked.
@@ -165,7 +165,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenNursery {
     fn drop(&mut self) {
         // After the pool is gone, none of its processes is left. This includes a worker or planner whose id
         // arrived too late.
@@ -206,7 +206,7 @@ mod tests {
         send_packet(&theirs, &FromNursery::Failed("late".into()), &[]).unwrap();
         send_packet(&theirs, &FromNursery::Forked(worker.id()), &[]).unwrap();
         drop(theirs);
-        drop(Open { process, socket, loading: None });
+        drop(OpenNursery { process, socket, loading: None });
         for id in ids {
             let left = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
             assert!(left.is_err(), "nobody has to wait for it");

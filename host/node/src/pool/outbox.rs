@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Outbox {
     socket: UnixStream,
-    queue: Mutex<Queue>,
+    queue: Mutex<MessageQueue>,
     waiting: Notify,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct MessageQueue {
     bytes: Vec<u8>,
     written: usize,
     /// Writing failed, so the worker is ending; no more messages are queued.
@@ -81,7 +81,7 @@ impl Outbox {
     }
 
     /// Writes as much as the socket takes. Returns whether the queue is empty.
-    fn write(&self, queue: &mut Queue) -> bool {
+    fn write(&self, queue: &mut MessageQueue) -> bool {
         while queue.written < queue.bytes.len() {
             match (&self.socket).write(&queue.bytes[queue.written..]) {
                 Ok(0) => queue.broken = true,
@@ -100,7 +100,7 @@ impl Outbox {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, MessageQueue> {
         // A panic while the lock is held cannot leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! The planner process, as the leader sees it.
 
 use super::child::Child;
-use super::launch::{Process, Program, STDERR_TAIL, printable};
+use super::launch::{ChildProcess, Program, STDERR_TAIL, printable};
 use super::pipes::Pipes;
 use crate::model::{BadFile, MiniBatch, TableFormat, Work};
 use crate::protocol::{
@@ -28,44 +28,44 @@ const DEADLY: usize = 8;
 
 /// The current planner process. Dropping the pool kills it.
 #[derive(Debug, Default)]
-pub(super) struct Planner(Mutex<Slot>);
+pub(super) struct PlannerChild(Mutex<PlannerSlot>);
 
 #[derive(Debug, Default)]
-enum Slot {
+enum PlannerSlot {
     #[default]
     Empty,
-    Running(Arc<Process>),
+    Running(Arc<ChildProcess>),
     /// The plan is no longer wanted.
     Closed,
 }
 
-impl Planner {
+impl PlannerChild {
     /// Kills the planner, and prevents another.
     pub(super) fn kill(&self) {
-        let slot = std::mem::replace(&mut *self.slot(), Slot::Closed);
-        if let Slot::Running(process) = slot {
+        let slot = std::mem::replace(&mut *self.slot(), PlannerSlot::Closed);
+        if let PlannerSlot::Running(process) = slot {
             process.kill();
         }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn slot(&self) -> MutexGuard<'_, PlannerSlot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores the process as the current one. Returns false if no planner is wanted.
-    fn put(&self, process: &Arc<Process>) -> bool {
+    fn put(&self, process: &Arc<ChildProcess>) -> bool {
         let mut slot = self.slot();
         if matches!(*slot, Slot::Closed) {
             return false;
         }
-        *slot = Slot::Running(Arc::clone(process));
+        *slot = PlannerSlot::Running(Arc::clone(process));
         true
     }
 }
 
 /// Why reading ended.
 #[derive(Debug)]
-enum End {
+enum ReadEnd {
     /// `Finished` or `Failed` was delivered.
     Complete,
     /// The planner closed its output, or it cannot be read.
@@ -87,24 +87,24 @@ struct Death {
 }
 
 /// A plan. If a planner dies on a file, another process continues the plan.
-pub(super) struct Plan {
+pub(super) struct RunningPlan {
     program: Program,
     request: PlanRequest,
-    planner: Arc<Planner>,
+    planner: Arc<PlannerChild>,
     /// Answers for the files that the planner asks for.
     answers: mpsc::UnboundedReceiver<MayOpen>,
     /// The question of the current process.
     question: Question,
-    told: Told,
+    told: DeliveredPlan,
     /// How the previous process ended.
     died: String,
 }
 
-impl Plan {
+impl RunningPlan {
     pub(super) fn new(
         program: Program,
         request: PlanRequest,
-        planner: Arc<Planner>,
+        planner: Arc<PlannerChild>,
         answers: mpsc::UnboundedReceiver<MayOpen>,
     ) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Plan {
             planner,
             answers,
             question: Question::default(),
-            told: Told::default(),
+            told: DeliveredPlan::default(),
             died: String::new(),
         }
     }
@@ -141,7 +141,7 @@ impl Plan {
         request: Vec<u8>,
         events: &mpsc::Sender<FromPlanner>,
     ) -> Option<Death> {
-        let process = Arc::new(Process::of(child.id()));
+        let process = Arc::new(ChildProcess::of(child.id()));
         if !self.planner.put(&process) {
             process.kill();
         }
@@ -166,7 +166,7 @@ impl Plan {
         };
         let end = tokio::select! {
             end = read(stdout, question, &mut self.told, events) => end,
-            () = aside => End::Closed,
+            () = aside => ReadEnd::Closed,
         };
         if matches!(end, End::Malformed(_) | End::Changed | End::Unheard) {
             process.kill();
@@ -179,7 +179,7 @@ impl Plan {
             }
         };
         process.set_reaped();
-        if let End::Complete | End::Unheard = end {
+        if let ReadEnd::Complete | ReadEnd::Unheard = end {
             return None;
         }
         // The planner's stderr ends with it, unless another process holds the pipe.
@@ -226,7 +226,7 @@ impl Plan {
 
 /// What was delivered. The plans of all processes form one.
 #[derive(Default)]
-struct Told {
+struct DeliveredPlan {
     tables: Option<Vec<TableFormat>>,
     /// `delivered`: the mini-batches that were delivered; `heard`: those that this process has sent.
     delivered: Prefix,
@@ -270,7 +270,7 @@ fn is_spilled(batch: &MiniBatch) -> bool {
 /// The number of notices that we remember.
 const NOTICES: usize = 1000;
 
-impl Told {
+impl DeliveredPlan {
     /// Resets what belongs to one process, for the next one.
     fn begin(&mut self) {
         (self.heard, self.is_later, self.opening) = (Prefix::default(), true, None);
@@ -288,14 +288,14 @@ impl Told {
     }
 
     /// The part of a message to deliver, if any. Fails if it contradicts an earlier process.
-    fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, End> {
+    fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, ReadEnd> {
         match message {
             FromPlanner::Opening { source, file, waits, next } => {
                 self.opening = Some((source, file.clone()));
                 Ok(Some(FromPlanner::Opening { source, file, waits, next }))
             }
             FromPlanner::Tables(tables) if self.is_later && self.tables.is_some() => {
-                if self.tables.as_ref() == Some(&tables) { Ok(None) } else { Err(End::Changed) }
+                if self.tables.as_ref() == Some(&tables) { Ok(None) } else { Err(ReadEnd::Changed) }
             }
             FromPlanner::Tables(tables) => {
                 self.tables.get_or_insert_with(|| tables.clone());
@@ -316,11 +316,11 @@ impl Told {
                 });
                 // Otherwise some mini-batches would be missing, and others there twice.
                 if !is_same {
-                    return Err(End::Changed);
+                    return Err(ReadEnd::Changed);
                 }
                 Ok((!batches.is_empty()).then_some(FromPlanner::MiniBatches(batches)))
             }
-            FromPlanner::Finished if self.heard.count < self.delivered.count => Err(End::Changed),
+            FromPlanner::Finished if self.heard.count < self.delivered.count => Err(ReadEnd::Changed),
             FromPlanner::Columns(text) => {
                 Ok(self.is_new(&text).then_some(FromPlanner::Columns(text)))
             }
@@ -359,10 +359,10 @@ async fn feed(
 async fn read(
     stdout: Option<Receiver>,
     question: Option<&Question>,
-    told: &mut Told,
+    told: &mut DeliveredPlan,
     events: &mpsc::Sender<FromPlanner>,
-) -> End {
-    let Some(mut stdout) = stdout else { return End::Closed };
+) -> ReadEnd {
+    let Some(mut stdout) = stdout else { return ReadEnd::Closed };
     let mut frames = FrameBuffer::default();
     let mut buffer = vec![0; READ];
     loop {
@@ -370,11 +370,11 @@ async fn read(
             let message: FromPlanner = match frames.next_message() {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
-                Err(error) => return End::Malformed(error),
+                Err(error) => return ReadEnd::Malformed(error),
             };
             let heard = question.map_or(Ok(()), |question| question.hear(&message));
             if let Err(error) = message.check().and(heard) {
-                return End::Malformed(error);
+                return ReadEnd::Malformed(error);
             }
             let message = match told.new_in(message) {
                 Ok(Some(message)) => message,
@@ -383,25 +383,25 @@ async fn read(
             };
             let last = matches!(message, FromPlanner::Finished | FromPlanner::Failed(_));
             if events.send(message).await.is_err() {
-                return End::Unheard;
+                return ReadEnd::Unheard;
             }
             if last {
-                return End::Complete;
+                return ReadEnd::Complete;
             }
         }
         match stdout.read(&mut buffer).await {
-            Ok(0) => return End::Closed,
+            Ok(0) => return ReadEnd::Closed,
             Ok(count) => frames.push(&buffer[..count]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return End::Closed,
+            Err(_) => return ReadEnd::Closed,
         }
     }
 }
 
-fn describe(end: &End, died: &str, status: &io::Result<ExitStatus>, stderr: &str) -> String {
+fn describe(end: &ReadEnd, died: &str, status: &io::Result<ExitStatus>, stderr: &str) -> String {
     let how = match (end, status) {
-        (End::Malformed(error), _) => format!("sent something that is no message ({error})"),
-        (End::Changed, _) => format!("{died}, and the one that took its place made another plan"),
+        (ReadEnd::Malformed(error), _) => format!("sent something that is no message ({error})"),
+        (ReadEnd::Changed, _) => format!("{died}, and the one that took its place made another plan"),
         (_, Err(e)) => format!("ended, and how cannot be found out ({e})"),
         (_, Ok(status)) => death(*status),
     };

@@ -8,7 +8,7 @@ fn request() -> PlanRequest {
     PlanRequest::new(vec![], Cut::Void { count: 3 })
 }
 
-impl Bench {
+impl PoolFixture {
     fn plan(&mut self, capacity: usize) -> mpsc::Receiver<FromPlanner> {
         let (sender, planner) = mpsc::channel(capacity);
         self.pool.plan(&request(), sender).unwrap();
@@ -27,7 +27,7 @@ async fn the_planner_gets_its_request_and_is_heard() {
     let frames_at = dir.path().join("frames");
     let echo = dir.path().join("echo");
     let script = format!("cat >{}; cat {}", echo.display(), frames_at.display());
-    let mut bench = Bench::new(&script, 8);
+    let mut bench = PoolFixture::new(&script, 8);
     let messages = [FromPlanner::Tables(vec![]), FromPlanner::Finished];
     fs::write(&frames_at, frames(&messages)).unwrap();
     let mut planner = bench.plan(8);
@@ -48,7 +48,7 @@ async fn the_planner_is_started_where_none_could_be_forked() {
     let frames_at = dir.path().join("frames");
     fs::write(&frames_at, frames(&[FromPlanner::Finished])).unwrap();
     for same_thread in [true, false] {
-        let mut bench = Bench::new(&format!("cat {}", frames_at.display()), 8);
+        let mut bench = PoolFixture::new(&format!("cat {}", frames_at.display()), 8);
         let gone = Program {
             path: "/bin/sh".into(),
             worker: vec!["-c".into(), "exit 5".into()],
@@ -74,7 +74,7 @@ async fn the_planner_waits_for_the_leader() {
     let frames_at = dir.path().join("frames");
     let done = dir.path().join("done");
     let script = format!("cat {}; touch {}", frames_at.display(), done.display());
-    let mut bench = Bench::new(&script, 1);
+    let mut bench = PoolFixture::new(&script, 1);
     let mut messages = vec![FromPlanner::Notice("n".repeat(10_000)); 100];
     messages.push(FromPlanner::Finished);
     fs::write(&frames_at, frames(&messages)).unwrap();
@@ -88,7 +88,7 @@ async fn the_planner_waits_for_the_leader() {
 
 #[tokio::test]
 async fn a_planner_that_crashes_is_explained() {
-    let mut bench = Bench::new("echo 'cannot open a.csv' >&2; kill -ABRT $$", 8);
+    let mut bench = PoolFixture::new("echo 'cannot open a.csv' >&2; kill -ABRT $$", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
     insta::assert_snapshot!(text, @r"
     the planner process gave up (SIGABRT; it may have run out of the memory that it may use) before it had cut all inputs; the end of what it printed:
@@ -120,7 +120,7 @@ async fn a_file_that_planners_die_over_is_left_out() {
         "cd {folder}; n=$(ls | grep -c request); cat > request$n; cat $n; \
          [ $n = 2 ] && exit 0; echo broken >&2; kill -KILL $$"
     );
-    let mut bench = Bench::new(&script, 8);
+    let mut bench = PoolFixture::new(&script, 8);
     let mut planner = bench.plan(8);
     let mut heard = Vec::new();
     while let Some(message) = next(&mut planner).await {
@@ -170,7 +170,7 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
             "cd {folder}; n=$(ls | grep -c request); cat > request$n; cat $n; \
              [ $n = 1 ] && exit 0; kill -KILL $$"
         );
-        let mut bench = Bench::new(&script, 8);
+        let mut bench = PoolFixture::new(&script, 8);
         let mut planner = bench.plan(8);
         let mut heard = Vec::new();
         let mut failed = None;
@@ -216,7 +216,7 @@ async fn a_planner_that_asks_is_answered() {
         request_bytes[0] + bytes,
         request_bytes[1] + bytes,
     );
-    let mut bench = Bench::new(&script, 8);
+    let mut bench = PoolFixture::new(&script, 8);
     let (sender, mut planner) = mpsc::channel(8);
     bench.pool.plan(&request, sender).unwrap();
     assert_eq!(next(&mut planner).await, Some(FromPlanner::Tables(vec![])));
@@ -237,11 +237,11 @@ async fn a_planner_that_asks_is_answered() {
 
 #[tokio::test]
 async fn a_planner_that_ends_early_or_talks_nonsense_has_failed() {
-    let mut bench = Bench::new("exit 0", 8);
+    let mut bench = PoolFixture::new("exit 0", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
     insta::assert_snapshot!(text, @"the planner process ended with exit code 0 before it had cut all inputs");
 
-    let mut bench = Bench::new(r"printf '\001\000\000\000\377'; sleep 60", 8);
+    let mut bench = PoolFixture::new(r"printf '\001\000\000\000\377'; sleep 60", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
     assert!(text.contains("sent something that is no message"), "{text}");
 }

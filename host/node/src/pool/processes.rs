@@ -2,12 +2,12 @@
 
 use super::PoolEvent;
 use super::child::Child;
-use super::confine::{Cell, Confinement, Room, room};
-use super::conversation::{self, Ends, Link, Remains};
+use super::confine::{WorkerCgroup, Confinement, CgroupRoot, room};
+use super::conversation::{self, WorkerEnds, WorkerLink, Remains};
 use super::launch::{Program, StderrLog, make_place};
 use super::nursery::Nursery;
 use super::pipes::Pipes;
-use super::planner::{Plan, Planner};
+use super::planner::{RunningPlan, PlannerChild};
 use super::standby::Standby;
 use crate::gpu::MemoryWatch;
 use crate::model::MemoryBudget;
@@ -30,19 +30,19 @@ pub struct Pool {
     program: Program,
     component: File,
     events: mpsc::Sender<PoolEvent>,
-    planner: Option<Arc<Planner>>,
+    planner: Option<Arc<PlannerChild>>,
     /// The channel for answers to the planner's questions about files.
     answers: Option<mpsc::UnboundedSender<MayOpen>>,
     /// Dropped before the leader leaves the cgroup that both share.
     nursery: Nursery,
     /// The pipes of a planner that the nursery was asked for before the plan was known.
     waiting: Option<Pipes>,
-    workers: HashMap<WorkerId, Arc<Link>>,
+    workers: HashMap<WorkerId, Arc<WorkerLink>>,
     /// Workers with queued messages that are not yet sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
     /// The place for cgroups, if it was determined before [`confine`](Self::confine).
-    room: Option<Room>,
+    room: Option<CgroupRoot>,
     gpus: Option<MemoryWatch>,
     /// How many processes the kernel's OOM killer had killed before.
     memory_kills: Option<u64>,
@@ -130,11 +130,11 @@ impl Pool {
         let waiting = waiting.and_then(|pipes| Some((self.nursery.planner()?, pipes)));
         let (child, pipes) = waiting.map_or_else(|| self.program.start_planner(), Ok)?;
         bytes.drain(..pipes.begin(&bytes));
-        let planner = Arc::new(Planner::default());
+        let planner = Arc::new(PlannerChild::default());
         self.planner = Some(Arc::clone(&planner));
         let (answers, told) = mpsc::unbounded_channel();
         self.answers = Some(answers);
-        let plan = Plan::new(self.program.clone(), request.clone(), planner, told);
+        let plan = RunningPlan::new(self.program.clone(), request.clone(), planner, told);
         tokio::spawn(plan.run((child, pipes), bytes, events));
         Ok(())
     }
@@ -162,21 +162,21 @@ impl Pool {
     fn start(
         &mut self,
         setup: &Setup,
-        cell: Option<&Cell>,
+        cell: Option<&WorkerCgroup>,
         stderr: &StderrLog,
-    ) -> io::Result<(Child, Ends)> {
+    ) -> io::Result<(Child, WorkerEnds)> {
         let cgroup = cell.map(|cell| &cell.leaf);
         self.nursery.open(&self.program, &self.component, setup, self.confinement.folder());
         let (socket, theirs) = UnixStream::pair()?;
         if let Some((child, reports)) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
-            return Ok((child, Ends { socket, reports }));
+            return Ok((child, WorkerEnds { socket, reports }));
         }
         // A worker that was forked too late may hold the other socket.
         let (socket, theirs) = UnixStream::pair()?;
         let own = (theirs, stderr);
         let child = self.program.start_worker(setup, &self.component, cgroup, own)?;
         let reports = socket.try_clone()?.into();
-        Ok((child, Ends { socket, reports }))
+        Ok((child, WorkerEnds { socket, reports }))
     }
 
     /// Starts a worker and sends it its set-up. Returns the process id.

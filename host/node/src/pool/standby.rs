@@ -1,6 +1,6 @@
 //! Processes that are started before the job is known in detail.
 
-use super::confine::{Room, room};
+use super::confine::{CgroupRoot, room};
 use super::launch::Program;
 use super::nursery::Nursery;
 use super::pipes::Pipes;
@@ -17,7 +17,7 @@ pub struct Standby {
     planner: Option<Pipes>,
     thread: ThreadId,
     /// The place for cgroups, determined before there are other processes. Dropped last.
-    room: Room,
+    room: CgroupRoot,
 }
 
 impl Standby {
@@ -37,7 +37,7 @@ impl Standby {
     }
 
     /// The processes. `None` if the current thread did not start them, as they end with the thread that did.
-    pub(super) fn take(self) -> Option<(Nursery, Option<Pipes>, Room)> {
+    pub(super) fn take(self) -> Option<(Nursery, Option<Pipes>, CgroupRoot)> {
         let Self { nursery, planner, thread, room } = self;
         (thread == thread::current().id()).then_some((nursery, planner, room))
     }

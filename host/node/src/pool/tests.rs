@@ -18,13 +18,13 @@ use tokio::sync::mpsc;
 
 const WORKER: WorkerId = WorkerId(0);
 
-struct Bench {
+struct PoolFixture {
     dir: tempfile::TempDir,
     pool: Pool,
     events: mpsc::Receiver<PoolEvent>,
 }
 
-impl Bench {
+impl PoolFixture {
     fn new(script: &str, capacity: usize) -> Self {
         Self::with(script, capacity, false)
     }
@@ -99,7 +99,7 @@ fn assignment(id: u64, files: usize) -> ToWorker {
 async fn delivers_every_message_and_then_the_end() {
     // The messages are more than the channel and one read hold, and the process ends long before we have read
     // them.
-    let mut bench = Bench::new("cat ../../frames >&0; echo trouble >&2; exit 3", 2);
+    let mut bench = PoolFixture::new("cat ../../frames >&0; echo trouble >&2; exit 3", 2);
     let messages: Vec<_> = (0..5_000).map(started).collect();
     bench.file("frames", &frames(&messages));
     bench.pool.spawn(bench.setup()).unwrap();
@@ -116,7 +116,7 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     let leased = "CUDA_CACHE_DISABLE=1\nCUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=3\n\
                   LD_LIBRARY_PATH=/cuda/lib:/more\n";
     for (lease, expected) in [(Some(3), leased), (None, "")] {
-        let mut bench = Bench::new("env | grep -e CUDA_[^H] -e LD_ | sort >env", 8);
+        let mut bench = PoolFixture::new("env | grep -e CUDA_[^H] -e LD_ | sort >env", 8);
         let inference = InferenceSettings {
             cuda: vec!["/cuda/lib".into(), "/more".into()],
             ..InferenceSettings::default()
@@ -137,7 +137,7 @@ async fn the_gpu_of_a_worker_that_is_gone_is_waited_for() {
     let lease = GpuLease::plain(0);
     let watch = MemoryWatch::of(reading, std::slice::from_ref(&lease));
     used.store(900 << 20, Ordering::Relaxed);
-    let mut bench = Bench::new("exit 3", 8);
+    let mut bench = PoolFixture::new("exit 3", 8);
     bench.pool.watch_gpus(Some(watch));
     bench.pool.spawn(Setup { gpu: Some(lease), ..bench.setup() }).unwrap();
     let PoolEvent::Notice(text) = bench.next().await else { panic!("a notice") };
@@ -155,7 +155,7 @@ async fn workers_do_without_a_nursery() {
     let seen = tempfile::tempdir().unwrap();
     let seen = seen.path().join("nurseries");
     let script = format!(r#"[ "$PWD" = / ] || exit 5; echo once >>"{}""#, seen.display());
-    let mut bench = Bench::with(&script, 8, true);
+    let mut bench = PoolFixture::with(&script, 8, true);
     bench.pool.begin(&bench.setup()).unwrap();
     for _ in 0..2 {
         bench.pool.spawn(bench.setup()).unwrap();
@@ -164,7 +164,7 @@ async fn workers_do_without_a_nursery() {
     }
     assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
     // A worker with a GPU cannot be forked.
-    let mut bench = Bench::with(&script, 8, true);
+    let mut bench = PoolFixture::with(&script, 8, true);
     let gpu = Some(GpuLease::plain(0));
     bench.pool.spawn(Setup { gpu, ..bench.setup() }).unwrap();
     bench.until_the_end().await;
@@ -174,7 +174,7 @@ async fn workers_do_without_a_nursery() {
 /// With telemetry, the library would start a thread before the wall stands.
 #[tokio::test]
 async fn onnxruntime_starts_without_telemetry() {
-    let mut bench = Bench::new("env | grep ORT >env", 8);
+    let mut bench = PoolFixture::new("env | grep ORT >env", 8);
     let mut setup = bench.setup();
     setup.inference.onnxruntime = Some("/x/libonnxruntime.so".into());
     bench.pool.spawn(setup).unwrap();
@@ -185,7 +185,7 @@ async fn onnxruntime_starts_without_telemetry() {
 #[tokio::test]
 async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
     let script = "head -c $(cat ../../size) <&0 >received; env >env; cat <&1 >component";
-    let mut bench = Bench::new(script, 8);
+    let mut bench = PoolFixture::new(script, 8);
     let mut setup = bench.setup();
     setup.arguments = vec!["x".repeat(1000); 3000];
     let messages =
@@ -215,7 +215,7 @@ async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
 
 #[tokio::test]
 async fn a_set_up_that_is_too_long_starts_no_worker() {
-    let mut bench = Bench::new("sleep 60", 8);
+    let mut bench = PoolFixture::new("sleep 60", 8);
     let mut setup = bench.setup();
     setup.arguments = vec!["x".repeat(17 << 20)];
     let error = bench.pool.spawn(setup).unwrap_err();
@@ -230,7 +230,7 @@ async fn a_set_up_that_is_too_long_starts_no_worker() {
 #[tokio::test]
 async fn a_malformed_message_is_a_dead_worker() {
     let script = "cat ../../frames >&0; echo some words >&2; sleep 60";
-    let mut bench = Bench::new(script, 8);
+    let mut bench = PoolFixture::new(script, 8);
     let mut bytes = frames(&[started(1)]);
     bytes.extend_from_slice(&[2, 0, 0, 0, 0xff, 0xff]);
     bytes.extend_from_slice(&frames(&[started(2)]));
@@ -245,7 +245,7 @@ async fn a_malformed_message_is_a_dead_worker() {
 /// The message is well formed, but no honest worker sends it.
 #[tokio::test]
 async fn a_message_beyond_its_bounds_is_a_dead_worker() {
-    let mut bench = Bench::new("cat ../../frames >&0; sleep 60", 8);
+    let mut bench = PoolFixture::new("cat ../../frames >&0; sleep 60", 8);
     let init = CallStats { seconds: f64::NAN, fuel: None };
     let odd = FromWorker::Ready { init, wall: WallState::default() };
     bench.file("frames", &frames(&[started(1), odd, started(2)]));
@@ -258,7 +258,7 @@ async fn a_message_beyond_its_bounds_is_a_dead_worker() {
 /// We must not write through a link of an earlier run's worker, nor wait for the reader of its pipe.
 #[tokio::test]
 async fn a_log_file_that_is_a_link_or_a_pipe_is_refused() {
-    let mut bench = Bench::new("sleep 60", 8);
+    let mut bench = PoolFixture::new("sleep 60", 8);
     let log = crate::model::JobDir::new(bench.dir.path()).worker_stderr(WORKER);
     let victim = bench.dir.path().join("victim");
     fs::write(&victim, "").unwrap();
@@ -276,7 +276,7 @@ async fn a_log_file_that_is_a_link_or_a_pipe_is_refused() {
 
 #[tokio::test]
 async fn an_endless_length_is_a_dead_worker() {
-    let mut bench = Bench::new(r"printf '\377\377\377\377' >&0; sleep 60", 8);
+    let mut bench = PoolFixture::new(r"printf '\377\377\377\377' >&0; sleep 60", 8);
     bench.pool.spawn(bench.setup()).unwrap();
     let (_, exit) = bench.until_the_end().await;
     assert_eq!(exit.signal, Some(9));
@@ -286,7 +286,7 @@ async fn an_endless_length_is_a_dead_worker() {
 #[tokio::test]
 async fn kill_ends_the_whole_group_at_once() {
     // The worker's child would keep the socket open.
-    let mut bench = Bench::new("sleep 60 & cat ../../frames >&0; wait", 8);
+    let mut bench = PoolFixture::new("sleep 60 & cat ../../frames >&0; wait", 8);
     bench.file(
         "frames",
         &frames(&[FromWorker::Ready { init: CallStats::default(), wall: WallState::default() }]),
@@ -303,7 +303,7 @@ async fn kill_ends_the_whole_group_at_once() {
 
 #[tokio::test]
 async fn a_process_left_behind_does_not_hide_the_end() {
-    let mut bench = Bench::new("sleep 30 & cat ../../frames >&0; exit 7", 8);
+    let mut bench = PoolFixture::new("sleep 30 & cat ../../frames >&0; exit 7", 8);
     bench.file("frames", &frames(&[started(1), started(2)]));
     bench.pool.spawn(bench.setup()).unwrap();
     let begin = std::time::Instant::now();
@@ -314,7 +314,7 @@ async fn a_process_left_behind_does_not_hide_the_end() {
 
 #[tokio::test]
 async fn dropping_the_pool_ends_its_processes() {
-    let mut bench = Bench::new("cat ../../frames >&0; sleep 60", 8);
+    let mut bench = PoolFixture::new("cat ../../frames >&0; sleep 60", 8);
     bench.file("frames", &frames(&[started(1)]));
     let id = bench.pool.spawn(bench.setup()).unwrap();
     bench.next().await;
@@ -329,7 +329,7 @@ async fn dropping_the_pool_ends_its_processes() {
 async fn a_note_is_the_printable_end_of_stderr() {
     let script = r"i=0; while [ $i -lt 900 ]; do echo filler >&2; i=$((i+1)); done;
         printf 'the \033[31mend\n' >&2; exit 1";
-    let mut bench = Bench::new(script, 8);
+    let mut bench = PoolFixture::new(script, 8);
     bench.pool.spawn(bench.setup()).unwrap();
     let (_, exit) = bench.until_the_end().await;
     assert!(exit.note.ends_with("filler\nthe \\u{1b}[31mend"), "{:?}", exit.note);
@@ -338,7 +338,7 @@ async fn a_note_is_the_printable_end_of_stderr() {
 
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
-    let mut bench = Bench::new("", 8);
+    let mut bench = PoolFixture::new("", 8);
     let component = File::open(bench.dir.path().join("component")).unwrap();
     let (sender, _events) = mpsc::channel(1);
     bench.pool = Pool::new("/nowhere/sandmill".into(), component, sender);

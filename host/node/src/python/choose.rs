@@ -2,7 +2,7 @@
 
 use super::PythonError;
 use super::judge::{elsewhere, gains, judge};
-use super::look::{Looker, Scan};
+use super::look::{ScriptInspector, ScriptScan};
 use super::versions::differences;
 use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
 use crate::model::{Limits, OsSandbox, PythonRuntime, ScriptLanguage};
@@ -28,7 +28,7 @@ pub struct Chooser<'a> {
 
 /// The script for which a runtime is chosen.
 #[derive(Clone, Copy)]
-pub struct Script<'a> {
+pub struct ScriptToRun<'a> {
     /// Its file.
     pub path: &'a Path,
     /// Its path in the sandbox.
@@ -63,7 +63,7 @@ impl Chooser<'_> {
     /// If it is not installed, or lacks what the script imports, or the script cannot be parsed.
     pub fn choose(
         &self,
-        script: Script<'_>,
+        script: ScriptToRun<'_>,
         wanted: PythonRuntime,
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
@@ -84,7 +84,7 @@ impl Chooser<'_> {
 
     fn fitting(
         &self,
-        script: Script<'_>,
+        script: ScriptToRun<'_>,
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
         let science = self.find(Runtime::Science);
@@ -108,7 +108,7 @@ impl Chooser<'_> {
 
     fn judged(
         &self,
-        script: Script<'_>,
+        script: ScriptToRun<'_>,
         found: (Runtime, Installed),
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
@@ -132,10 +132,10 @@ impl Chooser<'_> {
     /// The runtime, without notices yet, and the result of its scan of the script.
     fn look(
         &self,
-        script: Script<'_>,
+        script: ScriptToRun<'_>,
         (runtime, installed): (Runtime, Installed),
         say: &mut dyn FnMut(&str),
-    ) -> Result<(Chosen, Scan), PythonError> {
+    ) -> Result<(Chosen, ScriptScan), PythonError> {
         let Installed { component, library } = installed;
         let cache = Cache::open(self.cache_dir, self.compiler)?;
         let file = EntryFile::open(&component, self.compiler)?;
@@ -147,7 +147,7 @@ impl Chooser<'_> {
                 prepared.ok_or_else(|| PythonError::NotCompiled(self.command()))?
             }
         };
-        let looker = Looker {
+        let looker = ScriptInspector {
             program: self.program,
             runtime: &compiled,
             library: library.as_deref(),
@@ -161,7 +161,7 @@ impl Chooser<'_> {
     }
 }
 
-fn judged(chosen: Chosen, scan: &Scan, script: Script<'_>) -> Result<Chosen, PythonError> {
+fn judged(chosen: Chosen, scan: &ScriptScan, script: ScriptToRun<'_>) -> Result<Chosen, PythonError> {
     let mut notices = judge(scan, script.path, chosen.runtime)?;
     if let Some((file, requirements)) = script.requirements {
         notices.extend(differences(file, requirements, chosen.runtime));

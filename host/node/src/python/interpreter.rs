@@ -1,6 +1,6 @@
 //! Prepares the science runtime's interpreter.
 
-use super::super::trial::{Asked, TABLE, Wanted};
+use super::super::trial::{TrialSetup, TABLE, TrialRequest};
 use super::PythonError;
 use super::folder::library;
 use super::look::returned;
@@ -27,11 +27,11 @@ pub fn prepare(
     let most = ByteSize(MEMORY);
     let sources =
         Mount { host: preparing.sources.to_owned(), guest: SOURCES.to_owned(), writable: false };
-    let asked = Asked {
+    let asked = TrialSetup {
         limits: Limits { memory: most, results: most, ..Limits::default() },
         mounts: vec![library(preparing.library), sources],
         arguments: vec!["python".to_owned()],
-        ..Asked::plain(preparing.scratch, os_sandbox, preparing.with, Wanted::Table)
+        ..TrialSetup::plain(preparing.scratch, os_sandbox, preparing.with, TrialRequest::Table)
     };
     match returned(program, preparing.component, &asked, LIMIT)? {
         Ok(_) => Ok(preparing.scratch.join(TABLE)),

@@ -1,7 +1,7 @@
 //! What the imports of a script mean for it, in words.
 
 use super::PythonError;
-use super::look::{Change, Changed, Missing, Scan};
+use super::look::{PandasChange, Pandas3Line, Missing, ScriptScan};
 use crate::model::printable;
 use crate::runtimes::{Runtime, science_version};
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ const OF_MODELS: [&str; 9] = [
 
 /// What the user should know, one line each. A missing package that the script needs is an error.
 pub(super) fn judge(
-    scan: &Scan,
+    scan: &ScriptScan,
     script: &Path,
     runtime: Runtime,
 ) -> Result<Vec<String>, PythonError> {
@@ -57,18 +57,18 @@ pub(super) fn judge(
 }
 
 /// What pandas 3 does differently.
-fn otherwise(changed: &Changed) -> String {
-    let Changed { file, line, what } = changed;
+fn otherwise(changed: &Pandas3Line) -> String {
+    let Pandas3Line { file, line, what } = changed;
     let what = match what {
-        Change::Chained => {
+        PandasChange::Chained => {
             "if this assigns to a part of a DataFrame, as frame[\"a\"][0] = 1, it no longer changes the DataFrame in pandas 3; \
              write frame.loc[0, \"a\"] = 1"
         }
-        Change::Inplace => {
+        PandasChange::Inplace => {
             "if this is a column of a DataFrame, inplace=True no longer changes the DataFrame in pandas 3; assign the result: \
              frame[\"a\"] = frame[\"a\"].fillna(0)"
         }
-        Change::Object => {
+        PandasChange::Object => {
             "text columns are of type str in pandas 3, and no longer of type object; ask for \"str\" too"
         }
     };
@@ -77,14 +77,14 @@ fn otherwise(changed: &Changed) -> String {
 
 /// Whether the science runtime has a package that the light one lacks, even if the import is in a function or
 /// a `try`: the script may reach it when it runs.
-pub(super) fn gains(scan: &Scan) -> bool {
+pub(super) fn gains(scan: &ScriptScan) -> bool {
     scan.error.is_none()
         && scan.missing.iter().any(|missing| science_version(&missing.package).is_some())
 }
 
 /// A line for each import that the light runtime lacks and the science runtime has. Empty if the script needs
 /// a package that neither runtime has.
-pub(super) fn elsewhere(scan: &Scan) -> Vec<String> {
+pub(super) fn elsewhere(scan: &ScriptScan) -> Vec<String> {
     let needed = scan.missing.iter().filter(|missing| !missing.guarded);
     let has = |missing: &Missing| {
         let Missing { file, line, package, .. } = missing;

@@ -1,11 +1,11 @@
 //! The imports of a script, found by its runtime in the sandbox.
 
-use super::super::trial::{Asked, Trial, Wanted};
+use super::super::trial::{TrialSetup, TrialChild, TrialRequest};
 use super::folder::{copy, library};
 use super::{PythonError, VARIABLE};
 use crate::compile::{Compiled, Instrumentation};
 use crate::model::{GUEST_SOURCE, Limits, Mount, OsSandbox};
-use crate::opening::Scratch;
+use crate::opening::ScratchFolder;
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
@@ -15,26 +15,26 @@ const LOOKING: Duration = Duration::from_secs(60);
 
 /// What the runtime found in a script.
 #[derive(Debug, Deserialize)]
-pub(super) struct Scan {
+pub(super) struct ScriptScan {
     pub(super) error: Option<String>,
     pub(super) run: Option<String>,
     pub(super) missing: Vec<Missing>,
     #[serde(default)]
-    pub(super) changed: Vec<Changed>,
+    pub(super) changed: Vec<Pandas3Line>,
 }
 
 /// A line that behaves differently in pandas 3 if it works on a DataFrame.
 #[derive(Debug, Deserialize)]
-pub(super) struct Changed {
+pub(super) struct Pandas3Line {
     pub(super) file: String,
     pub(super) line: u64,
-    pub(super) what: Change,
+    pub(super) what: PandasChange,
 }
 
 /// What behaves differently.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Change {
+pub(super) enum PandasChange {
     /// An assignment to a part of a part of a DataFrame changes only a copy.
     Chained,
     /// A method of a part with `inplace` changes only a copy.
@@ -43,7 +43,7 @@ pub(super) enum Change {
     Object,
 }
 
-impl Scan {
+impl ScriptScan {
     /// Whether the script can be parsed but needs a package that is missing.
     pub(super) fn lacks(&self) -> bool {
         self.error.is_none() && self.missing.iter().any(|missing| !missing.guarded)
@@ -63,7 +63,7 @@ pub(super) struct Missing {
 }
 
 /// Scans scripts in a child process.
-pub(super) struct Looker<'a> {
+pub(super) struct ScriptInspector<'a> {
     /// The `sandmill` binary.
     pub(super) program: &'a Path,
     /// The compiled runtime.
@@ -78,7 +78,7 @@ pub(super) struct Looker<'a> {
     pub(super) os_sandbox: OsSandbox,
 }
 
-impl Looker<'_> {
+impl ScriptInspector<'_> {
     /// Parses the script in the sandbox. `guest`: its path there.
     ///
     /// # Errors
@@ -88,9 +88,9 @@ impl Looker<'_> {
         script: &Path,
         guest: &str,
         source: Option<&Path>,
-    ) -> Result<Scan, PythonError> {
+    ) -> Result<ScriptScan, PythonError> {
         let scratch =
-            Scratch::create("python").map_err(|error| PythonError::Look(error.to_string()))?;
+            ScratchFolder::create("python").map_err(|error| PythonError::Look(error.to_string()))?;
         let shown = match source {
             Some(folder) => folder.to_owned(),
             None => {
@@ -100,12 +100,12 @@ impl Looker<'_> {
             }
         };
         let shown = Mount { host: shown, guest: GUEST_SOURCE.to_owned(), writable: false };
-        let asked = Asked {
+        let asked = TrialSetup {
             limits: self.limits.clone(),
             mounts: self.library.map(library).into_iter().chain([shown]).collect(),
             arguments: vec![guest.to_owned()],
             environment: vec![(VARIABLE.to_owned(), r#"{"scan": true}"#.to_owned())],
-            ..Asked::plain(scratch.path(), self.os_sandbox, self.with, Wanted::Row)
+            ..TrialSetup::plain(scratch.path(), self.os_sandbox, self.with, TrialRequest::Row)
         };
         let row = returned(self.program, self.runtime, &asked, LOOKING)?;
         let row = row.map_err(PythonError::Look)?;
@@ -120,10 +120,10 @@ impl Looker<'_> {
 pub(super) fn returned(
     program: &Path,
     runtime: &Compiled,
-    asked: &Asked,
+    asked: &TrialSetup,
     limit: Duration,
 ) -> Result<Result<String, String>, PythonError> {
-    let mut trial = Trial::start(program, runtime, asked)?;
+    let mut trial = TrialChild::start(program, runtime, asked)?;
     trial.functions()?.map_err(|error| PythonError::Look(error.to_string()))?;
     Ok(trial.row(limit)?)
 }

@@ -21,7 +21,7 @@ use crate::runtimes::{InstallCommand, NoRuntime};
 use std::io;
 use std::path::PathBuf;
 
-pub use choose::{Chooser, Chosen, Script};
+pub use choose::{Chooser, Chosen, ScriptToRun};
 pub(super) use folder::{content, source};
 pub use folder::{copy, library};
 pub use interpreter::prepare;

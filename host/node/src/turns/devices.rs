@@ -2,7 +2,7 @@
 //! the worker that uses it. Both hold a shared lock, so the device stays taken until both are gone: a worker
 //! that outlives its leader keeps its device.
 
-use super::folder::{Folder, TurnsError, at, lock, share};
+use super::folder::{SlotsFolder, TurnsError, at, lock, share};
 use crate::model::MachineCaps;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
@@ -16,13 +16,13 @@ const TRIES: u32 = 1000;
 
 /// Takes devices for a job.
 #[derive(Debug)]
-pub struct Devices(Folder);
+pub struct Devices(SlotsFolder);
 
 /// The result of taking devices.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct TakenDevices {
     /// The devices that this job got. It keeps them until this is dropped.
-    pub held: Vec<Held>,
+    pub held: Vec<DeviceLease>,
     /// The devices that other jobs have, by their positions in the requested list, with the process that took
     /// each, if known.
     pub busy: Vec<(usize, Option<u32>)>,
@@ -30,7 +30,7 @@ pub struct Taken {
 
 /// A device that this job has.
 #[derive(Debug)]
-pub struct Held {
+pub struct DeviceLease {
     /// The device's position in the requested list.
     pub place: usize,
     /// The device's file, which the worker will [`keep`].
@@ -44,7 +44,7 @@ impl Devices {
     /// # Errors
     /// If the folder cannot be used or is open to other users.
     pub fn open(caps: &MachineCaps) -> Result<Self, TurnsError> {
-        Folder::open(caps).map(Self)
+        SlotsFolder::open(caps).map(Self)
     }
 
     /// Takes the first free devices of the list, at most `most`. Each name stands for one device of this
@@ -52,7 +52,7 @@ impl Devices {
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn take(&self, names: &[String], most: usize) -> Result<Taken, TurnsError> {
+    pub fn take(&self, names: &[String], most: usize) -> Result<TakenDevices, TurnsError> {
         self.try_take(names, most).map_err(|error| {
             TurnsError(format!(
                 "it cannot be found out which GPUs other jobs have: {error}; see to the folder, name \
@@ -61,8 +61,8 @@ impl Devices {
         })
     }
 
-    fn try_take(&self, names: &[String], most: usize) -> io::Result<Taken> {
-        let mut taken = Taken::default();
+    fn try_take(&self, names: &[String], most: usize) -> io::Result<TakenDevices> {
+        let mut taken = TakenDevices::default();
         let Some(_gate) = self.0.gate(TRIES)? else {
             let text = format!("the lock of {} is held for long", self.0.path().display());
             return Err(io::Error::other(text));
@@ -81,7 +81,7 @@ impl Devices {
             file.write_all(std::process::id().to_string().as_bytes())?;
             // No other job takes it in between: all take devices only while they hold the gate.
             if share(&file)? {
-                taken.held.push(Held { place, file: self.0.path().join(name), _lock: file });
+                taken.held.push(DeviceLease { place, file: self.0.path().join(name), _lock: file });
             }
         }
         Ok(taken)
@@ -114,9 +114,9 @@ fn holder(file: &mut File) -> io::Result<Option<u32>> {
 mod tests {
     use super::*;
 
-    struct Machine(tempfile::TempDir);
+    struct DevicesFixture(tempfile::TempDir);
 
-    impl Machine {
+    impl DevicesFixture {
         fn job(&self) -> Devices {
             let directory = Some(self.0.path().join("turns"));
             Devices::open(&MachineCaps { directory, ..MachineCaps::default() }).unwrap()
@@ -127,13 +127,13 @@ mod tests {
         (0..count).map(|name| name.to_string()).collect()
     }
 
-    fn places(taken: &Taken) -> Vec<usize> {
+    fn places(taken: &TakenDevices) -> Vec<usize> {
         taken.held.iter().map(|held| held.place).collect()
     }
 
     #[test]
     fn two_jobs_never_have_the_same_device() {
-        let machine = Machine(tempfile::tempdir().unwrap());
+        let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let one = machine.job();
         let other = machine.job();
         let first = one.take(&names(3), 2).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     /// The leader was killed; the worker that still uses the device keeps it.
     #[test]
     fn a_worker_that_outlives_its_leader_keeps_its_device() {
-        let machine = Machine(tempfile::tempdir().unwrap());
+        let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let leader = machine.job().take(&names(1), 1).unwrap();
         let worker = keep(&leader.held[0].file).unwrap();
         let again = keep(&leader.held[0].file).unwrap();
@@ -165,7 +165,7 @@ mod tests {
     /// The worker comes after its leader has ended, and has lost the device.
     #[test]
     fn a_worker_does_not_take_what_is_being_taken() {
-        let machine = Machine(tempfile::tempdir().unwrap());
+        let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let leader = machine.job().take(&names(1), 1).unwrap();
         let file = leader.held[0].file.clone();
         drop(leader);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_gate_that_stays_shut_is_an_error() {
-        let machine = Machine(tempfile::tempdir().unwrap());
+        let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let job = machine.job();
         let _gate = job.0.gate(1).unwrap().expect("the gate");
         let error = job.take(&names(1), 1).unwrap_err().to_string();

@@ -33,9 +33,9 @@ pub struct TurnsError(pub(super) String);
 
 /// The folder, which only this user can write.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct SlotsFolder(PathBuf);
 
-impl Folder {
+impl SlotsFolder {
     /// Opens the folder, and makes it if it is missing.
     pub(super) fn open(caps: &MachineCaps) -> Result<Self, TurnsError> {
         let user = rustix::process::geteuid().as_raw();

@@ -11,6 +11,6 @@ mod devices;
 mod folder;
 mod register;
 
-pub use devices::{Devices, Taken, keep};
+pub use devices::{Devices, TakenDevices, keep};
 pub use folder::TurnsError;
-pub use register::{Place, Turns, holders};
+pub use register::{SlotLease, MachineSlots, holders};

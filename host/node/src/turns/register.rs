@@ -1,7 +1,7 @@
 //! The places for workers on the machine: a folder with one file for each place, locked by the job that has
 //! it.
 
-use super::folder::{Folder, TurnsError, lock};
+use super::folder::{SlotsFolder, TurnsError, lock};
 use crate::files::lock_holders;
 use crate::model::{ByteSize, MachineCaps};
 use std::cmp::Reverse;
@@ -15,8 +15,8 @@ const TRIES: u32 = 20;
 
 /// Takes places for the workers of a job.
 #[derive(Debug)]
-pub struct Turns {
-    folder: Folder,
+pub struct MachineSlots {
+    folder: SlotsFolder,
     caps: MachineCaps,
     /// Memory that each of the job's workers may use.
     share: ByteSize,
@@ -26,9 +26,9 @@ pub struct Turns {
 
 /// A worker's place on the machine. It is free again when this is dropped, or when the process ends.
 #[derive(Debug)]
-pub struct Place(#[expect(dead_code, reason = "holds the lock")] File);
+pub struct SlotLease(#[expect(dead_code, reason = "holds the lock")] File);
 
-impl Turns {
+impl MachineSlots {
     /// Opens the folder where places are counted, and makes it if it is missing. `share` is the memory that
     /// each worker of the job may use, and `tenant` is the one for whom the job runs. `None` if there are no
     /// caps.
@@ -52,7 +52,7 @@ impl Turns {
                 share.rounded()
             )));
         }
-        let folder = Folder::open(caps)?;
+        let folder = SlotsFolder::open(caps)?;
         Ok(Some(Self { folder, caps: caps.clone(), share, tenant: tenant.to_owned() }))
     }
 
@@ -60,7 +60,7 @@ impl Turns {
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn take(&self) -> io::Result<Option<Place>> {
+    pub fn take(&self) -> io::Result<Option<SlotLease>> {
         let Some(_gate) = self.folder.gate(TRIES)? else { return Ok(None) };
         let counted = self.count()?;
         let workers = self.caps.workers.is_some_and(|most| counted.workers >= most)
@@ -75,11 +75,11 @@ impl Turns {
         }
         file.set_len(0)?;
         file.write_all(format!("{} {}", self.share.0, self.tenant).as_bytes())?;
-        Ok(Some(Place(file)))
+        Ok(Some(SlotLease(file)))
     }
 
-    fn count(&self) -> io::Result<Counted> {
-        let mut counted = Counted { workers: 0, tenants: 0, memory: 0, free: 0 };
+    fn count(&self) -> io::Result<TakenCounts> {
+        let mut counted = TakenCounts { workers: 0, tenants: 0, memory: 0, free: 0 };
         let mut taken = Vec::new();
         for entry in std::fs::read_dir(self.folder.path())? {
             let name = entry?.file_name();
@@ -93,7 +93,7 @@ impl Turns {
             }
             taken.push(number);
             counted.workers += 1;
-            let held = Held::read(&mut file)?;
+            let held = SlotRecord::read(&mut file)?;
             counted.memory = counted.memory.saturating_add(held.memory);
             counted.tenants += u32::from(held.may_be_of(&self.tenant));
         }
@@ -114,7 +114,7 @@ pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
     if !caps.any() {
         return Ok(Vec::new());
     }
-    let folder = Folder::open(caps).map_err(io::Error::other)?;
+    let folder = SlotsFolder::open(caps).map_err(io::Error::other)?;
     for entry in std::fs::read_dir(folder.path())? {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PLACE)) {
@@ -129,7 +129,7 @@ pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
 }
 
 /// The places that are taken.
-struct Counted {
+struct TakenCounts {
     workers: u32,
     /// The workers of this job's tenant.
     tenants: u32,
@@ -139,14 +139,14 @@ struct Counted {
 }
 
 /// The content of a taken place's file.
-struct Held {
+struct SlotRecord {
     /// The worker's memory. If it cannot be read, the maximum, so that no other worker fits.
     memory: u64,
     /// `None` if the file does not name a tenant.
     tenant: Option<String>,
 }
 
-impl Held {
+impl SlotRecord {
     fn read(file: &mut File) -> io::Result<Self> {
         let mut text = String::new();
         file.seek(SeekFrom::Start(0))?;
@@ -171,9 +171,9 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    struct Machine(tempfile::TempDir);
+    struct SlotsFixture(tempfile::TempDir);
 
-    impl Machine {
+    impl SlotsFixture {
         fn new() -> Self {
             Self(tempfile::tempdir().unwrap())
         }
@@ -184,15 +184,15 @@ mod tests {
             MachineCaps { workers, memory, directory, ..MachineCaps::default() }
         }
 
-        fn job(&self, workers: Option<u32>, memory: Option<u64>, share: u64) -> Turns {
+        fn job(&self, workers: Option<u32>, memory: Option<u64>, share: u64) -> MachineSlots {
             let caps = self.caps(workers, memory);
-            Turns::open(&caps, ByteSize(share * MB), "default").unwrap().unwrap()
+            MachineSlots::open(&caps, ByteSize(share * MB), "default").unwrap().unwrap()
         }
     }
 
     #[test]
     fn jobs_share_the_workers_of_a_machine() {
-        let machine = Machine::new();
+        let machine = SlotsFixture::new();
         let one = machine.job(Some(2), None, 1);
         let other = machine.job(Some(2), None, 1);
         let first = one.take().unwrap().expect("a place");
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn jobs_share_the_memory_of_a_machine() {
-        let machine = Machine::new();
+        let machine = SlotsFixture::new();
         let small = machine.job(None, Some(100), 30);
         let large = machine.job(None, Some(100), 60);
         let first = large.take().unwrap().expect("60 of 100");
@@ -225,9 +225,9 @@ mod tests {
     /// M5: the jobs of one tenant leave room for those of others.
     #[test]
     fn a_tenant_has_so_many_places_and_no_more() {
-        let machine = Machine::new();
+        let machine = SlotsFixture::new();
         let caps = MachineCaps { workers_per_tenant: Some(2), ..machine.caps(Some(3), None) };
-        let job = |tenant| Turns::open(&caps, ByteSize(MB), tenant).unwrap().unwrap();
+        let job = |tenant| MachineSlots::open(&caps, ByteSize(MB), tenant).unwrap().unwrap();
         let one = job("a");
         let again = job("a");
         let other = job("a b");
@@ -245,32 +245,32 @@ mod tests {
 
     #[test]
     fn one_worker_must_fit() {
-        let machine = Machine::new();
+        let machine = SlotsFixture::new();
         let caps = machine.caps(None, Some(100));
-        let error = Turns::open(&caps, ByteSize(101 * MB), "default").unwrap_err().to_string();
+        let error = MachineSlots::open(&caps, ByteSize(101 * MB), "default").unwrap_err().to_string();
         insta::assert_snapshot!(error, @"each worker of this job may hold 101 MB of memory (limits.memory, and what results, reading and decoding take), and all jobs on this machine together 100 MB (machine.memory of the operator's policy): lower limits.memory, limits.results or limits.read, or make mini_batch_size smaller");
         assert!(Turns::open(&MachineCaps::default(), ByteSize(MB), "default").unwrap().is_none());
     }
 
     #[test]
     fn a_folder_that_others_can_write_is_refused() {
-        let machine = Machine::new();
+        let machine = SlotsFixture::new();
         let folder = machine.0.path().join("turns");
         std::fs::create_dir(&folder).unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         let caps = machine.caps(Some(1), None);
-        let error = Turns::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
+        let error = MachineSlots::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
         assert!(error.contains("can be written by others (mode 777)"), "{error}");
         std::fs::remove_dir(&folder).unwrap();
         std::os::unix::fs::symlink(machine.0.path(), &folder).unwrap();
-        let error = Turns::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
+        let error = MachineSlots::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
         assert!(error.contains("is no folder"), "{error}");
     }
 
     /// A place without its share may stand for any amount of memory.
     #[test]
     fn a_place_without_its_share_leaves_no_room() {
-        let machine = Machine::new();
+        let machine = SlotsFixture::new();
         let job = machine.job(None, Some(100), 10);
         let _place = job.take().unwrap().expect("a place");
         std::fs::write(machine.0.path().join("turns/worker-0"), "").unwrap();

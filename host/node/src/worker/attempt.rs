@@ -1,23 +1,23 @@
 //! One attempt, from descriptor to report.
 
-use super::folder::{OutputFolder, Temporary};
+use super::folder::{OutputFolder, TemporaryFolder};
 use super::guest::Guest;
-use super::link::Link;
+use super::link::LeaderLink;
 use crate::model::{
-    CallStats, Failure, FailureKind, Header, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
+    CallStats, Failure, FailureKind, OutputHeader, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
     printable,
 };
 use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
-use crate::sandbox::Context;
+use crate::sandbox::RunContext;
 use sandmill_data::attempt::{
-    Clock, Finished, Loader, Meter, Sink, Tally, Used, not_stored, report,
+    AttemptClock, Finished, Loader, CpuMeter, RowSink, AttemptTally, Used, not_stored, report,
 };
 use std::io;
 
 /// What a worker does after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum AfterAttempt {
     /// It takes the next mini-batch.
     GoOn,
     /// It waits for the leader, which may want another attempt to run first.
@@ -27,7 +27,7 @@ pub(super) enum Next {
 }
 
 /// What all attempts of a worker use.
-pub(super) struct Bench {
+pub(super) struct AttemptRunner {
     pub(super) job_dir: JobDir,
     pub(super) worker: WorkerId,
     pub(super) loader: Loader,
@@ -38,22 +38,22 @@ pub(super) struct Bench {
     /// Whether the part file begins as the output does, so that it can become a part of the output unchanged.
     pub(super) heads: bool,
     pub(super) folder: OutputFolder,
-    pub(super) temporary: Temporary,
-    pub(super) meter: Meter,
+    pub(super) temporary: TemporaryFolder,
+    pub(super) meter: CpuMeter,
     /// What the process had used at the end of the last attempt. `None` if it has waited since.
     pub(super) used: Option<Used>,
 }
 
-impl Bench {
+impl AttemptRunner {
     /// Makes one attempt. Its report is queued in `link`, to be sent together with the next `Started`. A
     /// report that is still queued is sent before anything that takes time. An error is an error of the link.
     pub(super) fn attempt(
         &mut self,
         assignment: &Assignment,
         guest: &mut Guest,
-        link: &mut Link,
-    ) -> io::Result<Next> {
-        let clock = Clock::start(self.used.take(), &self.meter);
+        link: &mut LeaderLink,
+    ) -> io::Result<AfterAttempt> {
+        let clock = AttemptClock::start(self.used.take(), &self.meter);
         let mini_batch = &assignment.mini_batch;
         if self.loader.takes_time(mini_batch) {
             link.flush()?;
@@ -82,9 +82,9 @@ impl Bench {
         }
         let inference = guest.take_inference();
         let next = match &result {
-            Err(failure) if failure.kind == FailureKind::DeviceOutOfMemory => Next::End,
-            Err(failure) if assignment.awaits_word(failure) => Next::AwaitWord,
-            _ => Next::GoOn,
+            Err(failure) if failure.kind == FailureKind::DeviceOutOfMemory => AfterAttempt::End,
+            Err(failure) if assignment.awaits_word(failure) => AfterAttempt::AwaitWord,
+            _ => AfterAttempt::GoOn,
         };
         let stopped = clock.stop(&self.meter);
         self.used = Some(stopped.1);
@@ -100,18 +100,18 @@ impl Bench {
         &mut self,
         assignment: &Assignment,
         guest: &mut Guest,
-        link: &mut Link,
-    ) -> io::Result<(CallStats, Result<Tally, Failure>, u64)> {
+        link: &mut LeaderLink,
+    ) -> io::Result<(CallStats, Result<AttemptTally, Failure>, u64)> {
         let id = assignment.mini_batch.id;
         let planned = assignment.mini_batch.stamp;
-        let mut sink = Sink::new(&mut self.rows, self.strict);
+        let mut sink = RowSink::new(&mut self.rows, self.strict);
         let loaded = match self.loader.load(&assignment.mini_batch) {
             Ok(loaded) => loaded,
             Err(failure) => return Ok((CallStats::default(), Err(failure), planned)),
         };
         // No record could be read, so there is nothing to call `run` with.
         if loaded.items == 0 && loaded.rejected_count > 0 {
-            return Ok((CallStats::default(), Ok(Tally::of_rejected(loaded)), planned));
+            return Ok((CallStats::default(), Ok(AttemptTally::of_rejected(loaded)), planned));
         }
         if let Err(failure) = sink.join(&loaded) {
             return Ok((CallStats::default(), Err(failure), planned));
@@ -125,7 +125,7 @@ impl Bench {
         }
         link.queue(&FromWorker::Started { id })?;
         link.flush()?;
-        let context = Context {
+        let context = RunContext {
             id: id.0,
             dataset: loaded.dataset,
             attempt: assignment.attempt,
@@ -144,7 +144,7 @@ impl Bench {
         mini_batch: &MiniBatch,
         attempt: u32,
         looks: bool,
-        header: Option<&Header>,
+        header: Option<&OutputHeader>,
     ) -> Result<(Segment, bool), Failure> {
         let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
         let has_files = (looks || self.folder.keeps_any()) && self.folder.take(staged)?;
@@ -172,11 +172,11 @@ impl Bench {
 fn append(
     part: &mut PartFile,
     rows: &RowWriter,
-    header: Option<&Header>,
+    header: Option<&OutputHeader>,
     attempt: (MiniBatchId, u32),
 ) -> Result<Segment, OutputError> {
     let bytes = rows.segment();
-    if let Some(header) = header.and_then(Header::written).filter(|_| !bytes.is_empty()) {
+    if let Some(header) = header.and_then(OutputHeader::written).filter(|_| !bytes.is_empty()) {
         part.begin(&header)?;
     }
     part.append(bytes, rows.rows(), attempt)
@@ -185,7 +185,7 @@ fn append(
 /// Starts a new instance for an attempt, and records the files of its `init`.
 fn renew(
     folder: &mut OutputFolder,
-    temporary: &mut Temporary,
+    temporary: &mut TemporaryFolder,
     guest: &mut Guest,
     id: MiniBatchId,
 ) -> Result<(), Failure> {

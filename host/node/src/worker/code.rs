@@ -3,7 +3,7 @@
 use crate::compile::Instrumentation;
 use crate::model::{Failure, FailureKind};
 use crate::protocol::Loading;
-use crate::sandbox::Program;
+use crate::sandbox::GuestProgram;
 use std::fs::File;
 
 /// The code that a worker runs.
@@ -11,12 +11,12 @@ pub(super) enum Code {
     /// Compiled code that is still to be loaded.
     Compiled(File),
     /// The program as loaded with these settings, or why loading failed.
-    Loaded(Loading, Result<Program, Failure>),
+    Loaded(Loading, Result<GuestProgram, Failure>),
 }
 
 impl Code {
     /// The program, loaded with these settings.
-    pub(super) fn program(self, loading: Loading) -> Result<Program, Failure> {
+    pub(super) fn program(self, loading: Loading) -> Result<GuestProgram, Failure> {
         match self {
             Self::Compiled(file) => load(&file, loading),
             Self::Loaded(so, program) if so == loading => program,
@@ -31,7 +31,7 @@ impl Code {
 }
 
 /// Maps compiled code.
-pub(super) fn load(file: &File, loading: Loading) -> Result<Program, Failure> {
+pub(super) fn load(file: &File, loading: Loading) -> Result<GuestProgram, Failure> {
     let Loading { fuel, profile, deterministic, stack, protocol: _ } = loading;
-    Program::load(file, Instrumentation { fuel, profile, deterministic }, stack)
+    GuestProgram::load(file, Instrumentation { fuel, profile, deterministic }, stack)
 }

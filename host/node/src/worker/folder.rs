@@ -5,7 +5,7 @@
 //! spoiled: the next mini-batches need a new `init`, which makes them again.
 
 use crate::model::Failure;
-use crate::output::{Kept, clear_files, clear_others, collect_files, empty_folder};
+use crate::output::{InitFiles, clear_files, clear_others, collect_files, empty_folder};
 use rustix::fs::RawDir;
 use sandmill_data::attempt::{host_fault, not_stored};
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub(super) struct OutputFolder {
     path: PathBuf,
     open: File,
-    kept: Kept,
+    kept: InitFiles,
     spoiled: bool,
 }
 
@@ -28,12 +28,12 @@ impl OutputFolder {
         fs::create_dir_all(&path)?;
         empty_folder(&path)?;
         let open = File::open(&path)?;
-        Ok(Self { path, open, kept: Kept::default(), spoiled: false })
+        Ok(Self { path, open, kept: InitFiles::default(), spoiled: false })
     }
 
     /// Empties the folder completely, before a new `init`.
     pub(super) fn reset(&mut self) -> Result<(), Failure> {
-        self.kept = Kept::default();
+        self.kept = InitFiles::default();
         self.spoiled = false;
         empty_folder(&self.path).map_err(|e| host_fault("empty", &self.path, &e))
     }
@@ -41,7 +41,7 @@ impl OutputFolder {
     /// Records the files that `init` made.
     pub(super) fn keep_present(&mut self) -> Result<(), Failure> {
         if !self.is_empty()? {
-            self.kept = Kept::of(&self.path).map_err(|error| not_stored(&error))?;
+            self.kept = InitFiles::of(&self.path).map_err(|error| not_stored(&error))?;
         }
         Ok(())
     }
@@ -100,9 +100,9 @@ impl OutputFolder {
 /// The guest's folder for temporary files, if it has one. Files of `init` stay as long as the instance; files
 /// of a mini-batch are removed after it.
 #[derive(Debug, Default)]
-pub(super) struct Temporary(Option<OutputFolder>);
+pub(super) struct TemporaryFolder(Option<OutputFolder>);
 
-impl Temporary {
+impl TemporaryFolder {
     /// Makes the folder, empty.
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
         OutputFolder::create(path).map(|folder| Self(Some(folder)))
@@ -167,7 +167,7 @@ mod tests {
     fn temporary_files_of_init_stay_though_a_mini_batch_changes_them() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("temporary");
-        let mut folder = Temporary::create(path.clone()).unwrap();
+        let mut folder = TemporaryFolder::create(path.clone()).unwrap();
         fs::create_dir(path.join("cache")).unwrap();
         fs::write(path.join("cache/seen"), "1").unwrap();
         folder.keep_present().unwrap();

@@ -1,15 +1,15 @@
 //! The running instance of the entry script and its replacement after a failure.
 
-use crate::dataset::Found;
+use crate::dataset::FileVersion;
 use crate::model::{CallStats, Failure, FailureKind, InferenceStats, Limits, MiniBatchId};
 use crate::sandbox::{
-    Context, Grants, Instance, LogFile, MiniBatchData, Program, ResultSink, Seed,
+    RunContext, Grants, Instance, SinkFile, MiniBatchData, GuestProgram, ResultSink, Seed,
 };
 use std::os::fd::RawFd;
 
 /// A program with its current instance.
 pub(super) struct Guest {
-    program: Program,
+    program: GuestProgram,
     grants: Grants,
     instance: Option<Instance>,
     /// Whether each attempt gets a new instance.
@@ -20,7 +20,7 @@ pub(super) struct Guest {
 
 impl Guest {
     /// A guest without an instance.
-    pub(super) fn new(program: Program, grants: Grants, deterministic: bool) -> Self {
+    pub(super) fn new(program: GuestProgram, grants: Grants, deterministic: bool) -> Self {
         let inference = InferenceStats::default();
         Self { program, grants, instance: None, deterministic, inference }
     }
@@ -33,7 +33,7 @@ impl Guest {
     /// The descriptors of the beginning of each of the guest's logs.
     pub(super) fn logs(&self) -> impl Iterator<Item = RawFd> {
         let Grants { stdout, stderr, log, .. } = &self.grants;
-        [stdout, stderr, log].into_iter().filter_map(LogFile::beginning)
+        [stdout, stderr, log].into_iter().filter_map(SinkFile::beginning)
     }
 
     /// Whether [`start`](Self::start) has to be called before the next mini-batch.
@@ -76,7 +76,7 @@ impl Guest {
     pub(super) fn run(
         &mut self,
         data: MiniBatchData<'_>,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
         sink: &mut dyn ResultSink,
     ) -> (CallStats, Result<(), Failure>) {
         let Some(instance) = &mut self.instance else {
@@ -101,7 +101,7 @@ impl Guest {
     }
 
     /// See [`Instance::found`]. Empty if there is no instance.
-    pub(super) fn found(&self) -> &[Option<Found>] {
+    pub(super) fn found(&self) -> &[Option<FileVersion>] {
         self.instance.as_ref().map_or(&[], Instance::found)
     }
 

@@ -13,7 +13,7 @@ const CHUNK: usize = 64 << 10;
 /// The result of a read from the socket.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and handed on by reference")]
 #[derive(Debug, PartialEq)]
-pub(super) enum Incoming {
+pub(super) enum SocketEvent {
     /// A message.
     Message(ToWorker),
     /// No message yet.
@@ -25,7 +25,7 @@ pub(super) enum Incoming {
 /// The socket from the leader, and the pipe or socket to it. Messages to the leader are collected and sent
 /// together, because every write wakes the leader.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct LeaderLink {
     stream: UnixStream,
     reports: File,
     incoming: FrameBuffer,
@@ -33,7 +33,7 @@ pub(super) struct Link {
     chunk: Vec<u8>,
 }
 
-impl Link {
+impl LeaderLink {
     pub(super) fn new(stream: UnixStream, reports: File) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         let incoming = FrameBuffer::default();
@@ -56,25 +56,25 @@ impl Link {
     }
 
     /// The next message, if it has arrived. Sends nothing.
-    pub(super) fn poll(&mut self) -> io::Result<Incoming> {
+    pub(super) fn poll(&mut self) -> io::Result<SocketEvent> {
         self.next(RecvFlags::DONTWAIT)
     }
 
     /// Sends the queued messages, then waits for the next message.
-    pub(super) fn wait(&mut self) -> io::Result<Incoming> {
+    pub(super) fn wait(&mut self) -> io::Result<SocketEvent> {
         self.flush()?;
         self.next(RecvFlags::empty())
     }
 
-    fn next(&mut self, flags: RecvFlags) -> io::Result<Incoming> {
+    fn next(&mut self, flags: RecvFlags) -> io::Result<SocketEvent> {
         loop {
             if let Some(message) = self.incoming.next_message().map_err(fault)? {
-                return Ok(Incoming::Message(message));
+                return Ok(SocketEvent::Message(message));
             }
             match recv(&self.stream, self.chunk.as_mut_slice(), flags) {
-                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Incoming::Closed),
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(SocketEvent::Closed),
                 Ok((count, _)) => self.incoming.push(&self.chunk[..count]),
-                Err(Errno::AGAIN) => return Ok(Incoming::None),
+                Err(Errno::AGAIN) => return Ok(SocketEvent::None),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -101,7 +101,7 @@ mod tests {
         let (mut leader, worker) = UnixStream::pair().unwrap();
         let (mut reports, theirs) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&reports, true).unwrap();
-        let mut link = Link::new(worker, OwnedFd::from(theirs).into()).unwrap();
+        let mut link = LeaderLink::new(worker, OwnedFd::from(theirs).into()).unwrap();
         assert_eq!(link.poll().unwrap(), Incoming::None);
         let mut wire = Vec::new();
         encode(&ToWorker::Shutdown, &mut wire).unwrap();

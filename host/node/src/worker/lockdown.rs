@@ -7,8 +7,8 @@
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::MemoryBudget;
 use crate::model::{JobDir, OsSandbox, OutputLayout, WallState};
-use crate::protocol::{Setup, Surroundings};
-use crate::wall::{Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
+use crate::protocol::{Setup, NurseryLimits};
+use crate::wall::{ResourceLimits, GrantedPath, WallRole, Rights, Wall, gpu_folders};
 use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const SLACK: u64 = 1 << 30;
 
 /// The wall for this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {
-    let occupant = if setup.gpu.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
+    let occupant = if setup.gpu.is_some() { WallRole::GpuWorker } else { WallRole::Worker };
     let mut folders = read(setup);
     folders.extend(written(setup));
     folders.extend(setup.gpu.iter().flat_map(|gpu| gpu_folders(gpu, &setup.inference.cuda)));
@@ -44,7 +44,7 @@ pub(super) fn wall(setup: &Setup) -> Wall {
 /// worker builds a narrower wall inside it. In the job directory, the folders for work, parts and logs can be
 /// written. The folder of links cannot: in a writable folder, a link to an input file would make that file
 /// writable.
-pub(super) fn around_all_workers(surroundings: &Surroundings) -> Wall {
+pub(super) fn around_all_workers(surroundings: &NurseryLimits) -> Wall {
     let dir = JobDir::new(&surroundings.job_dir);
     let mut folders = vec![
         Folder::real(dir.root(), Rights::Read),
@@ -59,19 +59,19 @@ pub(super) fn around_all_workers(surroundings: &Surroundings) -> Wall {
     folders.extend(surroundings.sources.iter().map(|source| {
         let is_linked = source.pattern.is_some();
         let rights = if is_linked { Rights::ReadAndLink } else { Rights::Read };
-        Folder::real(source.root.as_path(), rights)
+        GrantedPath::real(source.root.as_path(), rights)
     }));
     let mounts = surroundings.mounts.iter();
-    folders.extend(mounts.map(|mount| Folder::real(mount.host.as_path(), Rights::Read)));
+    folders.extend(mounts.map(|mount| GrantedPath::real(mount.host.as_path(), Rights::Read)));
     let cgroups = surroundings.cgroups.iter();
-    folders.extend(cgroups.map(|cgroups| Folder::new(cgroups.as_path(), Rights::Files)));
-    let bounds = Bounds {
+    folders.extend(cgroups.map(|cgroups| GrantedPath::new(cgroups.as_path(), Rights::Files)));
+    let bounds = ResourceLimits {
         memory: None,
         cpu_seconds: None,
         largest_file: LARGEST_PART,
         open_files: surroundings.handles.saturating_add(OWN_FILES),
     };
-    Wall { occupant: Occupant::Nursery, mode: surroundings.os_sandbox, folders, bounds }
+    Wall { occupant: WallRole::Nursery, mode: surroundings.os_sandbox, folders, bounds }
 }
 
 /// Builds the wall around this process. Fails if a layer that the mode requires cannot be built. `logs`:
@@ -90,8 +90,8 @@ fn is_staged(setup: &Setup) -> bool {
 }
 
 /// The folders that the worker only reads.
-fn read(setup: &Setup) -> Vec<Folder> {
-    let folder = |path: &Path, rights| Folder::real(path, rights);
+fn read(setup: &Setup) -> Vec<GrantedPath> {
+    let folder = |path: &Path, rights| GrantedPath::real(path, rights);
     let rights = |linked| if linked { Rights::ReadAndLink } else { Rights::Read };
     let mut folders = Vec::new();
     for source in &setup.sources {
@@ -101,22 +101,22 @@ fn read(setup: &Setup) -> Vec<Folder> {
     folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, Rights::Read)));
     if has_inference(&setup.models, &setup.inference) {
         folders.extend(setup.models.iter().map(|model| folder(&model.host, Rights::Read)));
-        folders.push(Folder::new(PROCESSORS, Rights::Read));
+        folders.push(GrantedPath::new(PROCESSORS, Rights::Read));
     }
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
     }
     // The library's files for GPUs are beside it, and are opened with the first model on a GPU.
     let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
-    folders.extend(library.and_then(Path::parent).map(|place| Folder::new(place, Rights::Read)));
+    folders.extend(library.and_then(Path::parent).map(|place| GrantedPath::new(place, Rights::Read)));
     folders
 }
 
 /// The folders that the guest and the worker write. The part file and the guest's log files are open already.
-fn written(setup: &Setup) -> Vec<Folder> {
+fn written(setup: &Setup) -> Vec<GrantedPath> {
     let dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
-    let folder = |path: PathBuf, rights| Folder::real(path, rights);
+    let folder = |path: PathBuf, rights| GrantedPath::real(path, rights);
     let mut folders = vec![
         folder(dir.worker_output(worker), Rights::Write),
         folder(dir.worker_staged(worker), Rights::Write),
@@ -136,14 +136,14 @@ fn written(setup: &Setup) -> Vec<Folder> {
     folders
 }
 
-fn bounds(setup: &Setup) -> Bounds {
+fn bounds(setup: &Setup) -> ResourceLimits {
     // A mini-batch may be as large as the planner allows.
     let table = if setup.tables.is_empty() { 0 } else { crate::dataset::csv::MAX_SLICE };
     let models: Vec<&Path> = setup.models.iter().map(|model| model.host.as_path()).collect();
     let inference = inference_memory(&models, &setup.inference, &setup.limits);
     let budget = MemoryBudget::new(&setup.limits, table, inference).total();
     let off = setup.settings.os_sandbox == OsSandbox::Off;
-    Bounds {
+    ResourceLimits {
         memory: (!off).then(|| budget.0.saturating_add(SLACK)),
         cpu_seconds: None,
         largest_file: match setup.output_format.layout {
@@ -182,7 +182,7 @@ mod tests {
         };
         let dir = JobDir::new("/job");
         let writes =
-            |folder: &&Folder| !matches!(folder.rights, Rights::Read | Rights::ReadAndLink);
+            |folder: &&GrantedPath| !matches!(folder.rights, Rights::Read | Rights::ReadAndLink);
         let folders = wall(&setup).folders;
         let written: Vec<_> = folders.iter().filter(writes).collect();
         assert!(written.len() > 4, "{written:?}");
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn nothing_that_is_only_read_lies_where_workers_write() {
         let dir = JobDir::new("/job");
-        let surroundings = Surroundings {
+        let surroundings = NurseryLimits {
             os_sandbox: OsSandbox::Required,
             job_dir: "/job".into(),
             sources: Vec::new(),
@@ -219,13 +219,13 @@ mod tests {
 
     #[test]
     fn a_file_without_end_is_an_error_and_not_the_end() {
-        let bounds = Bounds {
+        let bounds = ResourceLimits {
             memory: None,
             cpu_seconds: None,
             largest_file: LARGEST_FILE,
             open_files: u64::MAX,
         };
-        let occupant = Occupant::Worker;
+        let occupant = WallRole::Worker;
         let mode = OsSandbox::Off;
         let state = lock_down(&Wall { occupant, mode, folders: Vec::new(), bounds }, &[]).unwrap();
         assert!(state.active.iter().any(|layer| layer == "resource limits"), "{state:?}");

@@ -4,10 +4,10 @@
 //! leader.
 
 use super::code::{self, Code};
-use super::link::Link;
+use super::link::LeaderLink;
 use super::{lockdown, process};
 use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
-use crate::wall::{self, Folder, Rights, Twin};
+use crate::wall::{self, GrantedPath, Rights, ForkedTwin};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -21,15 +21,15 @@ const WORKER: &CStr = c"worker";
 
 /// What this process has become.
 #[expect(clippy::large_enum_variant, reason = "there is one in the life of a process")]
-pub(super) enum Forked {
+pub(super) enum ForkedRole {
     /// The planner, its request on standard input.
     Planner,
     /// A worker with its link and its code.
-    Worker(Link, Code),
+    Worker(LeaderLink, Code),
 }
 
 /// Serves until the leader is gone, and then returns `None`. Also returns in each forked process.
-pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
+pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
     // The name is only informative.
     let _ = rustix::thread::set_name(NURSERY);
     let mut loaded = None;
@@ -42,7 +42,7 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
                 // continues without this process.
                 let compiled_path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
                 let compiled_path = std::fs::canonicalize(compiled_path)?;
-                wall.folders.push(Folder::real(compiled_path, Rights::Read));
+                wall.folders.push(GrantedPath::real(compiled_path, Rights::Read));
                 lockdown::lock_down(&wall, &[])?;
                 // This is for workers only; the planner has been forked before.
                 process::keep_memory();
@@ -63,17 +63,17 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
             drop(loaded);
             twin.begin(None)?;
             become_planner(descriptors)?;
-            return Ok(Some(Forked::Planner));
+            return Ok(Some(ForkedRole::Planner));
         };
         twin.begin(cgroup.as_deref())?;
         let code = loaded.ok_or_else(|| io::Error::other("no entry script was loaded before"))?;
-        return Ok(Some(Forked::Worker(settle(descriptors, folder)?, code)));
+        return Ok(Some(ForkedRole::Worker(settle(descriptors, folder)?, code)));
     }
     Ok(None)
 }
 
 /// Forks this process and reports the copy to the leader. Returns `Some` in the copy.
-fn fork(socket: &OwnedFd) -> io::Result<Option<Twin>> {
+fn fork(socket: &OwnedFd) -> io::Result<Option<ForkedTwin>> {
     let answer = match wall::twin() {
         Ok(Ok(id)) => FromNursery::Forked(id.as_raw_pid().cast_unsigned()),
         Ok(Err(twin)) => return Ok(Some(twin)),
@@ -98,11 +98,11 @@ fn become_planner(descriptors: Vec<OwnedFd>) -> io::Result<()> {
 }
 
 /// Sets up a worker's standard files and working directory. Returns its link.
-fn settle(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<Link> {
+fn settle(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<LeaderLink> {
     let [socket, reports, stderr] = exactly(descriptors)?;
     rustix::stdio::dup2_stderr(stderr.as_fd())?;
     rustix::stdio::dup2_stdout(stderr.as_fd())?;
     std::env::set_current_dir(folder)?;
     let _ = rustix::thread::set_name(WORKER);
-    Link::new(socket.into(), reports.into())
+    LeaderLink::new(socket.into(), reports.into())
 }

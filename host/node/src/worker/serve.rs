@@ -1,9 +1,9 @@
 //! From the start of a worker process to its exit code.
 
 use super::code::Code;
-use super::link::{Incoming, Link};
-use super::nursery::{self, Forked};
-use super::session::{End, Session};
+use super::link::{SocketEvent, LeaderLink};
+use super::nursery::{self, ForkedRole};
+use super::session::{SessionEnd, Session};
 use super::{lockdown, process};
 use crate::inference;
 use crate::model::printable;
@@ -34,8 +34,8 @@ pub const EXIT_FAULT: u8 = 4;
 pub fn serve() -> Option<ExitCode> {
     inference::quiet_panics();
     Some(match run() {
-        Ok(Role::Worker(End::Done)) => ExitCode::SUCCESS,
-        Ok(Role::Worker(End::InitFailed)) => ExitCode::from(EXIT_INIT_FAILED),
+        Ok(Role::Worker(SessionEnd::Done)) => ExitCode::SUCCESS,
+        Ok(Role::Worker(SessionEnd::InitFailed)) => ExitCode::from(EXIT_INIT_FAILED),
         Ok(Role::Planner) => return None,
         Err(fault) => {
             eprintln!("sandmill worker: {}", printable(&fault.to_string()));
@@ -46,7 +46,7 @@ pub fn serve() -> Option<ExitCode> {
 
 /// What this process has become.
 enum Role {
-    Worker(End),
+    Worker(SessionEnd),
     Planner,
 }
 
@@ -55,31 +55,31 @@ fn run() -> io::Result<Role> {
     let (socket, compiled) = take_descriptors()?;
     if socket_type(&socket)? != SocketType::SEQPACKET {
         process::keep_memory();
-        let link = Link::new(socket.try_clone()?.into(), socket.into())?;
+        let link = LeaderLink::new(socket.try_clone()?.into(), socket.into())?;
         return work(link, Code::Compiled(compiled)).map(Role::Worker);
     }
     drop(compiled);
     match nursery::tend(socket)? {
-        Some(Forked::Worker(link, code)) => work(link, code).map(Role::Worker),
-        Some(Forked::Planner) => Ok(Role::Planner),
-        None => Ok(Role::Worker(End::Done)),
+        Some(ForkedRole::Worker(link, code)) => work(link, code).map(Role::Worker),
+        Some(ForkedRole::Planner) => Ok(Role::Planner),
+        None => Ok(Role::Worker(SessionEnd::Done)),
     }
 }
 
-fn work(mut link: Link, code: Code) -> io::Result<End> {
+fn work(mut link: LeaderLink, code: Code) -> io::Result<SessionEnd> {
     let setup = match link.wait()? {
-        Incoming::Message(ToWorker::Setup(setup)) => check_protocol(*setup)?,
-        Incoming::Message(other) => {
+        SocketEvent::Message(ToWorker::Setup(setup)) => check_protocol(*setup)?,
+        SocketEvent::Message(other) => {
             return Err(io::Error::other(format!("the first message is no set-up: {other:?}")));
         }
-        Incoming::None | Incoming::Closed => return Ok(End::Done),
+        SocketEvent::None | SocketEvent::Closed => return Ok(SessionEnd::Done),
     };
     // No other job gets the GPU until this process is gone, however it ends and even if the leader has ended.
     let lock = setup.gpu.as_ref().and_then(|gpu| gpu.lock.as_deref());
     let _lease = lock.map(turns::keep).transpose()?;
     let wall = lockdown::wall(&setup);
     let Some(mut session) = Session::prepare(setup, link, code)? else {
-        return Ok(End::InitFailed);
+        return Ok(SessionEnd::InitFailed);
     };
     session.wall = lockdown::lock_down(&wall, &session.logs())?;
     on_guest_thread(session)
@@ -107,7 +107,7 @@ fn check_protocol(setup: Setup) -> io::Result<Setup> {
 }
 
 /// Runs the session on a thread whose stack is large enough for the guest.
-fn on_guest_thread(session: Session) -> io::Result<End> {
+fn on_guest_thread(session: Session) -> io::Result<SessionEnd> {
     let thread = std::thread::Builder::new()
         .name("guest".to_owned())
         .stack_size(session.stack())

@@ -1,11 +1,11 @@
 //! The conversation with the leader.
 
-use super::attempt::{Bench, Next};
+use super::attempt::{AttemptRunner, AfterAttempt};
 use super::code::Code;
-use super::folder::{OutputFolder, Temporary};
+use super::folder::{OutputFolder, TemporaryFolder};
 use super::guest::Guest;
-use super::link::{Incoming, Link};
-use crate::inference::{Models, NotePlace, has_inference};
+use super::link::{SocketEvent, LeaderLink};
+use crate::inference::{LoadedModels, NotePlace, has_inference};
 use crate::model::{
     Failure, GUEST_LOGS, GUEST_OUTPUT, GUEST_TEMPORARY, JobDir, Mount, NODE_ID, OutputAction,
     OutputLayout, WallState, WorkerId, printable,
@@ -13,8 +13,8 @@ use crate::model::{
 use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_stack};
-use sandmill_data::attempt::{Loader, Meter, bounded, host_fault, not_stored};
+use crate::sandbox::{Grants, SinkFile, LogFolder, GuestProfiler, Seed, guest_thread_stack};
+use sandmill_data::attempt::{Loader, CpuMeter, bounded, host_fault, not_stored};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// How a session ends if the worker itself has no fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// The leader ended it, or is gone.
     Done,
     /// The component could not be loaded or `init` failed; the leader has been notified.
@@ -33,12 +33,12 @@ pub(super) enum End {
 
 /// A worker that has its set-up.
 pub(super) struct Session {
-    link: Link,
+    link: LeaderLink,
     /// Messages that came while the worker waited for the leader's decision, in order.
     line: VecDeque<ToWorker>,
     guest: Guest,
-    bench: Bench,
-    profiler: Option<Profiler>,
+    bench: AttemptRunner,
+    profiler: Option<GuestProfiler>,
     /// Whether the guest may compute with models.
     has_inference: bool,
     /// The state of the wall around this process; empty until it is built.
@@ -48,10 +48,10 @@ pub(super) struct Session {
 impl Session {
     /// Makes the worker's folders and files and loads the component. `None` if that failed; the leader has
     /// been notified then. An error is an error of the link.
-    pub(super) fn prepare(setup: Setup, mut link: Link, code: Code) -> io::Result<Option<Self>> {
+    pub(super) fn prepare(setup: Setup, mut link: LeaderLink, code: Code) -> io::Result<Option<Self>> {
         let profiler = setup.settings.profiling_module.is_some().then(|| {
             let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
-            Profiler::new(&setup.worker.to_string(), path)
+            GuestProfiler::new(&setup.worker.to_string(), path)
         });
         let loaded = code.program(setup.loading());
         let has_inference = has_inference(&setup.models, &setup.inference);
@@ -85,63 +85,63 @@ impl Session {
     }
 
     /// Serves until the leader sends `Shutdown` or is gone.
-    pub(super) fn serve(mut self) -> io::Result<End> {
+    pub(super) fn serve(mut self) -> io::Result<SessionEnd> {
         let end = self.converse();
-        if let Some(Err(error)) = self.profiler.as_ref().map(Profiler::write) {
+        if let Some(Err(error)) = self.profiler.as_ref().map(GuestProfiler::write) {
             // The job does not need the profile.
             eprintln!("the profile cannot be written: {}", printable(&error.to_string()));
         }
         match end {
             // If the leader is gone, an error of the link does not matter.
-            Err(error) if is_disconnect(&error) => Ok(End::Done),
+            Err(error) if is_disconnect(&error) => Ok(SessionEnd::Done),
             end => end,
         }
     }
 
-    fn converse(&mut self) -> io::Result<End> {
+    fn converse(&mut self) -> io::Result<SessionEnd> {
         if !self.start_guest()? {
-            return Ok(End::InitFailed);
+            return Ok(SessionEnd::InitFailed);
         }
         loop {
             match self.next_message()? {
-                Incoming::Message(ToWorker::Run(assignment) | ToWorker::RunFirst(assignment)) => {
+                SocketEvent::Message(ToWorker::Run(assignment) | ToWorker::RunFirst(assignment)) => {
                     let next = self.bench.attempt(&assignment, &mut self.guest, &mut self.link)?;
-                    if next == Next::End {
+                    if next == AfterAttempt::End {
                         self.link.flush()?;
-                        return Ok(End::Done);
+                        return Ok(SessionEnd::Done);
                     }
                     if self.guest.is_broken() {
                         self.link.queue(&FromWorker::Restarting)?;
                         if !self.start_guest()? {
-                            return Ok(End::InitFailed);
+                            return Ok(SessionEnd::InitFailed);
                         }
                     }
-                    if next == Next::AwaitWord && !self.await_word()? {
-                        return Ok(End::Done);
+                    if next == AfterAttempt::AwaitWord && !self.await_word()? {
+                        return Ok(SessionEnd::Done);
                     }
                 }
-                Incoming::Message(ToWorker::GoOn) => {
+                SocketEvent::Message(ToWorker::GoOn) => {
                     return Err(io::Error::other("the leader sent a word that nothing waits for"));
                 }
-                Incoming::Message(ToWorker::Free { id, attempt }) => {
+                SocketEvent::Message(ToWorker::Free { id, attempt }) => {
                     self.bench.part.free((id, attempt));
                 }
-                Incoming::Message(ToWorker::Shutdown) => return self.shut_down(),
-                Incoming::Message(ToWorker::Setup(_)) => {
+                SocketEvent::Message(ToWorker::Shutdown) => return self.shut_down(),
+                SocketEvent::Message(ToWorker::Setup(_)) => {
                     return Err(io::Error::other("the leader sent a second set-up"));
                 }
-                Incoming::None => {}
-                Incoming::Closed => return Ok(End::Done),
+                SocketEvent::None => {}
+                SocketEvent::Closed => return Ok(SessionEnd::Done),
             }
         }
     }
 
-    fn next_message(&mut self) -> io::Result<Incoming> {
+    fn next_message(&mut self) -> io::Result<SocketEvent> {
         if let Some(message) = self.line.pop_front() {
-            return Ok(Incoming::Message(message));
+            return Ok(SocketEvent::Message(message));
         }
         match self.link.poll()? {
-            Incoming::None => {
+            SocketEvent::None => {
                 // The time until the next message does not count for a mini-batch.
                 self.bench.used = None;
                 self.link.wait()
@@ -155,18 +155,18 @@ impl Session {
         self.bench.used = None;
         loop {
             match self.link.wait()? {
-                Incoming::Message(ToWorker::GoOn) => return Ok(true),
-                Incoming::Message(first @ ToWorker::RunFirst(_)) => {
+                SocketEvent::Message(ToWorker::GoOn) => return Ok(true),
+                SocketEvent::Message(first @ ToWorker::RunFirst(_)) => {
                     self.line.push_front(first);
                     return Ok(true);
                 }
-                Incoming::Message(end @ ToWorker::Shutdown) => {
+                SocketEvent::Message(end @ ToWorker::Shutdown) => {
                     self.line.push_back(end);
                     return Ok(true);
                 }
-                Incoming::Message(other) => self.line.push_back(other),
-                Incoming::None => {}
-                Incoming::Closed => return Ok(false),
+                SocketEvent::Message(other) => self.line.push_back(other),
+                SocketEvent::None => {}
+                SocketEvent::Closed => return Ok(false),
             }
         }
     }
@@ -175,7 +175,7 @@ impl Session {
     fn start_guest(&mut self) -> io::Result<bool> {
         self.link.flush()?;
         self.bench.used = None;
-        let Bench { folder, temporary, .. } = &mut self.bench;
+        let AttemptRunner { folder, temporary, .. } = &mut self.bench;
         let started = folder
             .reset()
             .and_then(|()| temporary.reset())
@@ -196,17 +196,17 @@ impl Session {
         }
     }
 
-    fn shut_down(&mut self) -> io::Result<End> {
+    fn shut_down(&mut self) -> io::Result<SessionEnd> {
         self.link.flush()?;
         if let Err(failure) = self.guest.stop() {
             // Every mini-batch is done and reported, so a line on stderr suffices.
             eprintln!("shutdown failed: {}", printable(&bounded(failure).to_string()));
         }
-        Ok(End::Done)
+        Ok(SessionEnd::Done)
     }
 }
 
-fn tell_init_failed(link: &mut Link, failure: Failure) -> io::Result<()> {
+fn tell_init_failed(link: &mut LeaderLink, failure: Failure) -> io::Result<()> {
     link.queue(&FromWorker::InitFailed { failure: bounded(failure) })?;
     link.flush()
 }
@@ -216,7 +216,7 @@ fn is_disconnect(error: &io::Error) -> bool {
 }
 
 /// Makes everything that attempts need below the job directory.
-fn bench(setup: &Setup) -> Result<Bench, Failure> {
+fn bench(setup: &Setup) -> Result<AttemptRunner, Failure> {
     let job_dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
     make_folder(&job_dir.parts())?;
@@ -233,9 +233,9 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
     let folder = folder.map_err(|e| host_fault("make", &output, &e))?;
     let temporary = if setup.temporary {
         let path = job_dir.worker_temporary(worker);
-        Temporary::create(path.clone()).map_err(|e| host_fault("make", &path, &e))?
+        TemporaryFolder::create(path.clone()).map_err(|e| host_fault("make", &path, &e))?
     } else {
-        Temporary::default()
+        TemporaryFolder::default()
     };
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
     let keep = setup.settings.output_action == OutputAction::AppendRow;
@@ -243,9 +243,9 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
         .with_row_limit(setup.limits.row);
     let strict = setup.settings.strict_cardinality;
     let heads = setup.output_format.layout == OutputLayout::Parts;
-    let meter = Meter::open();
+    let meter = CpuMeter::open();
     let used = None;
-    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder, temporary, meter, used })
+    Ok(AttemptRunner { job_dir, worker, loader, rows, strict, part, heads, folder, temporary, meter, used })
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {
@@ -253,7 +253,7 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// What the guest may see and use.
-fn grants(setup: Setup, bench: &Bench) -> Grants {
+fn grants(setup: Setup, bench: &AttemptRunner) -> Grants {
     let job_dir = &bench.job_dir;
     let worker = setup.worker;
     let writable = |host, guest: &str| Mount { host, guest: guest.to_owned(), writable: true };
@@ -267,7 +267,7 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     // The libraries of backends are opened here, before the wall is built; models are read behind it.
     let lease = setup.gpu.map(|gpu| gpu.index);
     let note = has_inference(&setup.models, &setup.inference).then(|| note_place(job_dir, worker));
-    let models = Models::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
+    let models = LoadedModels::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
     if let Some(place) = note.flatten() {
         models.note_in(place);
     }
@@ -286,9 +286,9 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
         logging_level: setup.settings.logging_level,
         limits: setup.limits,
         seed: Seed::before_mini_batches(),
-        stdout: LogFile::open(&job_dir.script_stdout(worker)),
-        stderr: LogFile::open(&job_dir.script_stderr(worker)),
-        log: LogFile::open(&job_dir.script_log(worker)),
+        stdout: SinkFile::open(&job_dir.script_stdout(worker)),
+        stderr: SinkFile::open(&job_dir.script_stderr(worker)),
+        log: SinkFile::open(&job_dir.script_log(worker)),
     }
 }
 

@@ -3,11 +3,11 @@
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text, text_at};
 use super::text::is_remote;
 use super::values::Declared;
-use crate::error::{Origin, Report};
-use crate::place::Place;
+use crate::error::{SettingOrigin, ErrorReport};
+use crate::place::JobFileLocation;
 use crate::policy;
 use crate::reading;
-use crate::tree::{self, Entry, Node, Value, join};
+use crate::tree::{self, MapEntry, YamlNode, YamlValue, join};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ const MERGED: [&str; 4] = ["environment_variables", "resources", "retry_settings
 
 /// Merges the settings of the job's component into the job. The job's own settings take precedence. `None`,
 /// with an error, if the component cannot be read here.
-pub(crate) fn unfold(mut job: Node, place: &Place, report: &Report) -> Option<Node> {
-    let Value::Map(entries) = &mut job.value else { return Some(job) };
+pub(crate) fn unfold(mut job: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<YamlNode> {
+    let YamlValue::Map(entries) = &mut job.value else { return Some(job) };
     let Some(named) = take(entries, KEY) else { return Some(job) };
     let origin = named.origin.clone();
     let component = read(named, place, report)?;
@@ -43,10 +43,10 @@ pub(crate) fn unfold(mut job: Node, place: &Place, report: &Report) -> Option<No
 }
 
 /// The component's settings, from its file or written inline.
-fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
+fn read(named: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<Vec<MapEntry>> {
     let path = match named.value {
-        Value::Map(inline) => return Some(inline),
-        Value::Scalar { ref text, .. } => text.clone(),
+        YamlValue::Map(inline) => return Some(inline),
+        YamlValue::Scalar { ref text, .. } => text.clone(),
         _ => {
             report.error(&named.origin, KEY, format!("found {named}; expected a component's file"));
             return None;
@@ -61,7 +61,7 @@ fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
         return None;
     }
     let file = place.resolve(path);
-    if !place.policy.allows(policy::Place::EntryScripts, KEY, &file, &named.origin, report) {
+    if !place.policy.allows(policy::FolderUse::EntryScripts, KEY, &file, &named.origin, report) {
         return None;
     }
     let shown = file.display().to_string();
@@ -72,7 +72,7 @@ fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
             return None;
         }
     };
-    let Value::Map(mut entries) = root.value else {
+    let YamlValue::Map(mut entries) = root.value else {
         report.error(&named.origin, KEY, format!("{shown} holds {root}; expected a component"));
         return None;
     };
@@ -82,8 +82,8 @@ fn read(named: Node, place: &Place, report: &Report) -> Option<Vec<Entry>> {
 }
 
 /// Parses the text. Errors name the component's own file and lines.
-fn parse(text: &str, shown: &str, report: &Report) -> Option<Node> {
-    let own = Report::default();
+fn parse(text: &str, shown: &str, report: &ErrorReport) -> Option<YamlNode> {
+    let own = ErrorReport::default();
     let root = tree::parse(text, &own);
     let file: Arc<str> = shown.into();
     for error in own.into_errors(shown).errors {
@@ -94,20 +94,20 @@ fn parse(text: &str, shown: &str, report: &Report) -> Option<Node> {
     Some(root)
 }
 
-fn in_file(origin: &Origin, file: &Arc<str>) -> Origin {
+fn in_file(origin: &SettingOrigin, file: &Arc<str>) -> SettingOrigin {
     match origin {
-        Origin::Line(line) => Origin::In(Arc::clone(file), *line),
-        Origin::File => Origin::In(Arc::clone(file), 1),
+        SettingOrigin::Line(line) => SettingOrigin::In(Arc::clone(file), *line),
+        SettingOrigin::File => SettingOrigin::In(Arc::clone(file), 1),
         other => other.clone(),
     }
 }
 
 /// Paths in a component are relative to its own folder.
-fn rebase(entries: &mut [Entry], folder: &Path) {
+fn rebase(entries: &mut [MapEntry], folder: &Path) {
     let task = entries.iter_mut().find(|entry| entry.key == "task");
-    let Some(Value::Map(task)) = task.map(|entry| &mut entry.node.value) else { return };
+    let Some(YamlValue::Map(task)) = task.map(|entry| &mut entry.node.value) else { return };
     let code = task.iter_mut().find(|entry| entry.key == "code");
-    let Some(Value::Scalar { text, .. }) = code.map(|entry| &mut entry.node.value) else { return };
+    let Some(YamlValue::Scalar { text, .. }) = code.map(|entry| &mut entry.node.value) else { return };
     if !is_remote(text)
         && let Some(path) = std::path::absolute(folder.join(text.trim())).ok()
         && let Some(path) = path.to_str()
@@ -117,9 +117,9 @@ fn rebase(entries: &mut [Entry], folder: &Path) {
 }
 
 /// Refuses inputs that the component does not declare.
-fn refuse_unknown(job: &[Entry], component: &[Entry], report: &Report) {
-    let names = |of: &[Entry]| match entry_of(of, "inputs").map(|entry| &entry.node.value) {
-        Some(Value::Map(inputs)) => {
+fn refuse_unknown(job: &[MapEntry], component: &[MapEntry], report: &ErrorReport) {
+    let names = |of: &[MapEntry]| match entry_of(of, "inputs").map(|entry| &entry.node.value) {
+        Some(YamlValue::Map(inputs)) => {
             inputs.iter().map(|input| (input.key.clone(), input.node.origin.clone())).collect()
         }
         _ => Vec::new(),
@@ -135,14 +135,14 @@ fn refuse_unknown(job: &[Entry], component: &[Entry], report: &Report) {
 }
 
 /// Merges an entry of the component into the job.
-fn merge(job: &mut Vec<Entry>, theirs: Entry) {
+fn merge(job: &mut Vec<MapEntry>, theirs: MapEntry) {
     let Some(own) = job.iter_mut().find(|entry| entry.key == theirs.key) else {
         job.push(theirs);
         return;
     };
     match (theirs.key.as_str(), &mut own.node.value, theirs.node.value) {
-        ("inputs", Value::Map(own), Value::Map(theirs)) => Declared::new(theirs).fill(own),
-        ("outputs", Value::Map(own), Value::Map(theirs)) => {
+        ("inputs", YamlValue::Map(own), YamlValue::Map(theirs)) => Declared::new(theirs).fill(own),
+        ("outputs", YamlValue::Map(own), YamlValue::Map(theirs)) => {
             for theirs in theirs {
                 match own.iter_mut().find(|entry| entry.key == theirs.key) {
                     Some(own) => add_type(&mut own.node, &theirs.node),
@@ -150,7 +150,7 @@ fn merge(job: &mut Vec<Entry>, theirs: Entry) {
                 }
             }
         }
-        (key, Value::Map(own), Value::Map(theirs)) if MERGED.contains(&key) => {
+        (key, YamlValue::Map(own), YamlValue::Map(theirs)) if MERGED.contains(&key) => {
             theirs.into_iter().for_each(|theirs| add_missing(own, theirs));
         }
         _ => {}
@@ -158,14 +158,14 @@ fn merge(job: &mut Vec<Entry>, theirs: Entry) {
 }
 
 /// Adds the type of an output from the component's declaration.
-fn add_type(own: &mut Node, theirs: &Node) {
-    let Value::Map(theirs) = &theirs.value else { return };
+fn add_type(own: &mut YamlNode, theirs: &YamlNode) {
+    let YamlValue::Map(theirs) = &theirs.value else { return };
     let Some(kind) = entry_of(theirs, "type") else { return };
     if let Some(path) = text(own) {
         let path = scalar(path, &own.origin);
-        own.value = Value::Map(vec![entry("path", path)]);
+        own.value = YamlValue::Map(vec![entry("path", path)]);
     }
-    if let Value::Map(own) = &mut own.value {
+    if let YamlValue::Map(own) = &mut own.value {
         add_missing(own, kind.clone());
     }
 }

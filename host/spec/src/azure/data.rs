@@ -6,15 +6,15 @@ use super::nodes::{
 };
 use super::pipeline::{SOURCE, literal};
 use super::text::{is_remote, reference};
-use super::values::{Given, given, strip};
-use crate::error::{Origin, Report};
-use crate::place::{Place, fit_name};
-use crate::tree::{Entry, Node, Value, join};
+use super::values::{GivenInput, given, strip};
+use crate::error::{SettingOrigin, ErrorReport};
+use crate::place::{JobFileLocation, fit_name};
+use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
 /// The inputs and outputs of a version 2 job, in our keys.
-pub(super) struct Data {
+pub(super) struct JobData {
     /// Keys of our own: `inputs`, `side_inputs`, `output`, `append_row_file_name`.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<MapEntry>,
     /// The texts that replace references to inputs and outputs, by name (`inputs.x`).
     references: Vec<(String, String)>,
     /// The names of optional inputs without a value: `inputs.x`.
@@ -23,7 +23,7 @@ pub(super) struct Data {
     is_table: bool,
 }
 
-impl Data {
+impl JobData {
     pub(super) fn new(is_table: bool) -> Self {
         Self { entries: Vec::new(), references: Vec::new(), absent: Vec::new(), is_table }
     }
@@ -34,8 +34,8 @@ impl Data {
         &self,
         name: &str,
         key: &str,
-        origin: &Origin,
-        report: &Report,
+        origin: &SettingOrigin,
+        report: &ErrorReport,
     ) -> Option<String> {
         if self.is_absent(name) {
             let message = format!(
@@ -50,7 +50,7 @@ impl Data {
     }
 
     /// Adds the value of an input that is not data.
-    fn add_value(&mut self, name: &str, value: String, origin: &Origin, report: &Report) {
+    fn add_value(&mut self, name: &str, value: String, origin: &SettingOrigin, report: &ErrorReport) {
         let key = join("inputs", name);
         if value.len() > MAX_PARAMETER {
             let message = format!(
@@ -71,20 +71,20 @@ impl Data {
 
     /// Whether an input is a table.
     pub(super) fn has_tables(&self) -> bool {
-        let Some(Entry { node: Node { value: Value::Map(inputs), .. }, .. }) =
+        let Some(MapEntry { node: YamlNode { value: YamlValue::Map(inputs), .. }, .. }) =
             entry_of(&self.entries, "inputs")
         else {
             return false;
         };
         inputs.iter().any(|input| match &input.node.value {
-            Value::Map(input) => text_at(input, "format").is_some_and(|format| format != "files"),
+            YamlValue::Map(input) => text_at(input, "format").is_some_and(|format| format != "files"),
             _ => false,
         })
     }
 
     /// Adds the inputs of a call of an endpoint. Each of them is cut into mini-batches.
-    pub(super) fn add_called(&mut self, inputs: Option<Node>, place: &Place, report: &Report) {
-        for Entry { key, node } in named(inputs, "inputs", report).unwrap_or_default() {
+    pub(super) fn add_called(&mut self, inputs: Option<YamlNode>, place: &JobFileLocation, report: &ErrorReport) {
+        for MapEntry { key, node } in named(inputs, "inputs", report).unwrap_or_default() {
             self.add_main(&key, node, place, report);
         }
     }
@@ -92,11 +92,11 @@ impl Data {
     /// Sorts the inputs into three kinds: the one that is cut into mini-batches, side inputs, and values.
     pub(super) fn add_inputs(
         &mut self,
-        inputs: Option<Node>,
-        input_data: Option<&Node>,
+        inputs: Option<YamlNode>,
+        input_data: Option<&YamlNode>,
         is_void: bool,
-        place: &Place,
-        report: &Report,
+        place: &JobFileLocation,
+        report: &ErrorReport,
     ) {
         let Some(all) = named(inputs, "inputs", report) else { return };
         let main = match input_data {
@@ -106,20 +106,20 @@ impl Data {
                 Some(main)
             }
         };
-        for Entry { key: name, node } in all {
+        for MapEntry { key: name, node } in all {
             if main.as_ref() == Some(&name) {
                 report.conversion(format!("input_data: inputs.{name} is cut into mini-batches"));
                 self.add_main(&name, node, place, report);
                 continue;
             }
             match given(&name, &node, report) {
-                Given::Value(value) => self.add_value(&name, value, &node.origin, report),
-                Given::Absent => {
+                GivenInput::Value(value) => self.add_value(&name, value, &node.origin, report),
+                GivenInput::Absent => {
                     report.conversion(format!("inputs.{name}: optional, and not given"));
                     self.absent.push(join("inputs", &name));
                 }
-                Given::Wrong => {}
-                Given::Data => match value_of(&node) {
+                GivenInput::Wrong => {}
+                GivenInput::Data => match value_of(&node) {
                     Some(value) => self.add_value(&name, value, &node.origin, report),
                     None => self.add_side(&name, node, report),
                 },
@@ -127,7 +127,7 @@ impl Data {
         }
     }
 
-    fn add_main(&mut self, name: &str, node: Node, place: &Place, report: &Report) {
+    fn add_main(&mut self, name: &str, node: YamlNode, place: &JobFileLocation, report: &ErrorReport) {
         let fitted = fit_name(name);
         if name != fitted {
             report.conversion(format!("inputs.{name} is called {fitted} here"));
@@ -140,21 +140,21 @@ impl Data {
         }
     }
 
-    fn add_side(&mut self, name: &str, mut node: Node, report: &Report) {
+    fn add_side(&mut self, name: &str, mut node: YamlNode, report: &ErrorReport) {
         let fitted = fit_name(name);
         report.conversion(format!("inputs.{name} is taken for side_inputs.{fitted}"));
         report.call(&join("side_inputs", &fitted), &join("inputs", name));
         let reference = format!("${{{{side_inputs.{fitted}}}}}");
         self.references.push((join("inputs", name), reference));
-        if let Value::Map(entries) = &mut node.value {
+        if let YamlValue::Map(entries) = &mut node.value {
             strip(entries);
         }
         self.put("side_inputs", entry(&fitted, node));
     }
 
     /// Adds an entry to a group.
-    fn put(&mut self, group: &str, new: Entry) {
-        if let Some(entries) = group_of(&mut self.entries, group, &Origin::File) {
+    fn put(&mut self, group: &str, new: MapEntry) {
+        if let Some(entries) = group_of(&mut self.entries, group, &SettingOrigin::File) {
             entries.push(new);
         }
     }
@@ -163,13 +163,13 @@ impl Data {
     /// output for Azure's own files.
     pub(super) fn add_outputs(
         &mut self,
-        outputs: Option<Node>,
-        append_row_to: Option<&Node>,
-        output_data: Option<&Node>,
-        report: &Report,
+        outputs: Option<YamlNode>,
+        append_row_to: Option<&YamlNode>,
+        output_data: Option<&YamlNode>,
+        report: &ErrorReport,
     ) {
         let Some(given) = named(outputs, "outputs", report) else { return };
-        let name_of = |node: Option<&'_ Node>| {
+        let name_of = |node: Option<&'_ YamlNode>| {
             let name = node.and_then(text).and_then(reference)?;
             Some(name.strip_prefix("outputs.").unwrap_or(name).to_owned())
         };
@@ -217,10 +217,10 @@ impl Data {
     }
 
     /// Returns the text that replaces references to the output.
-    fn add_main_output(&mut self, output: &Entry, is_bound: bool, report: &Report) -> String {
+    fn add_main_output(&mut self, output: &MapEntry, is_bound: bool, report: &ErrorReport) -> String {
         let folder = String::from("${{output}}");
         let (path, kind) = match &output.node.value {
-            Value::Map(entries) => (text_at(entries, "path"), text_at(entries, "type")),
+            YamlValue::Map(entries) => (text_at(entries, "path"), text_at(entries, "type")),
             _ => (text(&output.node), None),
         };
         let is_file = kind.is_some_and(|kind| kind.eq_ignore_ascii_case("uri_file"));
@@ -251,10 +251,10 @@ impl Data {
 }
 
 /// The inputs or the outputs of a file, by name. `None`, with an error, if they are not a map.
-fn named(group: Option<Node>, key: &str, report: &Report) -> Option<Vec<Entry>> {
+fn named(group: Option<YamlNode>, key: &str, report: &ErrorReport) -> Option<Vec<MapEntry>> {
     match group {
         None => Some(Vec::new()),
-        Some(Node { value: Value::Map(entries), .. }) => Some(entries),
+        Some(YamlNode { value: YamlValue::Map(entries), .. }) => Some(entries),
         Some(node) => {
             let message = format!("found {node}; expected a map of names to {key}");
             report.error(&node.origin, key, message);
@@ -264,11 +264,11 @@ fn named(group: Option<Node>, key: &str, report: &Report) -> Option<Vec<Entry>> 
 }
 
 /// The name of the input that `input_data` refers to.
-fn main_input(inputs: &[Entry], input_data: Option<&Node>, report: &Report) -> Option<String> {
+fn main_input(inputs: &[MapEntry], input_data: Option<&YamlNode>, report: &ErrorReport) -> Option<String> {
     let Some(node) = input_data else {
         let message = "missing; name the one input that is cut into mini-batches, as in \
                        ${{inputs.x}}";
-        report.error(&Origin::File, "input_data", message);
+        report.error(&SettingOrigin::File, "input_data", message);
         return None;
     };
     let name = text(node).and_then(reference).and_then(|name| name.strip_prefix("inputs."));
@@ -287,22 +287,22 @@ fn main_input(inputs: &[Entry], input_data: Option<&Node>, report: &Report) -> O
 }
 
 /// The text of an input that is not data.
-fn value_of(node: &Node) -> Option<String> {
+fn value_of(node: &YamlNode) -> Option<String> {
     if !is_small(node) {
         return None;
     }
     match &node.value {
         // A reference to the output of another job in the pipeline is data.
-        Value::Scalar { text, .. } => (!is_remote(text)).then(|| text.clone()),
-        Value::Map(_) => literal(node).and_then(text).map(str::to_owned),
+        YamlValue::Scalar { text, .. } => (!is_remote(text)).then(|| text.clone()),
+        YamlValue::Map(_) => literal(node).and_then(text).map(str::to_owned),
         _ => None,
     }
 }
 
 /// Refuses an SQL table: only databases that are files can be read (prs-semantics M3).
-fn refuse_sql(name: &str, source: &Node, report: &Report) {
+fn refuse_sql(name: &str, source: &YamlNode, report: &ErrorReport) {
     let query = match &source.value {
-        Value::Map(entries) => text_at(entries, "query"),
+        YamlValue::Map(entries) => text_at(entries, "query"),
         _ => None,
     };
     let query = query.map_or_else(|| "...".to_owned(), |query| format!("{query:?}"));
@@ -318,12 +318,12 @@ fn refuse_sql(name: &str, source: &Node, report: &Report) {
 /// table file are merged into it. `None`, with an error, if it has no path.
 fn data_input(
     name: &str,
-    mut node: Node,
+    mut node: YamlNode,
     is_table: bool,
-    place: &Place,
-    report: &Report,
-) -> Option<Node> {
-    let Value::Map(entries) = &mut node.value else { return Some(node) };
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<YamlNode> {
+    let YamlValue::Map(entries) = &mut node.value else { return Some(node) };
     let kind = take(entries, "type");
     let mode = take(entries, "mode");
     if kind.is_some()

@@ -1,19 +1,19 @@
 //! Converts a batch endpoint's deployment of a model into keys of our own. Its settings are below `settings`,
 //! and in older files at the top level.
 
-use super::data::Data;
-use super::kind::Kind;
+use super::data::JobData;
+use super::kind::DocumentKind;
 use super::names;
 use super::nodes::{
     SCHEMA_KEY, add_missing, entry, entry_of, group_of, scalar, take, text, text_at,
 };
-use super::settings::{Settings, group, unknown};
+use super::settings::{AzureSettings, group, unknown};
 use super::text::is_remote;
-use crate::error::{Origin, Report};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
-use crate::place::Place;
+use crate::place::JobFileLocation;
 use crate::policy;
-use crate::tree::{Entry, Node, Value, join};
+use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
 /// Azure's defaults for settings that a deployment leaves out: our key, its value, and the deployment's own
 /// name.
@@ -36,11 +36,11 @@ const MODEL: &str = "model";
 const MODEL_VARIABLE: &str = "AZUREML_MODEL_DIR";
 
 /// Converts a deployment into a tree of our keys. Errors go to the report.
-pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node> {
+pub(crate) fn convert(root: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<YamlNode> {
     let origin = root.origin.clone();
-    let Value::Map(mut entries) = root.value else { return None };
+    let YamlValue::Map(mut entries) = root.value else { return None };
     // A null value means that the setting was not set.
-    entries.retain(|entry| entry.node.value != Value::Null);
+    entries.retain(|entry| entry.node.value != YamlValue::Null);
     for key in ["type", SCHEMA_KEY] {
         take(&mut entries, key);
     }
@@ -49,12 +49,12 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
     }
     let is_grouped = entry_of(&entries, "settings").is_some();
     let below = if is_grouped { "settings" } else { "" };
-    names::say(Kind::Deployment, below, report);
+    names::say(DocumentKind::Deployment, below, report);
     let mut of_settings = group(&mut entries, "settings", report).unwrap_or_default();
-    let mut data = Data::new(false);
+    let mut data = JobData::new(false);
     data.add_called(take(&mut entries, "inputs"), place, report);
     let has_tables = data.has_tables();
-    let mut settings = Settings::new(std::mem::take(&mut data.entries), "", report);
+    let mut settings = AzureSettings::new(std::mem::take(&mut data.entries), "", report);
     add_code(&mut entries, &mut settings, report);
     let model = take(&mut entries, "model").and_then(|model| add_model(&model, place, report));
     if let Some(environment) = take(&mut entries, "environment") {
@@ -66,7 +66,7 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
     } else {
         entries.into_iter().for_each(|setting| settings.add(setting));
     }
-    let mut settings = Settings::new(settings.ours, below, report);
+    let mut settings = AzureSettings::new(settings.ours, below, report);
     settings.resources(&mut of_settings);
     settings.retries(&mut of_settings);
     if let Some(name) = take(&mut of_settings, "output_file_name") {
@@ -77,35 +77,35 @@ pub(crate) fn convert(root: Node, place: &Place, report: &Report) -> Option<Node
         model.put(&mut settings.ours);
     }
     add_defaults(&mut settings.ours, below, has_tables, report);
-    Some(Node { origin, value: Value::Map(settings.finish()) })
+    Some(YamlNode { origin, value: YamlValue::Map(settings.finish()) })
 }
 
-fn add_code(entries: &mut Vec<Entry>, settings: &mut Settings<'_>, report: &Report) {
+fn add_code(entries: &mut Vec<MapEntry>, settings: &mut AzureSettings<'_>, report: &ErrorReport) {
     const GROUP: &str = "code_configuration";
-    for Entry { key, node } in group(entries, GROUP, report).unwrap_or_default() {
+    for MapEntry { key, node } in group(entries, GROUP, report).unwrap_or_default() {
         match key.as_str() {
             "code" => settings.rename("code_configuration.code", "source_directory", node),
             "scoring_script" => {
                 settings.rename("code_configuration.scoring_script", "entry_script", node);
             }
-            _ => unknown(GROUP, &Entry { key, node }, "code, scoring_script", report),
+            _ => unknown(GROUP, &MapEntry { key, node }, "code, scoring_script", report),
         }
     }
 }
 
 /// The deployment's model, as an entry of one of our groups.
-struct Model {
+struct DeploymentModel {
     /// `models` for an ONNX model, with which the sandbox can compute. `side_inputs` for any other model.
     group: &'static str,
-    path: Node,
+    path: YamlNode,
     folder: String,
 }
 
-fn add_model(model: &Node, place: &Place, report: &Report) -> Option<Model> {
+fn add_model(model: &YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<DeploymentModel> {
     let origin = model.origin.clone();
     let (path, key) = match &model.value {
-        Value::Scalar { text, .. } => (scalar(text.trim(), &origin), "model"),
-        Value::Map(inner) => match (entry_of(inner, "path"), text_at(inner, "name")) {
+        YamlValue::Scalar { text, .. } => (scalar(text.trim(), &origin), "model"),
+        YamlValue::Map(inner) => match (entry_of(inner, "path"), text_at(inner, "name")) {
             (Some(path), _) => (path.node.clone(), "model.path"),
             (None, Some(name)) => {
                 let version = text_at(inner, "version");
@@ -132,12 +132,12 @@ fn add_model(model: &Node, place: &Place, report: &Report) -> Option<Model> {
     report.conversion(format!(
         "{key} is taken for {group}.{MODEL}, and {MODEL_VARIABLE} is its folder, {folder}"
     ));
-    Some(Model { group, path, folder })
+    Some(DeploymentModel { group, path, folder })
 }
 
 /// Whether the path is an ONNX file, or a folder that contains one. A folder that the operator's policy does
 /// not allow for models is not opened.
-fn is_onnx(place: &Place, path: &str, origin: &Origin) -> bool {
+fn is_onnx(place: &JobFileLocation, path: &str, origin: &SettingOrigin) -> bool {
     let is_named = |path: &std::path::Path| {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
     };
@@ -146,20 +146,20 @@ fn is_onnx(place: &Place, path: &str, origin: &Origin) -> bool {
         return true;
     }
     // The later check of the model or the side input reports this refusal.
-    let unsaid = Report::default();
-    place.policy.allows(policy::Place::Models, MODEL, &path, origin, &unsaid)
+    let unsaid = ErrorReport::default();
+    place.policy.allows(policy::FolderUse::Models, MODEL, &path, origin, &unsaid)
         && path
             .read_dir()
             .is_ok_and(|all| all.take(MOST_ENTRIES).flatten().any(|entry| is_named(&entry.path())))
 }
 
-impl Model {
+impl DeploymentModel {
     /// Adds the model, and the variable with its folder unless the file sets it.
-    fn put(self, ours: &mut Vec<Entry>) {
+    fn put(self, ours: &mut Vec<MapEntry>) {
         let Self { group, path, folder } = self;
         let origin = path.origin.clone();
-        let value = Value::Map(vec![entry("path", path)]);
-        let model = entry(MODEL, Node { origin: origin.clone(), value });
+        let value = YamlValue::Map(vec![entry("path", path)]);
+        let model = entry(MODEL, YamlNode { origin: origin.clone(), value });
         let variable = entry(MODEL_VARIABLE, scalar(folder, &origin));
         for (group, new) in [(group, model), ("environment_variables", variable)] {
             if let Some(entries) = group_of(ours, group, &origin) {
@@ -169,7 +169,7 @@ impl Model {
     }
 }
 
-fn add_defaults(ours: &mut Vec<Entry>, below: &str, has_tables: bool, report: &Report) {
+fn add_defaults(ours: &mut Vec<MapEntry>, below: &str, has_tables: bool, report: &ErrorReport) {
     for (key, value, theirs) in DEFAULTS {
         // This default is a number of files.
         let is_meant = key != "mini_batch_size" || !has_tables;
@@ -179,7 +179,7 @@ fn add_defaults(ours: &mut Vec<Entry>, below: &str, has_tables: bool, report: &R
             report.conversion(format!("{theirs} is not in the file: {shown} (as in Azure)"));
             // The value has no place in the file, so an operator's ceiling lowers it and does not refuse the
             // job.
-            ours.push(entry(key, scalar(value, &Origin::File)));
+            ours.push(entry(key, scalar(value, &SettingOrigin::File)));
         }
     }
 }

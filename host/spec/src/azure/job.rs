@@ -1,29 +1,29 @@
 //! Version 2: converts a parallel job into keys of our own.
 
-use super::data::Data;
-use super::kind::Kind;
+use super::data::JobData;
+use super::kind::DocumentKind;
 use super::names;
 use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text};
-use super::settings::{Settings, group, unknown};
+use super::settings::{AzureSettings, group, unknown};
 use super::text::{expand_groups, replace, split};
-use crate::error::{Origin, Report};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::model::SliceSize;
-use crate::place::Place;
-use crate::tree::{Entry, Node, Value};
+use crate::place::JobFileLocation;
+use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// A job with this option needs no data (prs-semantics C26).
 const VOID: &str = "rank_mini_batch_count";
 
 /// Converts a parallel job into a tree of our keys. Errors go to the report.
-pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node> {
-    names::say(Kind::Job, "", report);
+pub(crate) fn convert(job: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<YamlNode> {
+    names::say(DocumentKind::Job, "", report);
     let origin = job.origin.clone();
-    let Value::Map(mut entries) = job.value else {
+    let YamlValue::Map(mut entries) = job.value else {
         report.error(&origin, "", format!("found {job}; expected the settings of a parallel job"));
         return None;
     };
     // A null value means that the setting was not set.
-    entries.retain(|entry| entry.node.value != Value::Null);
+    entries.retain(|entry| entry.node.value != YamlValue::Null);
     for key in ["type", SCHEMA_KEY] {
         take(&mut entries, key);
     }
@@ -38,7 +38,7 @@ pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node>
             entry.key == "program_arguments"
                 && text(&entry.node).is_some_and(|text| text.contains(VOID))
         });
-    let mut data = Data::new(is_table);
+    let mut data = JobData::new(is_table);
     data.add_inputs(inputs, input_data.as_ref(), is_void, place, report);
     let outputs = take(&mut entries, "outputs");
     let output_data = take(&mut entries, "output_data");
@@ -49,7 +49,7 @@ pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node>
             each_scalar(&mut entry.node, &mut |node| resolve(node, &data, &key, report));
         }
     }
-    let mut settings = Settings::new(std::mem::take(&mut data.entries), "", report);
+    let mut settings = AzureSettings::new(std::mem::take(&mut data.entries), "", report);
     add_task(task, &data, &mut settings, place, report);
     if append_row_to.is_none() && entry_of(&entries, "output_action").is_none() {
         report.conversion(
@@ -62,11 +62,11 @@ pub(crate) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node>
     settings.resources(&mut entries);
     settings.retries(&mut entries);
     entries.into_iter().for_each(|setting| settings.add(setting));
-    Some(Node { origin, value: Value::Map(settings.finish()) })
+    Some(YamlNode { origin, value: YamlValue::Map(settings.finish()) })
 }
 
 /// The output for rows. Some components have this key beside their task.
-fn append_row_to(task: &mut Vec<Entry>, entries: &mut Vec<Entry>, report: &Report) -> Option<Node> {
+fn append_row_to(task: &mut Vec<MapEntry>, entries: &mut Vec<MapEntry>, report: &ErrorReport) -> Option<YamlNode> {
     let in_task = take(task, "append_row_to");
     match (in_task, take(entries, "append_row_to")) {
         (Some(_), Some(beside)) => {
@@ -82,7 +82,7 @@ fn append_row_to(task: &mut Vec<Entry>, entries: &mut Vec<Entry>, report: &Repor
 }
 
 /// If a file has both a size and keys, Azure uses the keys (prs-semantics 1.12).
-fn keys_win(entries: &mut Vec<Entry>, report: &Report) {
+fn keys_win(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
     if entry_of(entries, "partition_keys").is_some()
         && let Some(size) = take(entries, "mini_batch_size")
     {
@@ -94,7 +94,7 @@ fn keys_win(entries: &mut Vec<Entry>, report: &Report) {
 }
 
 /// Whether the size of mini-batches is in bytes, which only tables can have.
-fn is_size_of_table(entries: &[Entry]) -> bool {
+fn is_size_of_table(entries: &[MapEntry]) -> bool {
     let size = entry_of(entries, "mini_batch_size").and_then(|entry| text(&entry.node));
     size.is_some_and(|size| {
         size.trim().parse::<u64>().is_err()
@@ -103,20 +103,20 @@ fn is_size_of_table(entries: &[Entry]) -> bool {
 }
 
 /// Replaces the references in the text of this key.
-fn resolve(node: &mut Node, data: &Data, key: &str, report: &Report) {
-    if let Value::Scalar { text, .. } = &mut node.value {
+fn resolve(node: &mut YamlNode, data: &JobData, key: &str, report: &ErrorReport) {
+    if let YamlValue::Scalar { text, .. } = &mut node.value {
         *text = replace(text, |name| data.resolve(name, key, &node.origin, report));
     }
 }
 
 fn add_task(
-    task: Vec<Entry>,
-    data: &Data,
-    settings: &mut Settings<'_>,
-    place: &Place,
-    report: &Report,
+    task: Vec<MapEntry>,
+    data: &JobData,
+    settings: &mut AzureSettings<'_>,
+    place: &JobFileLocation,
+    report: &ErrorReport,
 ) {
-    for Entry { key, node } in task {
+    for MapEntry { key, node } in task {
         match key.as_str() {
             "type" => {
                 let kind = text(&node).unwrap_or_default().to_ascii_lowercase();
@@ -139,7 +139,7 @@ fn add_task(
             "identity" => report.conversion("task.identity: ignored, the job runs as you"),
             _ => unknown(
                 "task",
-                &Entry { key, node },
+                &MapEntry { key, node },
                 "type, code, entry_script, program_arguments, append_row_to, environment, model",
                 report,
             ),
@@ -151,29 +151,29 @@ const ARGUMENTS: &str = "task.program_arguments";
 
 /// Splits a command line into a list. A list stays a list. An optional group, `$[[...]]`, is kept if all
 /// inputs that it refers to have a value.
-fn arguments(node: Node, data: &Data, report: &Report) -> Option<Node> {
+fn arguments(node: YamlNode, data: &JobData, report: &ErrorReport) -> Option<YamlNode> {
     let origin = node.origin.clone();
     let mut words = Vec::new();
     match node.value {
-        Value::Scalar { text, .. } => words.extend(split_line(&text, &origin, data, report)?),
-        Value::List(items) => {
+        YamlValue::Scalar { text, .. } => words.extend(split_line(&text, &origin, data, report)?),
+        YamlValue::List(items) => {
             for item in items {
                 match &item.value {
-                    Value::Scalar { text, .. } if text.contains("$[[") => {
+                    YamlValue::Scalar { text, .. } if text.contains("$[[") => {
                         words.extend(split_line(text, &item.origin, data, report)?);
                     }
                     _ => words.push(item),
                 }
             }
         }
-        value => return Some(Node { origin, value }),
+        value => return Some(YamlNode { origin, value }),
     }
-    let mut node = Node { origin, value: Value::List(words) };
+    let mut node = YamlNode { origin, value: YamlValue::List(words) };
     each_scalar(&mut node, &mut |node| resolve(node, data, ARGUMENTS, report));
     Some(node)
 }
 
-fn split_line(line: &str, origin: &Origin, data: &Data, report: &Report) -> Option<Vec<Node>> {
+fn split_line(line: &str, origin: &SettingOrigin, data: &JobData, report: &ErrorReport) -> Option<Vec<YamlNode>> {
     let words = expand_groups(line, |name| data.is_absent(name)).and_then(|line| split(&line));
     match words {
         Ok(words) => Some(words.into_iter().map(|word| scalar(word, origin)).collect()),

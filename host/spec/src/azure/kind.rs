@@ -1,12 +1,12 @@
 //! Determines what an Azure file describes, and whether it can run here.
 
 use super::nodes::{SCHEMA_KEY, entry_of, text, text_at};
-use crate::error::{Origin, Report};
-use crate::tree::{Entry, Node, Value};
+use crate::error::{SettingOrigin, ErrorReport};
+use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// What a file describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DocumentKind {
     /// Not a file of version 2: a job in our own keys, or a file that version 1 saved.
     Other,
     /// A parallel job of version 2, its component, or a pipeline with such jobs.
@@ -17,8 +17,8 @@ pub(crate) enum Kind {
 
 /// Determines what the file describes. `None`, with an error, if it cannot run here. `has_script`: whether
 /// the command line names an entry script.
-pub(crate) fn kind_of(root: &Node, has_script: bool, report: &Report) -> Option<Kind> {
-    let Value::Map(entries) = &root.value else { return Some(Kind::Other) };
+pub(crate) fn kind_of(root: &YamlNode, has_script: bool, report: &ErrorReport) -> Option<DocumentKind> {
+    let YamlValue::Map(entries) = &root.value else { return Some(DocumentKind::Other) };
     let schema = text_at(entries, SCHEMA_KEY).unwrap_or_default().to_ascii_lowercase();
     // Only the last part of the schema's path counts, because folders may have any name.
     let schema = schema.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -29,11 +29,11 @@ pub(crate) fn kind_of(root: &Node, has_script: bool, report: &Report) -> Option<
             && ["code_configuration", "endpoint_name"].iter().any(|key| has(entries, key)));
     if is_deployment {
         let of_kind = if schema.contains("onlinedeployment") { "online" } else { word.as_str() };
-        return deployment(entries, of_kind, has_script, report).then_some(Kind::Deployment);
+        return deployment(entries, of_kind, has_script, report).then_some(DocumentKind::Deployment);
     }
     match (word.as_str(), of_type) {
-        ("parallel" | "pipeline", _) => Some(Kind::Job),
-        (_, Some(Entry { node, .. })) if !word.is_empty() => {
+        ("parallel" | "pipeline", _) => Some(DocumentKind::Job),
+        (_, Some(MapEntry { node, .. })) if !word.is_empty() => {
             let message = format!(
                 "found {node}; of Azure's files parallel and pipeline run here, and deployments of batch endpoints; \
                  our own job files have no type"
@@ -45,18 +45,18 @@ pub(crate) fn kind_of(root: &Node, has_script: bool, report: &Report) -> Option<
             let is_map = |key| {
                 entry_of(entries, key).is_some_and(|it| matches!(it.node.value, Value::Map(_)))
             };
-            Some(if is_map("task") || is_map("jobs") { Kind::Job } else { Kind::Other })
+            Some(if is_map("task") || is_map("jobs") { DocumentKind::Job } else { DocumentKind::Other })
         }
     }
 }
 
-fn has(entries: &[Entry], key: &str) -> bool {
-    entry_of(entries, key).is_some_and(|entry| entry.node.value != Value::Null)
+fn has(entries: &[MapEntry], key: &str) -> bool {
+    entry_of(entries, key).is_some_and(|entry| entry.node.value != YamlValue::Null)
 }
 
 /// Whether a deployment can run here. Adds an error if not.
-fn deployment(entries: &[Entry], kind: &str, has_script: bool, report: &Report) -> bool {
-    let origin = |key| entry_of(entries, key).map_or(Origin::File, |it| it.node.origin.clone());
+fn deployment(entries: &[MapEntry], kind: &str, has_script: bool, report: &ErrorReport) -> bool {
+    let origin = |key| entry_of(entries, key).map_or(SettingOrigin::File, |it| it.node.origin.clone());
     match kind {
         "online" => {
             let message = "is the deployment of an online endpoint, which answers single requests; of deployments \
@@ -73,7 +73,7 @@ fn deployment(entries: &[Entry], kind: &str, has_script: bool, report: &Report) 
             let message = "has no code_configuration: for such a model, of MLflow or of a registry, Azure makes the \
                            scoring script, which is Python; write an entry script that loads the model, and name it by \
                            --set entry_script=FILE";
-            report.error(&Origin::File, "", message);
+            report.error(&SettingOrigin::File, "", message);
         }
         _ => {
             let message =

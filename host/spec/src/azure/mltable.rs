@@ -2,13 +2,13 @@
 
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
 use super::text::is_remote;
-use super::transformations::{Table, path_of};
-use crate::error::{Origin, Report};
+use super::transformations::{TableKeys, path_of};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::model::Address;
-use crate::place::Place;
+use crate::place::JobFileLocation;
 use crate::policy;
 use crate::small_file;
-use crate::tree::{self, Entry, Node, Value};
+use crate::tree::{self, MapEntry, YamlNode, YamlValue};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,16 +20,16 @@ const MAX_BYTES: u64 = 1 << 20;
 /// table, any other a list of files.
 pub(super) fn expand(
     name: &str,
-    input: &mut Vec<Entry>,
+    input: &mut Vec<MapEntry>,
     is_direct: bool,
-    place: &Place,
-    report: &Report,
+    place: &JobFileLocation,
+    report: &ErrorReport,
 ) {
     let Some(path) = text_at(input, "path").map(str::to_owned) else { return };
     let origin = input
         .iter()
         .find(|entry| entry.key == "path")
-        .map_or(Origin::File, |entry| entry.node.origin.clone());
+        .map_or(SettingOrigin::File, |entry| entry.node.origin.clone());
     let resolved = place.resolve(&path);
     let file = if resolved.is_dir() { resolved.join(FILE) } else { resolved };
     let is_table_file = file.file_name().is_some_and(|name| name == FILE);
@@ -41,7 +41,7 @@ pub(super) fn expand(
         return;
     }
     let key = format!("inputs.{name}.path");
-    if !place.policy.allows(policy::Place::Inputs, &key, &file, &origin, report) {
+    if !place.policy.allows(policy::FolderUse::Inputs, &key, &file, &origin, report) {
         return;
     }
     let mut problems = Vec::new();
@@ -50,14 +50,14 @@ pub(super) fn expand(
         let message = format!("{}: {problem}", file.display());
         report.error(&origin, &key, message);
     }
-    let Some(File { paths, table }) = table else { return };
+    let Some(MlTableFile { paths, table }) = table else { return };
     let format = table.format.filter(|_| is_direct);
     let kind =
         format.map_or_else(|| "a list of files".into(), |it| format!("a table of format {it}"));
     report.conversion(format!("inputs.{name}: {} is read, as {kind}", file.display()));
     take(input, "path");
     let paths = paths.iter().map(|path| scalar(path, &origin)).collect();
-    input.push(entry("paths", Node { origin: origin.clone(), value: Value::List(paths) }));
+    input.push(entry("paths", YamlNode { origin: origin.clone(), value: YamlValue::List(paths) }));
     if is_direct {
         add_table(name, table, input, &origin, report);
     } else if table.format.is_none()
@@ -68,8 +68,8 @@ pub(super) fn expand(
 }
 
 /// Adds the settings that result from the steps of a table.
-fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, report: &Report) {
-    let Table { format, delimiter, header, quoted_newlines, types, keep, drop, take, streams } =
+fn add_table(name: &str, table: TableKeys, input: &mut Vec<MapEntry>, origin: &SettingOrigin, report: &ErrorReport) {
+    let TableKeys { format, delimiter, header, quoted_newlines, types, keep, drop, take, streams } =
         table;
     let texts = [
         ("format", format.map(str::to_owned)),
@@ -85,7 +85,7 @@ fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, 
     }
     let list = |names: Vec<String>| {
         let items = names.iter().map(|name| scalar(name, origin)).collect();
-        Node { origin: origin.clone(), value: Value::List(items) }
+        YamlNode { origin: origin.clone(), value: YamlValue::List(items) }
     };
     match keep {
         Some(mut keep) => {
@@ -99,7 +99,7 @@ fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, 
         let types = types.iter().map(|(name, kind)| entry(name, scalar(*kind, origin))).collect();
         add_missing(
             input,
-            entry("types", Node { origin: origin.clone(), value: Value::Map(types) }),
+            entry("types", YamlNode { origin: origin.clone(), value: YamlValue::Map(types) }),
         );
     }
     for column in streams {
@@ -110,17 +110,17 @@ fn add_table(name: &str, table: Table, input: &mut Vec<Entry>, origin: &Origin, 
 }
 
 /// Adds a setting, unless the user has set it.
-fn set(input: &mut Vec<Entry>, key: &str, value: &str, origin: &Origin) {
+fn set(input: &mut Vec<MapEntry>, key: &str, value: &str, origin: &SettingOrigin) {
     add_missing(input, entry(key, scalar(value, origin)));
 }
 
 /// The contents of such a file.
-struct File {
+struct MlTableFile {
     paths: Vec<String>,
-    table: Table,
+    table: TableKeys,
 }
 
-fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<File> {
+fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTableFile> {
     let content = match small_file::read(file, MAX_BYTES) {
         Ok(bytes) if bytes.len() as u64 > MAX_BYTES => {
             problems.push(String::from("is larger than 1 MB, which no MLTable file needs"));
@@ -144,16 +144,16 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<File
             return None;
         }
     };
-    let report = Report::default();
+    let report = ErrorReport::default();
     let root = tree::parse(&content, &report);
     let errors = report.into_errors(FILE).errors;
     problems.extend(errors.into_iter().map(|error| error.message));
-    let Some(Node { value: Value::Map(mut entries), .. }) = root else { return None };
+    let Some(YamlNode { value: YamlValue::Map(mut entries), .. }) = root else { return None };
     let mut paths = Vec::new();
     let folder = file.parent().unwrap_or(Path::new("/"));
     let mut is_one_file = false;
     match take(&mut entries, "paths") {
-        Some(Node { value: Value::List(items), .. }) => {
+        Some(YamlNode { value: YamlValue::List(items), .. }) => {
             is_one_file = matches!(&items[..], [Node { value: Value::Map(one), .. }]
                 if entry_of(one, "file").is_some());
             for item in &items {
@@ -169,10 +169,10 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<File
         _ => problems.push(String::from("has no list of paths")),
     }
     let steps = match take(&mut entries, "transformations") {
-        Some(Node { value: Value::List(steps), .. }) => steps,
+        Some(YamlNode { value: YamlValue::List(steps), .. }) => steps,
         _ => Vec::new(),
     };
-    let (table, wrong) = Table::of(&steps, is_one_file);
+    let (table, wrong) = TableKeys::of(&steps, is_one_file);
     if is_direct {
         problems.extend(wrong.iter().map(ToString::to_string));
         if table.format.is_none() {
@@ -182,7 +182,7 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<File
             ));
         }
     }
-    Some(File { paths, table })
+    Some(MlTableFile { paths, table })
 }
 
 /// The absolute form of a path: below the table's folder, or an address in a store.

@@ -30,7 +30,7 @@ mod values;
 pub(super) use component::{KEY as COMPONENT, unfold};
 pub(super) use deployment::convert as convert_deployment;
 pub(super) use job::convert;
-pub(super) use kind::{Kind, kind_of};
+pub(super) use kind::{DocumentKind, kind_of};
 pub(super) use names::is_own_key;
 pub(super) use nodes::SCHEMA_KEY;
 pub(super) use pipeline::{no_pipeline, pick};

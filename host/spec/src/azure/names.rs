@@ -1,7 +1,7 @@
 //! The names of our keys in files of version 2.
 
-use super::kind::Kind;
-use crate::error::Report;
+use super::kind::DocumentKind;
+use crate::error::ErrorReport;
 use crate::tree::join;
 
 /// Our keys, and their names in a parallel job.
@@ -57,11 +57,11 @@ const OF_DEPLOYMENT: [&str; 6] =
 
 /// Records the names of our keys in a file of this kind. `below`: the key below which a deployment has its
 /// settings.
-pub(super) fn say(kind: Kind, below: &str, report: &Report) {
+pub(super) fn say(kind: DocumentKind, below: &str, report: &ErrorReport) {
     match kind {
-        Kind::Other => {}
-        Kind::Job => JOB.iter().for_each(|(ours, theirs)| report.call(ours, theirs)),
-        Kind::Deployment => {
+        DocumentKind::Other => {}
+        DocumentKind::Job => JOB.iter().for_each(|(ours, theirs)| report.call(ours, theirs)),
+        DocumentKind::Deployment => {
             DEPLOYMENT.iter().for_each(|(ours, theirs)| report.call(ours, theirs));
             for (ours, theirs) in SETTINGS {
                 report.call(ours, &join(below, theirs));
@@ -71,12 +71,12 @@ pub(super) fn say(kind: Kind, below: &str, report: &Report) {
 }
 
 /// Whether a key of `--set` refers to the file's original keys, before they are converted to ours.
-pub(crate) fn is_own_key(kind: Kind, key: &str) -> bool {
+pub(crate) fn is_own_key(kind: DocumentKind, key: &str) -> bool {
     let first = key.split(['.', '[']).next().unwrap_or_default();
     let known = match kind {
-        Kind::Other => return false,
-        Kind::Job => &OF_JOB[..],
-        Kind::Deployment => &OF_DEPLOYMENT[..],
+        DocumentKind::Other => return false,
+        DocumentKind::Job => &OF_JOB[..],
+        DocumentKind::Deployment => &OF_DEPLOYMENT[..],
     };
     first == "inputs" || known.contains(&first)
 }

@@ -2,15 +2,15 @@
 
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
-use crate::error::{Origin, Report};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::model::nearest;
 use crate::place::fit_name;
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// The key for the place of rows, in a job that imports rows and in an input that comes from such a job.
 pub(super) const SOURCE: &str = "source";
 
-fn is_pipeline(entries: &[Entry]) -> bool {
+fn is_pipeline(entries: &[MapEntry]) -> bool {
     match text_at(entries, "type") {
         Some(kind) => kind.eq_ignore_ascii_case("pipeline"),
         None => entries.iter().any(|entry| entry.key == "jobs"),
@@ -19,7 +19,7 @@ fn is_pipeline(entries: &[Entry]) -> bool {
 
 /// The parallel job of a file.
 pub(crate) struct Picked {
-    pub(crate) job: Node,
+    pub(crate) job: YamlNode,
     /// The pipeline's name, if the job is in one.
     pub(crate) pipeline: Option<String>,
 }
@@ -27,12 +27,12 @@ pub(crate) struct Picked {
 /// Picks the parallel job: the only one in the file, or the one with that name. `None`, with an error, if
 /// there is no such job.
 pub(crate) fn pick(
-    mut root: Node,
+    mut root: YamlNode,
     wanted: Option<&str>,
     stem: &str,
-    report: &Report,
+    report: &ErrorReport,
 ) -> Option<Picked> {
-    let Value::Map(entries) = &mut root.value else { return None };
+    let YamlValue::Map(entries) = &mut root.value else { return None };
     if !is_pipeline(entries) {
         if let Some(wanted) = wanted {
             no_pipeline(wanted, report);
@@ -41,9 +41,9 @@ pub(crate) fn pick(
         return Some(Picked { job: root, pipeline: None });
     }
     let jobs = match take(entries, "jobs") {
-        Some(Node { value: Value::Map(jobs), .. }) => jobs,
+        Some(YamlNode { value: YamlValue::Map(jobs), .. }) => jobs,
         other => {
-            let origin = other.map_or(Origin::File, |node| node.origin);
+            let origin = other.map_or(SettingOrigin::File, |node| node.origin);
             report.error(&origin, "jobs", "expected a map of names to jobs, as a pipeline has it");
             return None;
         }
@@ -53,15 +53,15 @@ pub(crate) fn pick(
         report
             .conversion(format!("jobs.{}: not run, only job {name} of the pipeline is", other.key));
     }
-    let imports: Vec<(String, Node)> = jobs.iter().filter_map(sql_import).collect();
-    let Entry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
+    let imports: Vec<(String, YamlNode)> = jobs.iter().filter_map(sql_import).collect();
+    let MapEntry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
     let pipeline = text_at(entries, "name").map_or_else(|| stem.to_owned(), fit_name);
     for group in ["inputs", "outputs"] {
         drop_descriptions(entries, group);
     }
     bind(&mut job, entries);
     name_sources(&mut job, &imports);
-    if let Value::Map(settings) = &mut job.value
+    if let YamlValue::Map(settings) = &mut job.value
         && settings.iter().all(|setting| setting.key != "name")
     {
         settings.push(entry("name", scalar(name, &job.origin)));
@@ -70,26 +70,26 @@ pub(crate) fn pick(
 }
 
 /// Removes the descriptions from a group, as they may be long.
-fn drop_descriptions(entries: &mut [Entry], group: &str) {
+fn drop_descriptions(entries: &mut [MapEntry], group: &str) {
     let found = entries.iter_mut().find(|entry| entry.key == group);
-    let Some(Value::Map(group)) = found.map(|entry| &mut entry.node.value) else { return };
-    for Entry { node, .. } in group {
-        if let Value::Map(entries) = &mut node.value {
+    let Some(YamlValue::Map(group)) = found.map(|entry| &mut entry.node.value) else { return };
+    for MapEntry { node, .. } in group {
+        if let YamlValue::Map(entries) = &mut node.value {
             take(entries, "description");
         }
     }
 }
 
 /// Reports that a job cannot be picked by name.
-pub(crate) fn no_pipeline(wanted: &str, report: &Report) {
+pub(crate) fn no_pipeline(wanted: &str, report: &ErrorReport) {
     let message =
         format!("found {wanted:?}, but the file holds one job and no pipeline; leave it out");
-    report.error(&Origin::Set("job".into()), "job", message);
+    report.error(&SettingOrigin::Set("job".into()), "job", message);
 }
 
-fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<String> {
-    let is_parallel = |job: &&Entry| match &job.node.value {
-        Value::Map(settings) => {
+fn choose(jobs: &[MapEntry], wanted: Option<&str>, report: &ErrorReport) -> Option<String> {
+    let is_parallel = |job: &&MapEntry| match &job.node.value {
+        YamlValue::Map(settings) => {
             text_at(settings, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("parallel"))
         }
         _ => false,
@@ -100,7 +100,7 @@ fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<Strin
     match (wanted, parallel.as_slice()) {
         (_, []) => {
             let message = "there is no job of type parallel among them, and only such can run here";
-            report.error(&Origin::File, "jobs", message);
+            report.error(&SettingOrigin::File, "jobs", message);
             None
         }
         (Some(wanted), _) if !parallel.contains(&wanted) => {
@@ -109,36 +109,36 @@ fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<Strin
             let message = format!(
                 "found {wanted:?}, which is no parallel job of this pipeline; those are {all}{meant}"
             );
-            report.error(&Origin::Set("job".into()), "job", message);
+            report.error(&SettingOrigin::Set("job".into()), "job", message);
             None
         }
         (Some(wanted), _) => Some(wanted.to_owned()),
         (None, [one]) => Some((*one).to_owned()),
         (None, _) => {
             let message = format!("there are several parallel jobs; pick one by --job NAME: {all}");
-            report.error(&Origin::File, "jobs", message);
+            report.error(&SettingOrigin::File, "jobs", message);
             None
         }
     }
 }
 
 /// The name and the source of a job that imports rows from an SQL table.
-fn sql_import(job: &Entry) -> Option<(String, Node)> {
-    let Value::Map(settings) = &job.node.value else { return None };
+fn sql_import(job: &MapEntry) -> Option<(String, YamlNode)> {
+    let YamlValue::Map(settings) = &job.node.value else { return None };
     let source = settings.iter().find(|setting| setting.key == SOURCE)?;
-    let Value::Map(of) = &source.node.value else { return None };
+    let YamlValue::Map(of) = &source.node.value else { return None };
     let is_database = text_at(of, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("database"));
     is_database.then(|| (job.key.clone(), source.node.clone()))
 }
 
 /// Adds the source of the rows to each input that is the result of such a job.
-fn name_sources(job: &mut Node, imports: &[(String, Node)]) {
-    let Value::Map(settings) = &mut job.value else { return };
+fn name_sources(job: &mut YamlNode, imports: &[(String, YamlNode)]) {
+    let YamlValue::Map(settings) = &mut job.value else { return };
     let Some(inputs) = settings.iter_mut().find(|setting| setting.key == "inputs") else { return };
-    let Value::Map(inputs) = &mut inputs.node.value else { return };
-    for Entry { node, .. } in inputs {
+    let YamlValue::Map(inputs) = &mut inputs.node.value else { return };
+    for MapEntry { node, .. } in inputs {
         let path = match &node.value {
-            Value::Map(entries) => text_at(entries, "path"),
+            YamlValue::Map(entries) => text_at(entries, "path"),
             _ => text(node),
         };
         let made_by = path.and_then(reference).and_then(|it| it.strip_prefix("parent.jobs."));
@@ -149,18 +149,18 @@ fn name_sources(job: &mut Node, imports: &[(String, Node)]) {
         };
         if matches!(node.value, Value::Scalar { .. }) {
             let path = entry("path", node.clone());
-            node.value = Value::Map(vec![path]);
+            node.value = YamlValue::Map(vec![path]);
         }
-        if let Value::Map(entries) = &mut node.value {
+        if let YamlValue::Map(entries) = &mut node.value {
             entries.push(entry(SOURCE, source.clone()));
         }
     }
 }
 
 /// Replaces the job's references to the pipeline's inputs and outputs by their values.
-fn bind(job: &mut Node, pipeline: &[Entry]) {
+fn bind(job: &mut YamlNode, pipeline: &[MapEntry]) {
     let group = |key: &str| match pipeline.iter().find(|entry| entry.key == key) {
-        Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) => entries.as_slice(),
+        Some(MapEntry { node: YamlNode { value: YamlValue::Map(entries), .. }, .. }) => entries.as_slice(),
         _ => &[],
     };
     let inputs = group("inputs");
@@ -184,14 +184,14 @@ fn bind(job: &mut Node, pipeline: &[Entry]) {
                 };
                 let text = replace(written, known);
                 let is_text = matches!(node.value, Value::Scalar { is_text: true, .. });
-                Value::Scalar { text, is_text }
+                YamlValue::Scalar { text, is_text }
             }
         };
         node.value = value;
     });
     for group in ["inputs", "outputs"] {
-        if let Value::Map(settings) = &mut job.value
-            && let Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) =
+        if let YamlValue::Map(settings) = &mut job.value
+            && let Some(MapEntry { node: YamlNode { value: YamlValue::Map(entries), .. }, .. }) =
                 settings.iter_mut().find(|setting| setting.key == group)
         {
             entries.iter_mut().for_each(|entry| unfold_path(&mut entry.node));
@@ -201,10 +201,10 @@ fn bind(job: &mut Node, pipeline: &[Entry]) {
 
 /// Resolves `{path: ${{parent.inputs.x}}, mode: ..}`: the entries of the pipeline's input are added if the
 /// job's input does not have them.
-fn unfold_path(node: &mut Node) {
-    let Value::Map(entries) = &mut node.value else { return };
+fn unfold_path(node: &mut YamlNode) {
+    let YamlValue::Map(entries) = &mut node.value else { return };
     let Some(at) = entries.iter().position(|entry| entry.key == "path") else { return };
-    if let Value::Map(found) = &mut entries[at].node.value {
+    if let YamlValue::Map(found) = &mut entries[at].node.value {
         let found = std::mem::take(found);
         entries.remove(at);
         for entry in found {
@@ -216,8 +216,8 @@ fn unfold_path(node: &mut Node) {
 }
 
 /// The value of an input that is not data: `{type: number, default: 5}`.
-pub(super) fn literal(node: &Node) -> Option<&Node> {
-    let Value::Map(entries) = &node.value else { return None };
+pub(super) fn literal(node: &YamlNode) -> Option<&YamlNode> {
+    let YamlValue::Map(entries) = &node.value else { return None };
     if entries.iter().any(|entry| entry.key == "path") {
         return None;
     }

@@ -2,10 +2,10 @@
 
 use super::nodes::SCHEMA_KEY;
 use super::settings::are_more_nodes;
-use crate::error::Report;
+use crate::error::ErrorReport;
 use crate::keys;
 use crate::model::nearest;
-use crate::tree::{Entry, Node, Value, join};
+use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
 /// The root key of a saved file.
 pub(crate) const SECTION: &str = "parallel_run_config";
@@ -13,14 +13,14 @@ pub(crate) const SECTION: &str = "parallel_run_config";
 /// Moves the settings of a saved file up to the root, and drops those that have no meaning here, each with a
 /// line for the user. Returns whether it was such a file, and `None` if the section does not contain
 /// settings.
-pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
-    let Value::Map(entries) = &mut root.value else { return Some(false) };
+pub(crate) fn flatten(root: &mut YamlNode, report: &ErrorReport) -> Option<bool> {
+    let YamlValue::Map(entries) = &mut root.value else { return Some(false) };
     entries.retain(|entry| entry.key != SCHEMA_KEY);
     let Some(index) = entries.iter().position(|entry| entry.key == SECTION) else {
         return Some(false);
     };
     let section = entries.remove(index).node;
-    let Value::Map(settings) = section.value else {
+    let YamlValue::Map(settings) = section.value else {
         let message = format!(
             "found {section}; expected the settings that ParallelRunConfig saves, as a map"
         );
@@ -30,7 +30,7 @@ pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
     for setting in settings {
         if setting.key == "models" {
             // These are names in Azure's registry. Our key of the same name has another meaning.
-            if setting.node.value != Value::Null {
+            if setting.node.value != YamlValue::Null {
                 report.conversion(
                     "models: ignored, deprecated in Azure: name files beside the section",
                 );
@@ -46,9 +46,9 @@ pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
     Some(true)
 }
 
-fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
+fn is_wanted(MapEntry { key, node }: &MapEntry, report: &ErrorReport) -> bool {
     // The SDK writes null for settings that were not set.
-    if node.value == Value::Null {
+    if node.value == YamlValue::Null {
         return false;
     }
     if let Some((_, reason)) = keys::IGNORED.iter().find(|(name, _)| name == key) {

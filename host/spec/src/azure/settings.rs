@@ -1,10 +1,10 @@
 //! Version 2: converts the settings that parallel jobs and deployments share into keys of our own.
 
 use super::nodes::{entry, entry_of, scalar, take, text};
-use crate::error::Report;
+use crate::error::ErrorReport;
 use crate::keys::{self, NO_ENVIRONMENT};
-use crate::place::{Place, fit_name};
-use crate::tree::{Entry, Node, Value, join};
+use crate::place::{JobFileLocation, fit_name};
+use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 use std::collections::HashSet;
 
 /// Keys with another name here: the file's name, then ours.
@@ -34,11 +34,11 @@ const IGNORED_RESOURCES: [(&str, &str); 6] = [
 ];
 
 /// Takes a map out of the entries, without the null values in it.
-pub(super) fn group(entries: &mut Vec<Entry>, key: &str, report: &Report) -> Option<Vec<Entry>> {
+pub(super) fn group(entries: &mut Vec<MapEntry>, key: &str, report: &ErrorReport) -> Option<Vec<MapEntry>> {
     let node = take(entries, key)?;
     match node.value {
-        Value::Map(mut inner) => {
-            inner.retain(|entry| entry.node.value != Value::Null);
+        YamlValue::Map(mut inner) => {
+            inner.retain(|entry| entry.node.value != YamlValue::Null);
             Some(inner)
         }
         _ => {
@@ -49,7 +49,7 @@ pub(super) fn group(entries: &mut Vec<Entry>, key: &str, report: &Report) -> Opt
 }
 
 /// Reports an unknown key in a group.
-pub(super) fn unknown(group: &str, found: &Entry, known: &str, report: &Report) {
+pub(super) fn unknown(group: &str, found: &MapEntry, known: &str, report: &ErrorReport) {
     let message = format!("unknown key; the known ones are {known}");
     report.error(&found.node.origin, &join(group, &found.key), message);
 }
@@ -57,7 +57,7 @@ pub(super) fn unknown(group: &str, found: &Entry, known: &str, report: &Report) 
 /// Whether the file asks for more than one node (-1 asks for all nodes of a cluster). The job then runs on
 /// this machine alone, and a notice says so. Returns false for any other value, which the check of our own
 /// key covers.
-pub(super) fn are_more_nodes(key: &str, node: &Node, report: &Report) -> bool {
+pub(super) fn are_more_nodes(key: &str, node: &YamlNode, report: &ErrorReport) -> bool {
     let count = text(node).and_then(|text| text.trim().parse::<i64>().ok());
     let Some(count) = count.filter(|count| *count > 1 || *count == -1) else { return false };
     let asked = match count {
@@ -72,30 +72,30 @@ pub(super) fn are_more_nodes(key: &str, node: &Node, report: &Report) -> bool {
 }
 
 /// Keys of our own, as converted so far.
-pub(super) struct Settings<'r> {
+pub(super) struct AzureSettings<'r> {
     /// The keys.
-    pub(super) ours: Vec<Entry>,
+    pub(super) ours: Vec<MapEntry>,
     /// The key below which the file has its settings. Empty for the top level.
     below: &'static str,
-    report: &'r Report,
+    report: &'r ErrorReport,
 }
 
-impl<'r> Settings<'r> {
-    pub(super) fn new(ours: Vec<Entry>, below: &'static str, report: &'r Report) -> Self {
+impl<'r> AzureSettings<'r> {
+    pub(super) fn new(ours: Vec<MapEntry>, below: &'static str, report: &'r ErrorReport) -> Self {
         Self { ours, below, report }
     }
 
     /// Adds a setting that has another name in the file.
-    pub(super) fn rename(&mut self, theirs: &str, ours: &str, node: Node) {
+    pub(super) fn rename(&mut self, theirs: &str, ours: &str, node: YamlNode) {
         self.report.conversion(format!("{theirs} is taken for {ours}"));
         self.report.call(ours, theirs);
         self.ours.push(entry(ours, node));
     }
 
     /// Reads an environment. Its conda file lists the versions for which a Python script was written.
-    pub(super) fn environment(&mut self, key: &str, node: &Node, place: &Place) {
+    pub(super) fn environment(&mut self, key: &str, node: &YamlNode, place: &JobFileLocation) {
         let file = match &node.value {
-            Value::Map(entries) => entry_of(entries, "conda_file"),
+            YamlValue::Map(entries) => entry_of(entries, "conda_file"),
             _ => None,
         };
         let file =
@@ -104,7 +104,7 @@ impl<'r> Settings<'r> {
             Some(file) => {
                 let requirements = vec![entry("requirements", file.node.clone())];
                 let origin = file.node.origin.clone();
-                let group = Node { origin, value: Value::Map(requirements) };
+                let group = YamlNode { origin, value: YamlValue::Map(requirements) };
                 self.report.conversion(format!(
                     "{key}: ignored but for conda_file, which is taken for python.requirements"
                 ));
@@ -115,7 +115,7 @@ impl<'r> Settings<'r> {
     }
 
     /// Reads `resources`, or `instance_count` if there is none.
-    pub(super) fn resources(&mut self, entries: &mut Vec<Entry>) {
+    pub(super) fn resources(&mut self, entries: &mut Vec<MapEntry>) {
         let alone = take(entries, "instance_count");
         let has_resources = entries.iter().any(|entry| entry.key == "resources");
         let resources = group(entries, "resources", self.report).unwrap_or_default();
@@ -141,7 +141,7 @@ impl<'r> Settings<'r> {
         }
     }
 
-    fn nodes(&mut self, key: &str, node: Node) {
+    fn nodes(&mut self, key: &str, node: YamlNode) {
         if !are_more_nodes(key, &node, self.report) {
             self.report.call("node_count", key);
             self.ours.push(entry("node_count", node));
@@ -149,7 +149,7 @@ impl<'r> Settings<'r> {
     }
 
     /// Reads `retry_settings`.
-    pub(super) fn retries(&mut self, entries: &mut Vec<Entry>) {
+    pub(super) fn retries(&mut self, entries: &mut Vec<MapEntry>) {
         let group_key = join(self.below, "retry_settings");
         for setting in group(entries, "retry_settings", self.report).unwrap_or_default() {
             match setting.key.as_str() {
@@ -163,7 +163,7 @@ impl<'r> Settings<'r> {
         }
     }
 
-    fn tries(&mut self, key: &str, node: &Node) {
+    fn tries(&mut self, key: &str, node: &YamlNode) {
         let retries = text(node).and_then(|text| text.trim().parse::<u32>().ok());
         let Some(tries) = retries.and_then(|retries| retries.checked_add(1)) else {
             let message = format!(
@@ -180,8 +180,8 @@ impl<'r> Settings<'r> {
     }
 
     /// Adds any other setting.
-    pub(super) fn add(&mut self, setting: Entry) {
-        let Entry { key, mut node } = setting;
+    pub(super) fn add(&mut self, setting: MapEntry) {
+        let MapEntry { key, mut node } = setting;
         let written = join(self.below, &key);
         let ignored = IGNORED.iter().chain(keys::IGNORED).find(|(name, _)| *name == key);
         if let Some((name, reason)) = ignored {
@@ -207,11 +207,11 @@ impl<'r> Settings<'r> {
         }
         // The file may use our own name.
         self.report.call(&key, &written);
-        self.ours.push(Entry { key, node });
+        self.ours.push(MapEntry { key, node });
     }
 
     /// Returns the keys. A file may use Azure's name or ours for a setting, but not both.
-    pub(super) fn finish(self) -> Vec<Entry> {
+    pub(super) fn finish(self) -> Vec<MapEntry> {
         let Self { mut ours, report, .. } = self;
         let mut seen = HashSet::new();
         ours.retain(|entry| {
@@ -227,12 +227,12 @@ impl<'r> Settings<'r> {
 }
 
 /// Reads the keys in a JSON text, the form in which a pipeline's input gives them (prs-semantics C8).
-fn key_list(node: Node, report: &Report) -> Node {
+fn key_list(node: YamlNode, report: &ErrorReport) -> YamlNode {
     let Some(text) = text(&node) else { return node };
     match serde_json::from_str::<Vec<String>>(text) {
         Ok(keys) => {
             let items = keys.into_iter().map(|key| scalar(key, &node.origin)).collect();
-            Node { origin: node.origin.clone(), value: Value::List(items) }
+            YamlNode { origin: node.origin.clone(), value: YamlValue::List(items) }
         }
         Err(_) => {
             let message = format!(
@@ -241,7 +241,7 @@ fn key_list(node: Node, report: &Report) -> Node {
             );
             report.error(&node.origin, "partition_keys", message);
             // The error is in the report already; keeping the text would add a second one.
-            Node { origin: node.origin.clone(), value: Value::List(Vec::new()) }
+            YamlNode { origin: node.origin.clone(), value: YamlValue::List(Vec::new()) }
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use super::nodes::{entry_of, text, text_at};
 use super::step_problem::StepProblem;
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// The settings that the steps result in, as keys of an input.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Table {
+pub(super) struct TableKeys {
     /// `csv`, `jsonl` or `parquet`. `None` if no step reads rows.
     pub(super) format: Option<&'static str>,
     pub(super) delimiter: Option<String>,
@@ -25,9 +25,9 @@ pub(super) struct Table {
 /// Options of read_* steps that have no effect, with any value.
 const SILENT: [&str; 2] = ["path_column", "partition_size"];
 
-impl Table {
+impl TableKeys {
     /// Reads the steps. `is_one_file`: whether the table consists of one file.
-    pub(super) fn of(steps: &[Node], is_one_file: bool) -> (Self, Vec<StepProblem>) {
+    pub(super) fn of(steps: &[YamlNode], is_one_file: bool) -> (Self, Vec<StepProblem>) {
         let mut table = Self::default();
         let mut problems = Vec::new();
         for step in steps {
@@ -44,11 +44,11 @@ impl Table {
         (table, problems)
     }
 
-    fn step(&mut self, step: &Node, is_one_file: bool, problems: &mut Vec<StepProblem>) {
-        let nothing = Node { origin: step.origin.clone(), value: Value::Null };
+    fn step(&mut self, step: &YamlNode, is_one_file: bool, problems: &mut Vec<StepProblem>) {
+        let nothing = YamlNode { origin: step.origin.clone(), value: YamlValue::Null };
         let (name, value) = match &step.value {
-            Value::Scalar { text, .. } => (text.as_str(), &nothing),
-            Value::Map(entries) if entries.len() == 1 => {
+            YamlValue::Scalar { text, .. } => (text.as_str(), &nothing),
+            YamlValue::Map(entries) if entries.len() == 1 => {
                 (entries[0].key.as_str(), &entries[0].node)
             }
             _ => ("", &nothing),
@@ -65,8 +65,8 @@ impl Table {
         if self.format.replace(format).is_some() {
             problems.push(StepProblem::ReadTwice);
         }
-        let Value::Map(options) = &value.value else { return };
-        for Entry { key, node } in options {
+        let YamlValue::Map(options) = &value.value else { return };
+        for MapEntry { key, node } in options {
             if let Err(problem) = self.option(format, key, node, is_one_file) {
                 problems.push(StepProblem::Option {
                     step: name.to_owned(),
@@ -82,7 +82,7 @@ impl Table {
         &mut self,
         format: &str,
         option: &str,
-        node: &Node,
+        node: &YamlNode,
         is_one_file: bool,
     ) -> Result<(), StepProblem> {
         let value = text(node).unwrap_or_default();
@@ -90,7 +90,7 @@ impl Table {
         let is_text = format != "parquet";
         let found = || node.to_string();
         match option {
-            _ if SILENT.contains(&option) || node.value == Value::Null => {}
+            _ if SILENT.contains(&option) || node.value == YamlValue::Null => {}
             "include_path_column" if word == "false" => {}
             "encoding" if is_text && matches!(word.as_str(), "utf8" | "utf-8" | "ascii") => {}
             "encoding" if is_text => return Err(StepProblem::Encoding { found: found() }),
@@ -124,7 +124,7 @@ impl Table {
     }
 
     /// Reads a step that changes the rows.
-    fn change(&mut self, name: &str, value: &Node) -> Result<(), StepProblem> {
+    fn change(&mut self, name: &str, value: &YamlNode) -> Result<(), StepProblem> {
         match name {
             "take" => {
                 let count =
@@ -140,7 +140,7 @@ impl Table {
             "drop_columns" => self.drop.extend(names(name, value)?),
             "convert_column_types" => {
                 let all = match &value.value {
-                    Value::List(items) => items.as_slice(),
+                    YamlValue::List(items) => items.as_slice(),
                     _ => std::slice::from_ref(value),
                 };
                 all.iter().try_for_each(|one| self.convert(one))?;
@@ -150,8 +150,8 @@ impl Table {
         Ok(())
     }
 
-    fn convert(&mut self, one: &Node) -> Result<(), StepProblem> {
-        let Value::Map(entries) = &one.value else {
+    fn convert(&mut self, one: &YamlNode) -> Result<(), StepProblem> {
+        let YamlValue::Map(entries) = &one.value else {
             return Err(StepProblem::Conversion { found: one.to_string() });
         };
         let (Some(columns), Some(kind)) =
@@ -161,9 +161,9 @@ impl Table {
         };
         let columns = names("convert_column_types", &columns.node)?;
         let word = match &kind.node.value {
-            Value::Scalar { text, .. } => text.trim().to_ascii_lowercase(),
+            YamlValue::Scalar { text, .. } => text.trim().to_ascii_lowercase(),
             // `datetime: {formats: ..}`, `boolean: {true_values: ..}`.
-            Value::Map(of) if of.len() == 1 => {
+            YamlValue::Map(of) if of.len() == 1 => {
                 return Err(StepProblem::TypeOptions { kind: of[0].key.clone() });
             }
             _ => String::new(),
@@ -190,17 +190,17 @@ impl Table {
 }
 
 /// Reads names of columns: one name, or a list.
-fn names(step: &str, value: &Node) -> Result<Vec<String>, StepProblem> {
+fn names(step: &str, value: &YamlNode) -> Result<Vec<String>, StepProblem> {
     let names = match &value.value {
-        Value::Scalar { text, .. } => Some(vec![text.clone()]),
-        Value::List(items) => items.iter().map(|it| text(it).map(str::to_owned)).collect(),
+        YamlValue::Scalar { text, .. } => Some(vec![text.clone()]),
+        YamlValue::List(items) => items.iter().map(|it| text(it).map(str::to_owned)).collect(),
         _ => None,
     };
     names.ok_or_else(|| StepProblem::Names { step: step.to_owned(), found: value.to_string() })
 }
 
 /// The path that an item of `paths` names.
-pub(super) fn path_of(item: &Node) -> Option<&str> {
-    let Value::Map(entries) = &item.value else { return None };
+pub(super) fn path_of(item: &YamlNode) -> Option<&str> {
+    let YamlValue::Map(entries) = &item.value else { return None };
     ["file", "folder", "pattern"].iter().find_map(|key| text_at(entries, key))
 }

@@ -2,39 +2,39 @@
 
 use super::nodes::{entry, entry_of, take, text, text_at};
 use super::pipeline::literal;
-use crate::error::Report;
-use crate::tree::{Entry, Node, Value, join};
+use crate::error::ErrorReport;
+use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
 /// The declarations of the job's inputs, before the command line sets values.
-pub(crate) struct Declared(Vec<Entry>);
+pub(crate) struct Declared(Vec<MapEntry>);
 
 impl Declared {
     /// Makes it from a map of declarations.
-    pub(super) fn new(declarations: Vec<Entry>) -> Self {
+    pub(super) fn new(declarations: Vec<MapEntry>) -> Self {
         Self(declarations)
     }
 
     /// The declarations of a job.
-    pub(crate) fn of(job: &Node) -> Self {
-        let Value::Map(entries) = &job.value else { return Self(Vec::new()) };
+    pub(crate) fn of(job: &YamlNode) -> Self {
+        let YamlValue::Map(entries) = &job.value else { return Self(Vec::new()) };
         match entry_of(entries, "inputs").map(|inputs| &inputs.node.value) {
-            Some(Value::Map(inputs)) => Self(inputs.clone()),
+            Some(YamlValue::Map(inputs)) => Self(inputs.clone()),
             _ => Self(Vec::new()),
         }
     }
 
     /// Restores the types that the inputs of a job were declared with.
-    pub(crate) fn restore(self, job: &mut Node) {
-        let Value::Map(entries) = &mut job.value else { return };
+    pub(crate) fn restore(self, job: &mut YamlNode) {
+        let YamlValue::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");
-        let Some(Value::Map(inputs)) = inputs.map(|entry| &mut entry.node.value) else { return };
+        let Some(YamlValue::Map(inputs)) = inputs.map(|entry| &mut entry.node.value) else { return };
         // Keep only the keys that describe the type. Keys that describe the file's own data do not apply to
         // other data.
         const DECLARED: [&str; 8] =
             ["type", "mode", "description", "optional", "default", "enum", "min", "max"];
         let types = self.0.into_iter().filter_map(|mut declared| {
             inputs.iter().find(|input| input.key == declared.key)?;
-            let Value::Map(entries) = &mut declared.node.value else { return None };
+            let YamlValue::Map(entries) = &mut declared.node.value else { return None };
             entries.retain(|entry| DECLARED.contains(&entry.key.as_str()));
             Some(declared)
         });
@@ -42,28 +42,28 @@ impl Declared {
     }
 
     /// Adds the declarations to the given inputs: missing inputs, and the types of the others.
-    pub(super) fn fill(self, given: &mut Vec<Entry>) {
+    pub(super) fn fill(self, given: &mut Vec<MapEntry>) {
         for declared in self.0 {
             let Some(own) = given.iter_mut().find(|entry| entry.key == declared.key) else {
                 given.push(declared);
                 continue;
             };
-            let Value::Map(declaration) = declared.node.value else { continue };
+            let YamlValue::Map(declaration) = declared.node.value else { continue };
             let is_value = Type::of(&declaration).is_some();
             if matches!(own.node.value, Value::Scalar { .. }) {
                 let key = if is_value { "value" } else { "path" };
-                let value = std::mem::replace(&mut own.node.value, Value::Null);
-                let node = Node { origin: own.node.origin.clone(), value };
-                own.node.value = Value::Map(vec![entry(key, node)]);
+                let value = std::mem::replace(&mut own.node.value, YamlValue::Null);
+                let node = YamlNode { origin: own.node.origin.clone(), value };
+                own.node.value = YamlValue::Map(vec![entry(key, node)]);
             }
-            let Value::Map(own) = &mut own.node.value else { continue };
+            let YamlValue::Map(own) = &mut own.node.value else { continue };
             let of_value = ["path", "paths", "value", "default"];
             let has_value = of_value.iter().any(|key| entry_of(own, key).is_some());
             let wanted = declaration.into_iter().filter(|it| {
                 entry_of(own, &it.key).is_none()
                     && !(has_value && of_value.contains(&it.key.as_str()))
             });
-            let wanted: Vec<Entry> = wanted.collect();
+            let wanted: Vec<MapEntry> = wanted.collect();
             own.extend(wanted);
         }
     }
@@ -79,7 +79,7 @@ enum Type {
 }
 
 impl Type {
-    fn of(entries: &[Entry]) -> Option<Self> {
+    fn of(entries: &[MapEntry]) -> Option<Self> {
         Some(match text_at(entries, "type")?.to_ascii_lowercase().as_str() {
             "integer" => Self::Integer,
             "number" => Self::Number,
@@ -110,7 +110,7 @@ impl Type {
 }
 
 /// What was given for an input.
-pub(super) enum Given {
+pub(super) enum GivenInput {
     /// The value, as text.
     Value(String),
     /// No value. The input is optional.
@@ -122,8 +122,8 @@ pub(super) enum Given {
 }
 
 /// Checks the value of an input against its declared type.
-pub(super) fn given(name: &str, node: &Node, report: &Report) -> Given {
-    let Value::Map(entries) = &node.value else { return Given::Data };
+pub(super) fn given(name: &str, node: &YamlNode, report: &ErrorReport) -> GivenInput {
+    let YamlValue::Map(entries) = &node.value else { return GivenInput::Data };
     let is_optional =
         text_at(entries, "optional").is_some_and(|it| it.eq_ignore_ascii_case("true"));
     let key = join("inputs", name);
@@ -131,38 +131,38 @@ pub(super) fn given(name: &str, node: &Node, report: &Report) -> Given {
         let is_there = ["path", "paths", "dataset", "value", "default"]
             .iter()
             .any(|key| entry_of(entries, key).is_some());
-        let Some(kind) = text_at(entries, "type").filter(|_| !is_there) else { return Given::Data };
+        let Some(kind) = text_at(entries, "type").filter(|_| !is_there) else { return GivenInput::Data };
         if is_optional {
-            return Given::Absent;
+            return GivenInput::Absent;
         }
         let noun = if kind.eq_ignore_ascii_case("uri_file") { "FILE" } else { "FOLDER" };
         let message = format!("is a {kind} without a path; name one by --set {key}.path={noun}");
         report.error(&node.origin, &key, message);
-        return Given::Wrong;
+        return GivenInput::Wrong;
     };
     let (what, example) = of_type.words();
     let Some(value) = literal(node) else {
         if is_optional {
-            return Given::Absent;
+            return GivenInput::Absent;
         }
         let message = format!("is {what} without a value; give it one by --set {key}={example}");
         report.error(&node.origin, &key, message);
-        return Given::Wrong;
+        return GivenInput::Wrong;
     };
     let Some(found) = text(value).filter(|text| of_type.takes(text.trim())) else {
         report.error(&value.origin, &key, format!("found {value}; expected {what}"));
-        return Given::Wrong;
+        return GivenInput::Wrong;
     };
     if let Some(expected) = bound(entries, found) {
         report.error(&value.origin, &key, format!("found {value}; expected {expected}"));
-        return Given::Wrong;
+        return GivenInput::Wrong;
     }
-    Given::Value(found.to_owned())
+    GivenInput::Value(found.to_owned())
 }
 
 /// What a declaration expects instead of this value. `None` if it allows the value.
-fn bound(declaration: &[Entry], found: &str) -> Option<String> {
-    if let Some(Value::List(items)) = entry_of(declaration, "enum").map(|it| &it.node.value) {
+fn bound(declaration: &[MapEntry], found: &str) -> Option<String> {
+    if let Some(YamlValue::List(items)) = entry_of(declaration, "enum").map(|it| &it.node.value) {
         let known: Vec<&str> = items.iter().filter_map(text).collect();
         return (!known.contains(&found)).then(|| format!("one of {}", known.join(", ")));
     }
@@ -176,7 +176,7 @@ fn bound(declaration: &[Entry], found: &str) -> Option<String> {
 }
 
 /// Removes the keys that declare an input. They do not describe its data.
-pub(super) fn strip(entries: &mut Vec<Entry>) {
+pub(super) fn strip(entries: &mut Vec<MapEntry>) {
     for key in ["type", "mode", "description", "optional"] {
         take(entries, key);
     }

@@ -1,20 +1,20 @@
 //! The keys of the file of datastores.
 
-use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
+use super::key::{BOOL_EXPECTED, Key, KeyKind, NAME_EXPECTED, key};
 use crate::model::StoreKind;
 
 /// The top level.
 pub(crate) const DATASTORES: &[Key] = &[
     key(
         "cache",
-        Kind::Group(CACHE),
+        KeyKind::Group(CACHE),
         "a map with folder or size",
         "{size: 50 GB}",
         "Where objects lie while jobs work on them.",
     ),
     key(
         "datastores",
-        Kind::Named(DATASTORE),
+        KeyKind::Named(DATASTORE),
         "a map of names to stores (e.g. nightly: {type: s3, bucket: scans})",
         "{nightly: {type: s3, bucket: scans}}",
         "Stores by name, with what leads into them.",
@@ -23,10 +23,10 @@ pub(crate) const DATASTORES: &[Key] = &[
 
 /// The keys below `cache`.
 const CACHE: &[Key] = &[
-    key("folder", Kind::Text, "an absolute path to a folder", "/var/cache/sandmill", "The folder."),
+    key("folder", KeyKind::Text, "an absolute path to a folder", "/var/cache/sandmill", "The folder."),
     key(
         "size",
-        Kind::Size { min: 1 << 20, max: u64::MAX },
+        KeyKind::Size { min: 1 << 20, max: u64::MAX },
         "a size of at least 1 MB (e.g. 50 GB)",
         "50 GB",
         "The most that it holds. 10 GB unless given.",
@@ -35,10 +35,10 @@ const CACHE: &[Key] = &[
 
 /// The keys of one store.
 const DATASTORE: &[Key] = &[
-    key("name", Kind::Name, NAME_EXPECTED, "nightly", "Its name, where datastores is a list."),
+    key("name", KeyKind::Name, NAME_EXPECTED, "nightly", "Its name, where datastores is a list."),
     key(
         "type",
-        Kind::Choice(|| StoreKind::ALL.map(StoreKind::name).to_vec()),
+        KeyKind::Choice(|| StoreKind::ALL.map(StoreKind::name).to_vec()),
         "s3, azure, gcs or http",
         "s3",
         "Which language the store speaks.",
@@ -52,7 +52,7 @@ const DATASTORE: &[Key] = &[
     text("prefix", "What stands before every path."),
     key(
         "tenants",
-        Kind::Texts,
+        KeyKind::Texts,
         "a list of names",
         "[radiology]",
         "Tenants whose jobs may name it. All unless given.",
@@ -70,7 +70,7 @@ const DATASTORE: &[Key] = &[
     text("token_file", "Of azure and s3: the file with the token of a workload's identity."),
     key(
         "managed_identity",
-        Kind::Bool,
+        KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
         "Of azure and gcs: whether the machine's own identity is used. Of s3: its role.",
@@ -81,7 +81,7 @@ const DATASTORE: &[Key] = &[
     text("bearer_token", "Of http and azure: a token."),
     key(
         "anonymous",
-        Kind::Bool,
+        KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
         "Whether nothing leads into the store, as it is open to all.",
@@ -89,5 +89,5 @@ const DATASTORE: &[Key] = &[
 ];
 
 const fn text(name: &'static str, description: &'static str) -> Key {
-    key(name, Kind::Text, "a text", "text", description)
+    key(name, KeyKind::Text, "a text", "text", description)
 }

@@ -4,14 +4,14 @@ use crate::model::TableKind;
 
 /// The format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum InputFormat {
     Files,
     /// CSV with tabs.
     Tsv,
     Table(TableKind),
 }
 
-impl Format {
+impl InputFormat {
     /// All of them, in the order of the docs.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = vec![Self::Files];

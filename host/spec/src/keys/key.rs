@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyKind,
     /// What is allowed, for the end of a sentence that starts with "expected".
     pub(crate) expected: &'static str,
     /// One or two sentences for the schema. Quoted text is in backquotes.
@@ -19,8 +19,8 @@ pub(crate) struct Key {
     /// Words for the docs, if they differ from the fields above.
     pub(crate) docs: Docs,
     pub(crate) prs: Prs,
-    pub(crate) rows: Rows,
-    pub(crate) ceiling: Ceiling,
+    pub(crate) rows: DecidesRows,
+    pub(crate) ceiling: KeyCeiling,
     /// For a limit: the file that enforces it, and a test that covers it.
     pub(crate) enforced: Option<(&'static str, &'static str)>,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Prs {
 /// Whether a setting affects a job's rows. If so, a job is resumed, and an earlier result is reused, only if
 /// the setting is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rows {
+pub(crate) enum DecidesRows {
     /// It does.
     Decide,
     /// It does. Earlier versions did not have the setting and behaved like its default, so their jobs can be
@@ -64,12 +64,12 @@ pub(crate) enum Rows {
 }
 
 /// The same for every limit (C25).
-pub(crate) const LIMIT_ROWS: Rows =
-    Rows::Not("what goes beyond a limit fails, and gives no rows; it may be raised");
+pub(crate) const LIMIT_ROWS: DecidesRows =
+    DecidesRows::Not("what goes beyond a limit fails, and gives no rows; it may be raised");
 
 /// The rule of the operator's policy for a setting.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ceiling {
+pub(crate) enum KeyCeiling {
     /// The policy has a key with the same name and the same description. It is the highest value that a job
     /// may request.
     Same,
@@ -81,7 +81,7 @@ pub(crate) enum Ceiling {
 
 /// The kind of a key's value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum KeyKind {
     /// Any text.
     Text,
     /// A name: 1-64 of `[a-z0-9_-]`, with a letter or digit first.
@@ -120,7 +120,7 @@ pub(crate) enum Kind {
     Named(&'static [Key]),
 }
 
-impl Kind {
+impl KeyKind {
     /// Whether a value is within the bounds of its kind. A kind without bounds accepts every value.
     pub(crate) fn takes(self, text: &str) -> bool {
         let seconds = || text.trim().parse::<f64>().ok();
@@ -176,7 +176,7 @@ pub(crate) fn column_types() -> Vec<&'static str> {
 /// Makes a key of a group, or of a file that is not a job file.
 pub(super) const fn key(
     name: &'static str,
-    kind: Kind,
+    kind: KeyKind,
     expected: &'static str,
     example: &'static str,
     description: &'static str,
@@ -190,8 +190,8 @@ pub(super) const fn key(
         default: None,
         docs: Docs { values: None, unless_given: None, meaning: None },
         prs: Prs::Unknown,
-        rows: Rows::Not("the key that it belongs to says it"),
-        ceiling: Ceiling::No("the key that it belongs to says it"),
+        rows: DecidesRows::Not("the key that it belongs to says it"),
+        ceiling: KeyCeiling::No("the key that it belongs to says it"),
         enforced: None,
     }
 }
@@ -203,7 +203,7 @@ impl Key {
     }
 
     /// The same key, with its effect on rows and its ceiling.
-    pub(super) const fn flagged(self, rows: Rows, ceiling: Ceiling) -> Self {
+    pub(super) const fn flagged(self, rows: DecidesRows, ceiling: KeyCeiling) -> Self {
         Self { rows, ceiling, ..self }
     }
 

@@ -18,11 +18,11 @@ mod policy;
 mod user_config;
 
 pub(super) use datastores::DATASTORES;
-pub(super) use format::Format;
+pub(super) use format::InputFormat;
 pub(super) use groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 pub(super) use job::{JOB, LIMITS};
 pub(super) use key::{
-    Ceiling, Key, Kind, LIMIT_ROWS, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs, Rows, column_types,
+    KeyCeiling, Key, KeyKind, LIMIT_ROWS, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs, DecidesRows, column_types,
     is_name,
 };
 pub(super) use models::{INFERENCE, MODEL};

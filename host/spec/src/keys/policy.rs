@@ -1,7 +1,7 @@
 //! The keys of the operator's policy file.
 
 use super::job::{JOB, LIMITS};
-use super::key::{BOOL_EXPECTED, Ceiling, Key, Kind, key};
+use super::key::{BOOL_EXPECTED, KeyCeiling, Key, KeyKind, key};
 use super::models::CEILINGS_OF_INFERENCE;
 use crate::model::{OsSandbox, ProcessLists};
 use std::sync::LazyLock;
@@ -10,11 +10,11 @@ use std::sync::LazyLock;
 pub(crate) fn policy() -> &'static [Key] {
     static POLICY: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let of_job = JOB.iter().filter_map(|key| match key.ceiling {
-            Ceiling::Key(expected, example, description) => {
+            KeyCeiling::Key(expected, example, description) => {
                 Some(Key { expected, example, description, ..*key })
             }
-            Ceiling::Same => Some(*key),
-            Ceiling::No(_) => None,
+            KeyCeiling::Same => Some(*key),
+            KeyCeiling::No(_) => None,
         });
         GROUPS.iter().copied().chain(of_job).chain(OTHERS.iter().copied()).collect()
     });
@@ -25,14 +25,14 @@ pub(crate) fn policy() -> &'static [Key] {
 const GROUPS: &[Key] = &[
     key(
         "limits",
-        Kind::Group(LIMITS),
+        KeyKind::Group(LIMITS),
         "a map of limits (e.g. {memory: 1 GB})",
         "{memory: 1 GB}",
         "The highest that a job may ask for, key by key as in a job file.",
     ),
     key(
         "inference",
-        Kind::Group(CEILINGS_OF_INFERENCE),
+        KeyKind::Group(CEILINGS_OF_INFERENCE),
         "a map of settings (e.g. {threads: 2})",
         "{threads: 2}",
         "The highest that a job may ask for, as in a job file.",
@@ -43,21 +43,21 @@ const GROUPS: &[Key] = &[
 const OTHERS: &[Key] = &[
     key(
         "os_sandbox",
-        Kind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
+        KeyKind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
         "required, best-effort or off",
         "required",
         "The least that a job may insist on. required unless given.",
     ),
     key(
         "process_lists",
-        Kind::Choice(|| ProcessLists::NAMED.map(|(name, _)| name).to_vec()),
+        KeyKind::Choice(|| ProcessLists::NAMED.map(|(name, _)| name).to_vec()),
         "machine, job or off",
         "job",
         "Which processes a job's reports (logs/perf) list, by name: all of the machine, the job's own, or none. job unless given.",
     ),
     key(
         "roots",
-        Kind::Group(ROOTS),
+        KeyKind::Group(ROOTS),
         "a map with inputs, side_inputs, entry_scripts, outputs and job_directories",
         "{inputs: [/srv/data], side_inputs: [], entry_scripts: [/srv/scripts], outputs: [], \
          job_directories: [/srv/jobs]}",
@@ -65,7 +65,7 @@ const OTHERS: &[Key] = &[
     ),
     key(
         "entry_script_crates",
-        Kind::Bool,
+        KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
         "Whether entry_script may be a guest crate, whose build scripts run on this machine. false \
@@ -73,21 +73,21 @@ const OTHERS: &[Key] = &[
     ),
     key(
         "entry_script_modules",
-        Kind::Bool,
+        KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
         "Whether entry_script may be a core module, of which a component is made. true unless given.",
     ),
     key(
         "models",
-        Kind::Texts,
+        KeyKind::Texts,
         "a list of names",
         "[digits]",
         "Models that a job may name. None unless given.",
     ),
     key(
         "guest_models",
-        Kind::Bool,
+        KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
         "Whether an entry script may bring models of its own (inference.allow_guest_models). false \
@@ -95,14 +95,14 @@ const OTHERS: &[Key] = &[
     ),
     key(
         "datastores",
-        Kind::Texts,
+        KeyKind::Texts,
         "a list of names",
         "[nightly]",
         "Datastores that a job may name. None unless given.",
     ),
     key(
         "machine",
-        Kind::Group(MACHINE),
+        KeyKind::Group(MACHINE),
         "a map with workers, workers_per_tenant, memory and directory",
         "{workers: 8, memory: 32 GB}",
         "What all jobs on this machine may use at the same time, together.",
@@ -122,28 +122,28 @@ pub(crate) const ROOTS: &[Key] = &[
 pub(crate) const MACHINE: &[Key] = &[
     key(
         "workers",
-        Kind::Integer { min: 1, max: 100_000 },
+        KeyKind::Integer { min: 1, max: 100_000 },
         "a whole number of at least 1",
         "8",
         "The most workers of all jobs together.",
     ),
     key(
         "workers_per_tenant",
-        Kind::Integer { min: 1, max: 100_000 },
+        KeyKind::Integer { min: 1, max: 100_000 },
         "a whole number of at least 1",
         "4",
         "The most workers of all jobs of one tenant together. Then only the command line names a job's tenant.",
     ),
     key(
         "memory",
-        Kind::Size { min: 0, max: u64::MAX },
+        KeyKind::Size { min: 0, max: u64::MAX },
         "a size (e.g. 32 GB)",
         "32 GB",
         "The most that the budgets of all these workers may come to.",
     ),
     key(
         "directory",
-        Kind::Text,
+        KeyKind::Text,
         "an absolute path to a folder",
         "/dev/shm/sandmill",
         "Where jobs keep count of each other.",
@@ -151,5 +151,5 @@ pub(crate) const MACHINE: &[Key] = &[
 ];
 
 const fn folders(name: &'static str, description: &'static str) -> Key {
-    key(name, Kind::Texts, "a list of absolute paths to folders, [] for none", "[/]", description)
+    key(name, KeyKind::Texts, "a list of absolute paths to folders, [] for none", "[/]", description)
 }

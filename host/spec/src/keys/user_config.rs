@@ -1,6 +1,6 @@
 //! The keys of the user's config file.
 
-use super::key::{Key, Kind, key};
+use super::key::{Key, KeyKind, key};
 
 /// The form of a path in the config file. Relative paths are not allowed, as they would not be relative to
 /// any folder.
@@ -8,7 +8,7 @@ const PATH: &str = "a path that starts with / or ~/";
 
 /// All keys.
 pub(crate) const USER_CONFIG: &[Key] = &[
-    key("onnxruntime", Kind::Text, PATH, "~/ort", "ONNX Runtime's library, or a folder with it."),
-    key("cache_dir", Kind::Text, PATH, "/scratch/ada/sandmill", "Where compiled code is kept."),
-    key("jobs_root", Kind::Text, PATH, "~/jobs", "Where job directories are."),
+    key("onnxruntime", KeyKind::Text, PATH, "~/ort", "ONNX Runtime's library, or a folder with it."),
+    key("cache_dir", KeyKind::Text, PATH, "/scratch/ada/sandmill", "Where compiled code is kept."),
+    key("jobs_root", KeyKind::Text, PATH, "~/jobs", "Where job directories are."),
 ];

@@ -1,16 +1,16 @@
 //! Turns settings into the models of a job.
 
-use super::find::{Found, find};
+use super::find::{FoundModel, find};
 use crate::defaults::Defaults;
-use crate::error::{ModelPathError, Report};
-use crate::job::{ModelSpec, Stored, StoredKind};
+use crate::error::{ModelPathError, ErrorReport};
+use crate::job::{ModelSpec, StoredMount, StoredKind};
 use crate::model::{
     Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount, RegisteredKind,
     is_registered_name,
 };
 use crate::mounts::overlap;
 use crate::output::place_of;
-use crate::place::Place;
+use crate::place::JobFileLocation;
 use crate::policy;
 use crate::raw::{RawJob, RawModel, RawSideInput};
 use crate::registered::or_register;
@@ -21,10 +21,10 @@ use std::path::Path;
 pub(crate) fn check(
     raw: &RawJob,
     side_inputs: &[Mount],
-    stored: &mut Vec<Stored>,
+    stored: &mut Vec<StoredMount>,
     limit: ByteSize,
-    place: &Place,
-    report: &Report,
+    place: &JobFileLocation,
+    report: &ErrorReport,
 ) -> Vec<ModelSpec> {
     let given = raw.models.as_ref().map_or(&[][..], |models| models.value.as_slice());
     let sides = raw.side_inputs.as_ref().map_or(&[][..], |sides| sides.value.as_slice());
@@ -44,7 +44,7 @@ pub(crate) fn check(
             // The object is inspected when it is fetched.
             Some(address) => {
                 let file = address.to_string().into();
-                Some(Found { file, folder: None, bytes: 0 })
+                Some(FoundModel { file, folder: None, bytes: 0 })
             }
             None => found(model, place, report),
         };
@@ -53,7 +53,7 @@ pub(crate) fn check(
             let key = model.path.key.clone();
             let kind = StoredKind::Model(models.len());
             let version = model.version.as_ref().map(|version| version.value);
-            stored.push(Stored { key, kind, address, version });
+            stored.push(StoredMount { key, kind, address, version });
         }
         let spec = ModelSpec {
             digest: model.digest.as_ref().map(|digest| digest.value.clone()),
@@ -78,7 +78,7 @@ impl ModelSpec {
     /// # Errors
     /// If there is no ONNX file at the path.
     pub fn fetched(&self, path: &Path, version: Option<u64>) -> Result<Self, ModelPathError> {
-        let Found { file, folder, bytes } = find(path, version)?;
+        let FoundModel { file, folder, bytes } = find(path, version)?;
         Ok(Self { file, folder, bytes, ..self.clone() })
     }
 
@@ -96,7 +96,7 @@ impl ModelSpec {
     }
 
     /// A model with the default of every setting.
-    fn plain(name: &str, Found { file, folder, bytes }: Found) -> Self {
+    fn plain(name: &str, FoundModel { file, folder, bytes }: FoundModel) -> Self {
         Self {
             name: name.to_owned(),
             file,
@@ -127,7 +127,7 @@ fn device(model: &RawModel) -> DeviceChoice {
 }
 
 /// Refuses side inputs that overlap the guest's folder of a model.
-fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount], report: &Report) {
+fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount], report: &ErrorReport) {
     let place = |model: &RawModel| format!("{GUEST_MODELS}/{}", model.name.value);
     for (side, mount) in sides.iter().zip(mounts) {
         let hidden = models.iter().find(|model| overlap(&mount.guest, &place(model)));
@@ -144,7 +144,7 @@ fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount],
     }
 }
 
-fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
+fn found(model: &RawModel, place: &JobFileLocation, report: &ErrorReport) -> Option<FoundModel> {
     let path = &model.path;
     let text = model.path.value.trim();
     if text.is_empty() {
@@ -168,7 +168,7 @@ fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
     // Check the policy before the path is inspected, and again for the file found, as a version may be a
     // link.
     let allowed =
-        |file| place.policy.allows(policy::Place::Models, &path.key, file, &path.origin, report);
+        |file| place.policy.allows(policy::FolderUse::Models, &path.key, file, &path.origin, report);
     if !allowed(&host) {
         return None;
     }

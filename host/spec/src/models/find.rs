@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The model at a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundModel {
     /// The ONNX file.
     pub(super) file: PathBuf,
     /// The folder that belongs to the model. `None` if the file stands alone.
@@ -20,7 +20,7 @@ pub(super) struct Found {
 const PREFERRED: &str = "model.onnx";
 
 /// The model at `path`: a file; a folder with an ONNX file; or a folder with a folder for each version.
-pub(super) fn find(path: &Path, version: Option<u64>) -> Result<Found, ModelPathError> {
+pub(super) fn find(path: &Path, version: Option<u64>) -> Result<FoundModel, ModelPathError> {
     let shown = || path.to_owned();
     let metadata =
         path.metadata().map_err(|source| ModelPathError::NotThere { path: shown(), source })?;
@@ -28,7 +28,7 @@ pub(super) fn find(path: &Path, version: Option<u64>) -> Result<Found, ModelPath
         Some(_) if !metadata.is_dir() => Err(ModelPathError::NoVersions { path: shown() }),
         Some(version) => of_version(path, version),
         None if metadata.is_file() => {
-            Ok(Found { file: path.to_owned(), folder: None, bytes: metadata.len() })
+            Ok(FoundModel { file: path.to_owned(), folder: None, bytes: metadata.len() })
         }
         None if metadata.is_dir() => match (in_folder(path)?, versions(path)?.last()) {
             (Some(found), _) => Ok(found),
@@ -39,7 +39,7 @@ pub(super) fn find(path: &Path, version: Option<u64>) -> Result<Found, ModelPath
     }
 }
 
-fn of_version(path: &Path, version: u64) -> Result<Found, ModelPathError> {
+fn of_version(path: &Path, version: u64) -> Result<FoundModel, ModelPathError> {
     let folder = path.join(version.to_string());
     if !folder.is_dir() {
         let there = versions(path)?;
@@ -49,7 +49,7 @@ fn of_version(path: &Path, version: u64) -> Result<Found, ModelPathError> {
 }
 
 /// The model in a folder: the file with the preferred name, or the only ONNX file.
-fn in_folder(folder: &Path) -> Result<Option<Found>, ModelPathError> {
+fn in_folder(folder: &Path) -> Result<Option<FoundModel>, ModelPathError> {
     let is_model = |path: &Path| {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) && path.is_file()
     };
@@ -63,7 +63,7 @@ fn in_folder(folder: &Path) -> Result<Option<Found>, ModelPathError> {
         [file] => {
             stays_inside(file, folder)?;
             let bytes = file.metadata().map_err(unreadable(file))?.len();
-            Ok(Some(Found { file: file.clone(), folder: Some(folder.to_owned()), bytes }))
+            Ok(Some(FoundModel { file: file.clone(), folder: Some(folder.to_owned()), bytes }))
         }
         [first, second, ..] => {
             let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
@@ -118,9 +118,9 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     /// A folder with files for a test. `find` returns the file and the folder found, as paths below it.
-    struct Place(tempfile::TempDir);
+    struct ModelFolder(tempfile::TempDir);
 
-    impl Place {
+    impl ModelFolder {
         fn new(files: &[&str]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             for file in files {
@@ -135,7 +135,7 @@ mod tests {
             let base = self.0.path();
             let below = |path: &Path| path.strip_prefix(base).unwrap().display().to_string();
             let text = match find(&base.join(path), version) {
-                Ok(Found { file, folder, bytes }) => {
+                Ok(FoundModel { file, folder, bytes }) => {
                     assert_eq!(bytes, 4);
                     let folder = folder.map_or_else(|| "alone".into(), |folder| below(&folder));
                     format!("{}, {folder}", below(&file))
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_path_means_one_file() {
-        let place = Place::new(&["a.onnx", "one/b.ONNX", "one/notes.txt", "many/c.onnx"]);
+        let place = ModelFolder::new(&["a.onnx", "one/b.ONNX", "one/notes.txt", "many/c.onnx"]);
         fs::write(place.0.path().join("many/model.onnx"), "1234").unwrap();
         assert_eq!(place.find("a.onnx", None), "a.onnx, alone");
         assert_eq!(place.find("one", None), "one/b.ONNX, one");
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn the_highest_version_is_meant() {
         let files = ["m/2/model.onnx", "m/10/x.onnx", "m/011/model.onnx", "m/+12/model.onnx"];
-        let place = Place::new(&files);
+        let place = ModelFolder::new(&files);
         fs::write(place.0.path().join("m/99"), "a file").unwrap();
         assert_eq!(place.find("m", None), "m/10/x.onnx, m/10");
         assert_eq!(place.find("m", Some(2)), "m/2/model.onnx, m/2");
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_no_model_is_told() {
-        let place = Place::new(&["many/c.onnx", "many/b.onnx", "none/weights.bin"]);
+        let place = ModelFolder::new(&["many/c.onnx", "many/b.onnx", "none/weights.bin"]);
         symlink("many/c.onnx", place.0.path().join("link.onnx")).unwrap();
         symlink("../many/c.onnx", place.0.path().join("none/out.onnx")).unwrap();
         assert_eq!(place.find("link.onnx", None), "link.onnx, alone");

@@ -1,13 +1,13 @@
 //! The settings of a job that have ceilings.
 
 use crate::JobSpec;
-use crate::error::Origin;
+use crate::error::SettingOrigin;
 use crate::given::{GivenLimits, GivenSettings};
 use crate::keys;
 use crate::measured::{Amount, Measured};
 use crate::model::{ByteSize, InferenceSettings};
 use crate::raw::RawJob;
-use crate::scope::At;
+use crate::scope::Located;
 use std::num::NonZero;
 use std::thread;
 
@@ -20,13 +20,13 @@ pub(super) const USUAL: [(&str, Amount); 3] = [
 ];
 
 /// The place of an amount in a job.
-pub(super) enum Slot<'a> {
+pub(super) enum AmountSlot<'a> {
     Of(&'a mut dyn Measured),
     /// `None` in the setting means this default.
     Threads(&'a mut Option<u32>, u32),
 }
 
-impl Slot<'_> {
+impl AmountSlot<'_> {
     /// `None` if the setting has no bound.
     pub(super) fn get(&self) -> Option<Amount> {
         match self {
@@ -45,7 +45,7 @@ impl Slot<'_> {
 
 /// All settings of a job that have ceilings, by key. The settings of inference are included only if the job
 /// uses models.
-pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
+pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, AmountSlot<'_>)> {
     // Destructured, so that a new setting of inference does not compile until it has a ceiling or a reason
     // why it needs none.
     let InferenceSettings {
@@ -69,23 +69,23 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
     settings.sort_by_key(|(key, _)| keys::JOB.iter().position(|known| known.name == *key));
     let limits = GivenLimits::capped((&mut spec.job_limits, &mut spec.limits));
     let both = limits.into_iter().chain(settings);
-    let mut slots: Vec<_> = both.map(|(key, setting)| (key, Slot::Of(setting))).collect();
+    let mut slots: Vec<_> = both.map(|(key, setting)| (key, AmountSlot::Of(setting))).collect();
     if computes {
-        slots.push(("inference.threads", Slot::Threads(threads, share)));
+        slots.push(("inference.threads", AmountSlot::Threads(threads, share)));
     }
     if computes && has_gpus {
-        slots.push(("inference.gpu_memory", Slot::Of(gpu_memory)));
+        slots.push(("inference.gpu_memory", AmountSlot::Of(gpu_memory)));
     }
     slots
 }
 
 /// The values that a file gives for these settings: the key, the amount and its place. A value without a
 /// place in the file is a default of Azure, not a request of the job.
-pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
+pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, SettingOrigin)> {
     fn of<T: Measured>(
         key: &'static str,
-        at: &Option<At<T>>,
-    ) -> Option<(&'static str, Amount, Origin)> {
+        at: &Option<Located<T>>,
+    ) -> Option<(&'static str, Amount, SettingOrigin)> {
         at.as_ref().and_then(|at| Some((key, at.value.amount()?, at.origin.clone())))
     }
     let composed = [
@@ -98,6 +98,6 @@ pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
     let mut given = raw.limits.amounts();
     given.extend(raw.settings.amounts());
     given.extend(composed.into_iter().flatten());
-    given.retain(|(.., origin)| *origin != Origin::File);
+    given.retain(|(.., origin)| *origin != SettingOrigin::File);
     given
 }

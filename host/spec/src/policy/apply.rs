@@ -1,10 +1,10 @@
 //! Checks a job's settings against the policy's ceilings.
 
 use super::amounts;
-use super::file::{OperatorPolicy, Settings};
-use super::place::Place;
+use super::file::{OperatorPolicy, PolicySettings};
+use super::place::FolderUse;
 use super::places::fixed_part;
-use crate::error::{Origin, Report, SpecErrors};
+use crate::error::{SettingOrigin, ErrorReport, SpecErrors};
 use crate::given::GivenLimits;
 use crate::measured::Amount;
 use crate::model::{JobDir, JobLimits, Limits, OsSandbox, RegisteredKind, Source};
@@ -16,7 +16,7 @@ use std::time::Duration;
 impl OperatorPolicy {
     /// Checks a job against the policy. A setting of the job file that exceeds the policy is an error in the
     /// report. A setting that the job file leaves out is lowered, with a notice.
-    pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &Report) {
+    pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &ErrorReport) {
         let Some(settings) = &self.0 else { return };
         settings.bound(spec, Some(raw), report);
         let asked = raw.settings.os_sandbox.as_ref().map(|at| &at.origin);
@@ -42,7 +42,7 @@ impl OperatorPolicy {
         job_dir: Option<&JobDir>,
     ) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
-        let report = Report::default();
+        let report = ErrorReport::default();
         settings.bound(&mut spec.clone(), None, &report);
         settings.sandbox(spec.worker.os_sandbox, None, &report);
         settings.places_of_job(spec, sources, &report);
@@ -50,7 +50,7 @@ impl OperatorPolicy {
         settings.guest_models(&spec.inference, None, &report);
         settings.stores(spec, None, &report);
         if let Some(job_dir) = job_dir {
-            settings.real_place(Place::JobDirectories, "--job-dir", job_dir.root(), &report);
+            settings.real_place(FolderUse::JobDirectories, "--job-dir", job_dir.root(), &report);
         }
         settings.done(report)
     }
@@ -67,13 +67,13 @@ impl OperatorPolicy {
         side_inputs: impl IntoIterator<Item = &'a Path>,
     ) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
-        let report = Report::default();
+        let report = ErrorReport::default();
         settings.entry_script(entry_script, None, &report);
         for file in files {
-            settings.place(Place::Inputs, "--run", file, None, &report);
+            settings.place(FolderUse::Inputs, "--run", file, None, &report);
         }
         for folder in side_inputs {
-            settings.place(Place::SideInputs, "--side-input", folder, None, &report);
+            settings.place(FolderUse::SideInputs, "--side-input", folder, None, &report);
         }
         settings.done(report)
     }
@@ -85,7 +85,7 @@ impl OperatorPolicy {
     /// Everything that the policy does not allow.
     pub fn check_stores(&self, spec: &JobSpec) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
-        let report = Report::default();
+        let report = ErrorReport::default();
         settings.stores(spec, None, &report);
         settings.done(report)
     }
@@ -96,7 +96,7 @@ impl OperatorPolicy {
     /// Everything that the policy does not allow.
     pub fn check_models(&self, models: &[ModelSpec]) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
-        let report = Report::default();
+        let report = ErrorReport::default();
         settings.models(models, None, &report);
         settings.places_of_models(models, &report);
         settings.done(report)
@@ -112,10 +112,10 @@ impl OperatorPolicy {
         places: impl IntoIterator<Item = (&'a str, &'a Path)>,
     ) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
-        let report = Report::default();
+        let report = ErrorReport::default();
         for (name, path) in places {
             let key = format!("models.{name}.path");
-            settings.real_place(Place::Models, &key, path, &report);
+            settings.real_place(FolderUse::Models, &key, path, &report);
         }
         settings.done(report)
     }
@@ -130,11 +130,11 @@ impl OperatorPolicy {
         paths: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
-        let report = Report::default();
+        let report = ErrorReport::default();
         for path in paths {
             let (place, path) = match kind {
-                RegisteredKind::Dataset => (Place::Inputs, fixed_part(path)),
-                RegisteredKind::Model => (Place::Models, Path::new(path)),
+                RegisteredKind::Dataset => (FolderUse::Inputs, fixed_part(path)),
+                RegisteredKind::Model => (FolderUse::Models, Path::new(path)),
             };
             settings.place(place, "path", path, None, &report);
         }
@@ -147,7 +147,7 @@ impl OperatorPolicy {
     /// If the policy does not allow it.
     pub fn check_datastore(&self, name: &str) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
-        let report = Report::default();
+        let report = ErrorReport::default();
         settings.registered_store(name, &report);
         settings.done(report)
     }
@@ -157,11 +157,11 @@ impl OperatorPolicy {
     /// the report.
     pub(crate) fn allows(
         &self,
-        place: Place,
+        place: FolderUse,
         key: &str,
         file: &Path,
-        origin: &Origin,
-        report: &Report,
+        origin: &SettingOrigin,
+        report: &ErrorReport,
     ) -> bool {
         let Some(settings) = &self.0 else { return true };
         settings.place(place, key, file, Some(origin), report)
@@ -172,12 +172,12 @@ impl OperatorPolicy {
     pub(crate) fn allows_settings(
         &self,
         file: &Path,
-        origin: Option<&Origin>,
-        report: &Report,
+        origin: Option<&SettingOrigin>,
+        report: &ErrorReport,
     ) -> bool {
         let Some(settings) = &self.0 else { return true };
         file.symlink_metadata().is_err()
-            || settings.place(Place::EntryScripts, "entry_script", file, origin, report)
+            || settings.place(FolderUse::EntryScripts, "entry_script", file, origin, report)
     }
 
     /// The default limits of an instance, lowered to the ceilings.
@@ -214,13 +214,13 @@ fn is_above(amount: Option<Amount>, ceiling: Amount) -> bool {
     amount.is_none_or(|amount| amount > ceiling)
 }
 
-impl Settings {
-    fn ceiling(&self, key: &str) -> Option<&super::file::Ceiling> {
+impl PolicySettings {
+    fn ceiling(&self, key: &str) -> Option<&super::file::AmountCeiling> {
         self.ceilings.iter().find(|ceiling| ceiling.key == key)
     }
 
     /// `raw`: the settings of the job file. Without it, all settings count as requested by the user.
-    fn bound(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &Report) {
+    fn bound(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &ErrorReport) {
         let given = raw.map(amounts::given);
         for (key, mut slot) in amounts::of_job(spec) {
             let Some(ceiling) = self.ceiling(key) else { continue };
@@ -230,11 +230,11 @@ impl Settings {
             let most = ceiling.amount;
             let place = self.at(&ceiling.origin);
             let asked = match &given {
-                None => Some(&Origin::File),
+                None => Some(&SettingOrigin::File),
                 Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),
             };
             // Azure's files count retries, without the first try.
-            let is_of_retries = |origin: &Origin| {
+            let is_of_retries = |origin: &SettingOrigin| {
                 !matches!(origin, Origin::Set(_)) && report.word(key).ends_with("max_retries")
             };
             let shown = |amount: Amount| match (amount, asked) {
@@ -255,7 +255,7 @@ impl Settings {
                 slot.set(most);
                 // A ceiling that the policy file does not set itself is a default. A notice would not be news
                 // to the user.
-                if ceiling.origin != Origin::File {
+                if ceiling.origin != SettingOrigin::File {
                     report.notice(format!("{key}: {most} by the operator's policy ({place})"));
                 }
             }
@@ -265,7 +265,7 @@ impl Settings {
 
     /// Lowers the number of workers to the machine's caps. A job would never get more, so preparing for more
     /// would be useless.
-    fn lower_workers(&self, spec: &mut JobSpec, report: &Report) {
+    fn lower_workers(&self, spec: &mut JobSpec, report: &ErrorReport) {
         let caps = [
             (self.machine.workers, &self.machine_workers, "on this machine"),
             (self.machine.workers_per_tenant, &self.tenant_workers, "of a tenant"),
@@ -286,7 +286,7 @@ impl Settings {
     }
 
     /// If workers are counted by tenant, the job file may not choose the tenant.
-    fn tenant(&self, raw: &RawJob, report: &Report) {
+    fn tenant(&self, raw: &RawJob, report: &ErrorReport) {
         if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.settings.tenant)
             && !matches!(given.origin, Origin::Set(_))
         {
@@ -302,7 +302,7 @@ impl Settings {
         }
     }
 
-    fn sandbox(&self, found: OsSandbox, origin: Option<&Origin>, report: &Report) {
+    fn sandbox(&self, found: OsSandbox, origin: Option<&SettingOrigin>, report: &ErrorReport) {
         let strength = |mode| match mode {
             OsSandbox::Off => 0,
             OsSandbox::BestEffort => 1,
@@ -318,11 +318,11 @@ impl Settings {
                 least.value.name(),
                 self.at(&least.origin)
             );
-            report.error(origin.unwrap_or(&Origin::File), "os_sandbox", message);
+            report.error(origin.unwrap_or(&SettingOrigin::File), "os_sandbox", message);
         }
     }
 
-    fn done(&self, report: Report) -> Result<(), SpecErrors> {
+    fn done(&self, report: ErrorReport) -> Result<(), SpecErrors> {
         if report.is_clean() {
             return Ok(());
         }

@@ -3,56 +3,56 @@
 use super::amounts;
 use super::owner;
 use super::roots::Roots;
-use crate::error::{Origin, Report, SpecErrors};
+use crate::error::{SettingOrigin, ErrorReport, SpecErrors};
 use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys;
 use crate::measured::Amount;
 use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
 use crate::raw::{self, RawJob};
-use crate::scope::{At, Scope};
-use crate::tree::{self, Value};
+use crate::scope::{Located, Scope};
+use crate::tree::{self, YamlValue};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// The operator's policy for jobs on this machine. By default there is none: then only the job file sets
 /// limits.
 #[derive(Clone, Debug, Default)]
-pub struct OperatorPolicy(pub(super) Option<Settings>);
+pub struct OperatorPolicy(pub(super) Option<PolicySettings>);
 
 /// The settings of a policy file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct PolicySettings {
     /// The policy file.
     pub(super) file: PathBuf,
     /// The SHA-256 of its text, in hexadecimal.
     pub(super) sha256: String,
-    pub(super) ceilings: Vec<Ceiling>,
+    pub(super) ceilings: Vec<AmountCeiling>,
     /// The weakest process wall that a job may ask for.
-    pub(super) os_sandbox: Option<At<OsSandbox>>,
+    pub(super) os_sandbox: Option<Located<OsSandbox>>,
     pub(super) roots: Option<Roots>,
-    pub(super) entry_script_crates: Option<At<bool>>,
-    pub(super) entry_script_modules: Option<At<bool>>,
+    pub(super) entry_script_crates: Option<Located<bool>>,
+    pub(super) entry_script_modules: Option<Located<bool>>,
     /// Names of the models that a job may use.
-    pub(super) models: Option<At<Vec<String>>>,
+    pub(super) models: Option<Located<Vec<String>>>,
     /// Names of the datastores that a job may use.
-    pub(super) datastores: Option<At<Vec<String>>>,
+    pub(super) datastores: Option<Located<Vec<String>>>,
     /// Whether an entry script may load models of its own.
-    pub(super) guest_models: Option<At<bool>>,
+    pub(super) guest_models: Option<Located<bool>>,
     /// Which processes a job's reports list.
     pub(super) process_lists: Option<ProcessLists>,
     pub(super) machine: MachineCaps,
     /// Where the file gives `machine.workers` and `machine.workers_per_tenant`.
-    pub(super) machine_workers: Option<Origin>,
-    pub(super) tenant_workers: Option<Origin>,
+    pub(super) machine_workers: Option<SettingOrigin>,
+    pub(super) tenant_workers: Option<SettingOrigin>,
 }
 
 /// The highest amount that a job may request.
 #[derive(Clone, Debug)]
-pub(super) struct Ceiling {
+pub(super) struct AmountCeiling {
     /// The key. It has the same name in the job file and in the policy file.
     pub(super) key: &'static str,
     pub(super) amount: Amount,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
 }
 
 impl OperatorPolicy {
@@ -61,16 +61,16 @@ impl OperatorPolicy {
     /// # Errors
     /// Everything that is wrong with it, at once. A policy that cannot be read is never ignored.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
-        let report = Report::default();
+        let report = ErrorReport::default();
         let text = owner::read(path);
         let settings = match text {
             Ok(text) => parse(path, &text, &report).map(|settings| {
                 let digest = Sha256::digest(text.as_bytes());
                 let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-                Settings { sha256, ..settings }
+                PolicySettings { sha256, ..settings }
             }),
             Err(error) => {
-                report.error(&Origin::File, "", error.to_string());
+                report.error(&SettingOrigin::File, "", error.to_string());
                 None
             }
         };
@@ -87,7 +87,7 @@ impl OperatorPolicy {
 
     /// Which processes the reports of a job list. With a policy that does not say so, only the job's own.
     pub fn process_lists(&self) -> ProcessLists {
-        let listed = |settings: &Settings| settings.process_lists.unwrap_or(ProcessLists::Job);
+        let listed = |settings: &PolicySettings| settings.process_lists.unwrap_or(ProcessLists::Job);
         self.0.as_ref().map_or(ProcessLists::Machine, listed)
     }
 
@@ -102,27 +102,27 @@ impl OperatorPolicy {
     }
 }
 
-impl Settings {
+impl PolicySettings {
     /// A place in the policy file, for people: `/etc/sandmill/policy.yaml:12`.
-    pub(super) fn at(&self, origin: &Origin) -> String {
+    pub(super) fn at(&self, origin: &SettingOrigin) -> String {
         match origin {
-            Origin::Line(line) => format!("{}:{line}", self.file.display()),
-            Origin::File | Origin::In(..) | Origin::Set(_) => self.file.display().to_string(),
+            SettingOrigin::Line(line) => format!("{}:{line}", self.file.display()),
+            SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => self.file.display().to_string(),
         }
     }
 }
 
-fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
+fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings> {
     let says_nothing = |line: &str| {
         let line = line.trim();
         line.is_empty() || line.starts_with('#') || line == "---"
     };
     if text.lines().all(says_nothing) {
-        report.error(&Origin::File, "", "is empty; a policy file needs at least one key");
+        report.error(&SettingOrigin::File, "", "is empty; a policy file needs at least one key");
         return None;
     }
     let root = tree::parse(text, report)?;
-    let Value::Map(entries) = root.value else {
+    let YamlValue::Map(entries) = root.value else {
         let message = format!("found {root}; expected a map of settings (e.g. gpus: 0)");
         report.error(&root.origin, "", message);
         return None;
@@ -137,21 +137,21 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
         progress_update_timeout: scope.setting("progress_update_timeout"),
         ..RawJob::default()
     };
-    let mut ceilings: Vec<Ceiling> = amounts::given(&bounds)
+    let mut ceilings: Vec<AmountCeiling> = amounts::given(&bounds)
         .into_iter()
-        .map(|(key, amount, origin)| Ceiling { key, amount, origin })
+        .map(|(key, amount, origin)| AmountCeiling { key, amount, origin })
         .collect();
     for (key, amount) in amounts::USUAL {
         if !ceilings.iter().any(|ceiling| ceiling.key == key) {
-            ceilings.push(Ceiling { key, amount, origin: Origin::File });
+            ceilings.push(AmountCeiling { key, amount, origin: SettingOrigin::File });
         }
     }
     let os_sandbox = scope.setting("os_sandbox");
     // The machine runs jobs of untrusted users, so the job files do not decide about the wall.
-    let os_sandbox = os_sandbox.unwrap_or_else(|| At {
+    let os_sandbox = os_sandbox.unwrap_or_else(|| Located {
         value: OsSandbox::Required,
         key: "os_sandbox".to_owned(),
-        origin: Origin::File,
+        origin: SettingOrigin::File,
     });
     let process_lists =
         scope.parsed_by("process_lists", |_, text| raw::choice(text, &ProcessLists::NAMED));
@@ -163,7 +163,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     let entry_script_modules = scope.bool("entry_script_modules");
     let (machine, machine_workers, tenant_workers) = machine(&mut scope, report);
     scope.finish();
-    Some(Settings {
+    Some(PolicySettings {
         sha256: String::new(),
         file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         ceilings,
@@ -186,8 +186,8 @@ fn names(
     scope: &mut Scope<'_>,
     key: &str,
     fits: fn(&str) -> bool,
-    report: &Report,
-) -> Option<At<Vec<String>>> {
+    report: &ErrorReport,
+) -> Option<Located<Vec<String>>> {
     let names = scope.texts(key)?;
     for name in &names.value {
         let text = name.value.trim();
@@ -205,11 +205,11 @@ fn names(
 /// The caps for the machine, and where the file gives those of workers.
 fn machine(
     scope: &mut Scope<'_>,
-    report: &Report,
-) -> (MachineCaps, Option<Origin>, Option<Origin>) {
+    report: &ErrorReport,
+) -> (MachineCaps, Option<SettingOrigin>, Option<SettingOrigin>) {
     let Some(mut group) = scope.group("machine") else { return Default::default() };
-    let workers: Option<At<u32>> = group.setting("workers");
-    let per_tenant: Option<At<u32>> = group.setting("workers_per_tenant");
+    let workers: Option<Located<u32>> = group.setting("workers");
+    let per_tenant: Option<Located<u32>> = group.setting("workers_per_tenant");
     let memory = group.setting("memory");
     let directory = group.text("directory");
     if let Some(directory) = directory.as_ref().filter(|text| !text.value.starts_with('/')) {
@@ -220,7 +220,7 @@ fn machine(
         directory.blame(report, message);
     }
     group.finish();
-    let origin = |at: &Option<At<u32>>| at.as_ref().map(|at| at.origin.clone());
+    let origin = |at: &Option<Located<u32>>| at.as_ref().map(|at| at.origin.clone());
     let all = origin(&workers);
     let each = origin(&per_tenant);
     let caps = MachineCaps {

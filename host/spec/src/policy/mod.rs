@@ -26,4 +26,4 @@ mod stores;
 mod tests;
 
 pub use file::OperatorPolicy;
-pub(crate) use place::Place;
+pub(crate) use place::FolderUse;

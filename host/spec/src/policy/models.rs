@@ -1,15 +1,15 @@
 //! Checks the names of models, and whether the entry script may have models of its own.
 
-use super::file::Settings;
+use super::file::PolicySettings;
 use crate::ModelSpec;
-use crate::error::{Origin, Report};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::model::InferenceSettings;
 use crate::raw::RawJob;
 
-impl Settings {
+impl PolicySettings {
     /// Refuses models that are not on the policy's list. `raw`: the job file's settings, for the line
     /// numbers.
-    pub(super) fn models(&self, models: &[ModelSpec], raw: Option<&RawJob>, report: &Report) {
+    pub(super) fn models(&self, models: &[ModelSpec], raw: Option<&RawJob>, report: &ErrorReport) {
         let given = raw.and_then(|raw| raw.models.as_ref());
         let allowed = self.models.as_ref().map_or(&[][..], |models| &models.value);
         for model in models.iter().filter(|model| !allowed.contains(&model.name)) {
@@ -19,13 +19,13 @@ impl Settings {
                 [] => String::from("allows none"),
                 names => format!("allows only {}", names.join(", ")),
             };
-            let at = self.models.as_ref().map_or(&Origin::File, |models| &models.origin);
+            let at = self.models.as_ref().map_or(&SettingOrigin::File, |models| &models.origin);
             let message = format!(
                 "found the model {:?}; the operator's policy {rule} (models, {})",
                 model.name,
                 self.at(at)
             );
-            let origin = raw.map_or(&Origin::File, |raw| &raw.name.origin);
+            let origin = raw.map_or(&SettingOrigin::File, |raw| &raw.name.origin);
             report.error(origin, &format!("models.{}", model.name), message);
         }
     }
@@ -35,7 +35,7 @@ impl Settings {
         &self,
         inference: &InferenceSettings,
         raw: Option<&RawJob>,
-        report: &Report,
+        report: &ErrorReport,
     ) {
         let guest = self.guest_models.as_ref();
         if inference.allow_guest_models && !guest.is_some_and(|allowed| allowed.value) {
@@ -45,7 +45,7 @@ impl Settings {
                  (guest_models, {})",
                 self.at(guest.map_or(&Origin::File, |at| &at.origin))
             );
-            let origin = given.map_or(&Origin::File, |at| &at.origin);
+            let origin = given.map_or(&SettingOrigin::File, |at| &at.origin);
             report.error(origin, "inference.allow_guest_models", message);
         }
     }

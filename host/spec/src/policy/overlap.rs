@@ -3,33 +3,33 @@
 //! Entry scripts and Sandmill itself write into job directories. If a job could name one of them as an input
 //! or an output, it could read and change data that the policy reserves for Sandmill.
 
-use super::place::Place;
-use crate::error::{Origin, Report};
-use crate::scope::At;
+use super::place::FolderUse;
+use crate::error::{SettingOrigin, ErrorReport};
+use crate::scope::Located;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A folder of the policy's roots.
 pub(super) struct Named {
-    pub(super) place: Place,
+    pub(super) place: FolderUse,
     /// As written in the policy file.
-    pub(super) given: At<String>,
+    pub(super) given: Located<String>,
     /// Without links.
     pub(super) folder: PathBuf,
 }
 
 /// Refuses a root of job directories that is in another root, contains one or equals one.
-pub(super) fn refuse(roots: &[Named], report: &Report) {
+pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
     let (jobs, others): (Vec<_>, Vec<_>) =
-        roots.iter().partition(|root| root.place == Place::JobDirectories);
+        roots.iter().partition(|root| root.place == FolderUse::JobDirectories);
     for job in &jobs {
         let Some((other, how)) = others.iter().find_map(|other| Some((other, how(job, other)?)))
         else {
             continue;
         };
         let line = match &other.given.origin {
-            Origin::Line(line) => format!(" on line {line}"),
-            Origin::File | Origin::In(..) | Origin::Set(_) => String::new(),
+            SettingOrigin::Line(line) => format!(" on line {line}"),
+            SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => String::new(),
         };
         let message = format!(
             "{} {how} {} of roots.{}{line}; job directories need a folder of their own that neither lies in another \

@@ -2,7 +2,7 @@
 
 /// What a folder is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FolderUse {
     Inputs,
     SideInputs,
     /// They use the root of side inputs.
@@ -12,7 +12,7 @@ pub(crate) enum Place {
     JobDirectories,
 }
 
-impl Place {
+impl FolderUse {
     pub(super) const ALL: [Self; 5] =
         [Self::Inputs, Self::SideInputs, Self::EntryScripts, Self::Outputs, Self::JobDirectories];
 

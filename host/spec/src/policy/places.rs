@@ -1,45 +1,45 @@
 //! Checks the paths that a job names against the policy's roots.
 
-use super::file::Settings;
-use super::place::Place;
+use super::file::PolicySettings;
+use super::place::FolderUse;
 use super::real::real_path;
-use crate::error::{Origin, Report};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::model::{Address, Source};
 use crate::opening::regular;
 use crate::raw::{RawInput, RawJob, RawSideInput};
-use crate::scope::At;
+use crate::scope::Located;
 use crate::{JobSpec, ModelSpec, StoredKind};
 use std::io::Read;
 use std::path::Path;
 
-impl Settings {
+impl PolicySettings {
     /// Refuses a path that leads out of the roots for its kind. `origin`: where the job file names it.
     /// Returns whether the path is allowed.
     pub(super) fn place(
         &self,
-        place: Place,
+        place: FolderUse,
         key: &str,
         path: &Path,
-        origin: Option<&Origin>,
-        report: &Report,
+        origin: Option<&SettingOrigin>,
+        report: &ErrorReport,
     ) -> bool {
-        let origin = origin.unwrap_or(&Origin::File);
+        let origin = origin.unwrap_or(&SettingOrigin::File);
         self.leads(place, key, path, origin, report, |_| true)
     }
 
     /// The same for a path that the job later opens without following links: the path must itself be free of
     /// links.
-    pub(super) fn real_place(&self, place: Place, key: &str, path: &Path, report: &Report) -> bool {
-        self.leads(place, key, path, &Origin::File, report, |real| real == path)
+    pub(super) fn real_place(&self, place: FolderUse, key: &str, path: &Path, report: &ErrorReport) -> bool {
+        self.leads(place, key, path, &SettingOrigin::File, report, |real| real == path)
     }
 
     fn leads(
         &self,
-        place: Place,
+        place: FolderUse,
         key: &str,
         path: &Path,
-        origin: &Origin,
-        report: &Report,
+        origin: &SettingOrigin,
+        report: &ErrorReport,
         fits: impl Fn(&Path) -> bool,
     ) -> bool {
         let Some(roots) = &self.roots else { return true };
@@ -59,18 +59,18 @@ impl Settings {
             true => format!("allows no {}", place.words()),
             false => format!("allows {} only below {}", place.words(), folders.join(", ")),
         };
-        let at = root.map_or_else(|| self.at(&Origin::File), |root| self.at(&root.origin));
+        let at = root.map_or_else(|| self.at(&SettingOrigin::File), |root| self.at(&root.origin));
         let message = format!("{found}; the operator's policy {rule} ({at})");
         report.error(origin, key, message);
         false
     }
 
     /// Checks the paths that a job file names. An error is reported at the line that names the path.
-    pub(super) fn places_of_file(&self, spec: &JobSpec, raw: &RawJob, report: &Report) {
-        let at = |given: &Option<At<String>>| given.as_ref().map(|at| at.origin.clone());
+    pub(super) fn places_of_file(&self, spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
+        let at = |given: &Option<Located<String>>| given.as_ref().map(|at| at.origin.clone());
         self.entry_script(&spec.entry_script, at(&raw.entry_script).as_ref(), report);
         if let (Some(folder), Some(given)) = (&spec.source_directory, &raw.source_directory) {
-            self.place(Place::EntryScripts, &given.key, folder, Some(&given.origin), report);
+            self.place(FolderUse::EntryScripts, &given.key, folder, Some(&given.origin), report);
         }
         let given: &[RawSideInput] = raw.side_inputs.as_ref().map_or(&[], |given| &given.value);
         for (index, (mount, side)) in spec.side_inputs.iter().zip(given).enumerate() {
@@ -78,7 +78,7 @@ impl Settings {
                 continue;
             }
             let origin = Some(&side.path.origin);
-            self.place(Place::SideInputs, &side.path.key, &mount.host, origin, report);
+            self.place(FolderUse::SideInputs, &side.path.key, &mount.host, origin, report);
         }
         let given: &[RawInput] = raw.inputs.as_ref().map_or(&[], |given| &given.value);
         for (input, raw) in spec.inputs.iter().zip(given) {
@@ -93,31 +93,31 @@ impl Settings {
                     Some(at) => (&at.key, &at.origin),
                     None => (&raw.name.key, &raw.name.origin),
                 };
-                self.place(Place::Inputs, key, fixed_part(path), Some(origin), report);
+                self.place(FolderUse::Inputs, key, fixed_part(path), Some(origin), report);
             }
         }
         if let (Some(folder), Some(given)) = (&spec.output, &raw.output) {
-            self.place(Place::Outputs, &given.key, folder, Some(&given.origin), report);
+            self.place(FolderUse::Outputs, &given.key, folder, Some(&given.origin), report);
         }
         if let (Some(parent), Some(given)) = (&spec.parent, &raw.parent) {
-            self.place(Place::Outputs, &given.key, &parent.folder, Some(&given.origin), report);
+            self.place(FolderUse::Outputs, &given.key, &parent.folder, Some(&given.origin), report);
         }
     }
 
     /// Checks the paths, without links, that a job reads and writes. Paths of models may be links here.
     /// `check_model_places` checks their targets later.
-    pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &Report) {
-        self.real_place(Place::EntryScripts, "entry_script", &spec.entry_script, report);
+    pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &ErrorReport) {
+        self.real_place(FolderUse::EntryScripts, "entry_script", &spec.entry_script, report);
         self.kind_of_entry_script(&spec.entry_script, None, report);
         if let Some(folder) = &spec.source_directory {
-            self.real_place(Place::EntryScripts, "source_directory", folder, report);
+            self.real_place(FolderUse::EntryScripts, "source_directory", folder, report);
         }
         for (index, mount) in spec.side_inputs.iter().enumerate() {
             if spec.stored_at(StoredKind::SideInput(index)).is_some() {
                 continue;
             }
             let key = format!("the side input at {}", mount.guest);
-            self.real_place(Place::SideInputs, &key, &mount.host, report);
+            self.real_place(FolderUse::SideInputs, &key, &mount.host, report);
         }
         let models = spec.models.iter().enumerate();
         let models =
@@ -129,13 +129,13 @@ impl Settings {
         };
         for source in sources.iter().filter(|source| !fetched(source)) {
             let key = format!("input '{}'", source.dataset);
-            self.real_place(Place::Inputs, &key, &source.root, report);
+            self.real_place(FolderUse::Inputs, &key, &source.root, report);
         }
         if let Some(folder) = &spec.output {
-            self.real_place(Place::Outputs, "output", folder, report);
+            self.real_place(FolderUse::Outputs, "output", folder, report);
         }
         if let Some(parent) = &spec.parent {
-            self.real_place(Place::Outputs, "parent", &parent.folder, report);
+            self.real_place(FolderUse::Outputs, "parent", &parent.folder, report);
         }
     }
 
@@ -143,30 +143,30 @@ impl Settings {
     pub(super) fn places_of_models<'a>(
         &self,
         models: impl IntoIterator<Item = &'a ModelSpec>,
-        report: &Report,
+        report: &ErrorReport,
     ) {
         for model in models {
             let key = format!("models.{}.path", model.name);
             let mut paths = model.folder.iter().chain([&model.file]);
             // Report only one error for each model.
-            let _ = paths.all(|path| self.place(Place::Models, &key, path, None, report));
+            let _ = paths.all(|path| self.place(FolderUse::Models, &key, path, None, report));
         }
     }
 
     /// Checks where the entry script is, and of which kind.
-    pub(super) fn entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
-        self.place(Place::EntryScripts, "entry_script", path, origin, report);
+    pub(super) fn entry_script(&self, path: &Path, origin: Option<&SettingOrigin>, report: &ErrorReport) {
+        self.place(FolderUse::EntryScripts, "entry_script", path, origin, report);
         self.kind_of_entry_script(path, origin, report);
     }
 
-    fn kind_of_entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
-        let refused = |what: &str, why: &str, setting: &str, at: Option<&Origin>| {
+    fn kind_of_entry_script(&self, path: &Path, origin: Option<&SettingOrigin>, report: &ErrorReport) {
+        let refused = |what: &str, why: &str, setting: &str, at: Option<&SettingOrigin>| {
             let message = format!(
                 "found {}, {what}; the operator's policy allows none{why} ({setting}, {})",
                 path.display(),
                 self.at(at.unwrap_or(&Origin::File))
             );
-            report.error(origin.unwrap_or(&Origin::File), "entry_script", message);
+            report.error(origin.unwrap_or(&SettingOrigin::File), "entry_script", message);
         };
         let crates = &self.entry_script_crates;
         let modules = &self.entry_script_modules;

@@ -1,30 +1,30 @@
 //! The roots of a policy.
 
 use super::overlap::{self, Named};
-use super::place::Place;
-use crate::error::{Origin, Report};
-use crate::scope::{At, Scope};
+use super::place::FolderUse;
+use crate::error::{SettingOrigin, ErrorReport};
+use crate::scope::{Located, Scope};
 use crate::tree::join;
 use std::path::{Path, PathBuf};
 
 /// The folders below which the paths of a job must be.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Roots(pub(super) Vec<Root>);
+pub(super) struct Roots(pub(super) Vec<PolicyRoot>);
 
 #[derive(Clone, Debug)]
-pub(super) struct Root {
-    pub(super) place: Place,
-    pub(super) origin: Origin,
+pub(super) struct PolicyRoot {
+    pub(super) place: FolderUse,
+    pub(super) origin: SettingOrigin,
     /// Without links.
     pub(super) folders: Vec<PathBuf>,
 }
 
 impl Roots {
     /// Reads the group `roots`. Each key must be present, so that no kind of path is left open by oversight.
-    pub(super) fn read(mut group: Scope<'_>, report: &Report) -> Self {
+    pub(super) fn read(mut group: Scope<'_>, report: &ErrorReport) -> Self {
         let mut roots = Vec::new();
         let mut named = Vec::new();
-        for place in Place::ALL {
+        for place in FolderUse::ALL {
             if !group.has(place.key()) {
                 let message = "missing; name the folders, or write [] for none";
                 report.error(&group.origin, &join(&group.path, place.key()), message);
@@ -36,7 +36,7 @@ impl Roots {
                 folders.push(folder.clone());
                 named.push(Named { place, given, folder });
             }
-            roots.push(Root { place, origin: given.origin, folders });
+            roots.push(PolicyRoot { place, origin: given.origin, folders });
         }
         overlap::refuse(&named, report);
         group.finish();
@@ -44,7 +44,7 @@ impl Roots {
     }
 }
 
-fn root(given: &At<String>, report: &Report) -> Option<PathBuf> {
+fn root(given: &Located<String>, report: &ErrorReport) -> Option<PathBuf> {
     let path = Path::new(&given.value);
     if !path.is_absolute() {
         let message = format!("found {:?}; expected an absolute path to a folder", given.value);

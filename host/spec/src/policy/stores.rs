@@ -1,16 +1,16 @@
 //! The stores that a job may use.
 
-use super::file::Settings;
+use super::file::PolicySettings;
 use crate::JobSpec;
-use crate::error::{Origin, Report};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::model::StorePlace;
 use crate::raw::RawJob;
 
-impl Settings {
+impl PolicySettings {
     /// Refuses stores that are not datastores on the policy's list. A bare address is refused as well:
     /// Sandmill would open it with the credentials in the operator's own environment, for any user's job.
     /// `raw`: the job file's settings, for the line numbers.
-    pub(super) fn stores(&self, spec: &JobSpec, raw: Option<&RawJob>, report: &Report) {
+    pub(super) fn stores(&self, spec: &JobSpec, raw: Option<&RawJob>, report: &ErrorReport) {
         let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
         let mut told = String::new();
         for (key, address) in spec.addresses() {
@@ -34,17 +34,17 @@ impl Settings {
             });
             let other = others.into_iter().find(|at| at.key == key).map(|at| &at.origin);
             let origin = input.or(other);
-            report.error(origin.unwrap_or(&Origin::File), &key, message);
+            report.error(origin.unwrap_or(&SettingOrigin::File), &key, message);
             told = key;
         }
     }
 
     /// Refuses to register something in a datastore that is not on the list.
-    pub(super) fn registered_store(&self, name: &str, report: &Report) {
+    pub(super) fn registered_store(&self, name: &str, report: &ErrorReport) {
         let mut allowed = self.datastores.iter().flat_map(|names| &names.value);
         if !allowed.any(|allowed| allowed == name) {
             let message = format!("found {name}; {}", self.stores_rule());
-            report.error(&Origin::File, "--datastore", message);
+            report.error(&SettingOrigin::File, "--datastore", message);
         }
     }
 
@@ -55,7 +55,7 @@ impl Settings {
             [] => String::from("allows no datastores"),
             names => format!("allows only the datastores {}", names.join(", ")),
         };
-        let at = self.datastores.as_ref().map_or(&Origin::File, |names| &names.origin);
+        let at = self.datastores.as_ref().map_or(&SettingOrigin::File, |names| &names.origin);
         format!("the operator's policy {rule} (datastores, {})", self.at(at))
     }
 }

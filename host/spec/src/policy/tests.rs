@@ -1,9 +1,9 @@
 //! A policy file, and jobs under it.
 
 use super::{OperatorPolicy, amounts};
-use crate::keys::{Ceiling, Key, Kind, policy};
+use crate::keys::{KeyCeiling, Key, KeyKind, policy};
 use crate::model::{ByteSize, JobDir, Source};
-use crate::{JobSpec, SpecErrors, Surroundings, load};
+use crate::{JobSpec, SpecErrors, LoadContext, load};
 use insta::assert_snapshot;
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder with `in/a.txt`, `weights/m.onnx`, `out`, `jobs`, `outside`, a component, a module and a crate.
-struct Fixture {
+struct PolicyFixture {
     /// Without links.
     base: PathBuf,
     _dir: TempDir,
 }
 
-impl Fixture {
+impl PolicyFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
@@ -48,7 +48,7 @@ impl Fixture {
         fs::write(&path, job).unwrap();
         let set: Vec<(String, String)> =
             set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let spec = load(&path, &set, Surroundings::sample(&policy));
+        let spec = load(&path, &set, LoadContext::sample(&policy));
         spec.map_err(|errors| self.redacted(errors))
     }
 
@@ -80,7 +80,7 @@ fn a_job_beyond_a_ceiling_is_refused_with_all_that_is_beyond() {
         "{JOB}limits: {{memory: 1 GB,\n  fuel: 1001, files: 5}}\nrun_invocation_timeout: 61.5\n\
          os_sandbox: off\n"
     );
-    let errors = Fixture::new().job(policy, &job, &[("process_count_per_node", "3")]);
+    let errors = PolicyFixture::new().job(policy, &job, &[("process_count_per_node", "3")]);
     assert_snapshot!(errors.unwrap_err(), @"
     job.yaml:4: limits.memory: found 1 GB, more than the operator's policy allows; ask for at most 256 MB (policy.yaml:2)
     job.yaml:5: limits.fuel: found 1001, more than the operator's policy allows; ask for at most 1000 (policy.yaml:3)
@@ -94,7 +94,7 @@ fn a_job_beyond_a_ceiling_is_refused_with_all_that_is_beyond() {
 fn defaults_are_lowered_with_a_notice() {
     let policy = "limits: {memory: 256 MB, fuel: 1000, stack: 64 MB}\nprocess_count_per_node: 1\n\
                   progress_update_timeout: 60\nmachine: {workers: 1}\n";
-    let spec = Fixture::new().job(policy, &format!("{JOB}limits: {{fuel: 10}}\n"), &[]).unwrap();
+    let spec = PolicyFixture::new().job(policy, &format!("{JOB}limits: {{fuel: 10}}\n"), &[]).unwrap();
     assert_eq!((spec.limits.memory, spec.limits.fuel), (ByteSize(256 << 20), Some(10)));
     assert_eq!(spec.limits.stack, ByteSize(1 << 20));
     assert_eq!((spec.process_count, spec.progress_update_timeout), (1, Duration::from_secs(60)));
@@ -103,10 +103,10 @@ fn defaults_are_lowered_with_a_notice() {
     assert!(told("progress_update_timeout: 60 seconds"), "{:?}", spec.notices);
     assert!(!told("limits.fuel") && !told("limits.stack"), "{:?}", spec.notices);
 
-    let spec = Fixture::new().job(policy, JOB, &[]).unwrap();
+    let spec = PolicyFixture::new().job(policy, JOB, &[]).unwrap();
     assert_eq!(spec.limits.fuel, Some(1000), "forced");
     let alone = "machine: {workers: 3}\n";
-    let spec = Fixture::new().job(alone, JOB, &[("process_count_per_node", "8")]).unwrap();
+    let spec = PolicyFixture::new().job(alone, JOB, &[("process_count_per_node", "8")]).unwrap();
     assert_eq!(spec.process_count, 3);
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
@@ -118,19 +118,19 @@ fn defaults_of_a_deployment_are_lowered_and_its_own_words_used() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";
     let job = "endpoint_name: e\nname: x\ncode_configuration: {code: src, scoring_script: component.wasm}\n\
                inputs: {a: {type: uri_folder, path: in}}\n";
-    let spec = Fixture::new().job(policy, job, &[]).unwrap();
+    let spec = PolicyFixture::new().job(policy, job, &[]).unwrap();
     assert_eq!(spec.settings.run_max_try, 3);
     assert_eq!(spec.settings.run_invocation_timeout, Duration::from_secs(20));
     let asks = format!("{job}settings: {{retry_settings: {{max_retries: 5}}}}\n");
-    let errors = Fixture::new().job(policy, &asks, &[]).unwrap_err();
+    let errors = PolicyFixture::new().job(policy, &asks, &[]).unwrap_err();
     assert_snapshot!(errors, @"job.yaml:5: settings.retry_settings.max_retries: found 5, more than the operator's policy allows; ask for at most 2 (policy.yaml:1)");
-    let errors = Fixture::new().job(policy, job, &[("run_max_try", "6")]).unwrap_err();
+    let errors = PolicyFixture::new().job(policy, job, &[("run_max_try", "6")]).unwrap_err();
     assert_snapshot!(errors, @"--set run_max_try: found 6, more than the operator's policy allows; ask for at most 3 (policy.yaml:1)");
 }
 
 #[test]
 fn what_a_job_names_lies_below_the_roots() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let good = format!("{JOB}side_inputs: {{w: weights}}\noutput: out/new\n");
     fixture.job(ROOTS, &good, &[]).unwrap();
     let bad = "name: x\nentry_script: outside/component.wasm\nsource_directory: .\n\
@@ -165,7 +165,7 @@ fn what_a_job_names_lies_below_the_roots() {
 /// Only inputs and outputs may overlap, as one job may read what another wrote.
 #[test]
 fn no_root_reaches_into_job_directories() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     fs::create_dir_all(fixture.base.join("jobs/deep")).unwrap();
     std::os::unix::fs::symlink("../jobs/deep", fixture.base.join("weights/link")).unwrap();
     let policy = |from: &str, to: &str| fixture.policy(&ROOTS.replace(from, to));
@@ -193,7 +193,7 @@ fn no_root_reaches_into_job_directories() {
 /// a file reveals its content.
 #[test]
 fn files_beside_the_job_are_held_to_the_roots() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let link = |to: &str, name: &str| {
         std::os::unix::fs::symlink(to, fixture.base.join(name)).unwrap();
     };
@@ -216,7 +216,7 @@ fn files_beside_the_job_are_held_to_the_roots() {
 /// some paths are not in the job file.
 #[test]
 fn a_job_is_looked_at_again_before_it_begins() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let spec = fixture.job(ROOTS, &format!("{JOB}output: out\n"), &[]).unwrap();
     let policy = fixture.policy(ROOTS).unwrap();
     let check = |spec: &JobSpec, source: &Path, job_dir: &str| {
@@ -242,7 +242,7 @@ fn a_job_is_looked_at_again_before_it_begins() {
 
 #[test]
 fn crates_and_modules_can_be_kept_out() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let job = |policy: &str, script: &str| {
         let spec = fixture.job(policy, JOB, &[("entry_script", script)]);
         spec.map(|_| String::new()).unwrap_or_else(|errors| errors.to_string())
@@ -256,7 +256,7 @@ fn crates_and_modules_can_be_kept_out() {
 
 #[test]
 fn a_trial_keeps_to_the_policy() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let text = format!("{ROOTS}limits: {{memory: 64 MB, fuel: 7}}\nrun_invocation_timeout: 5\n");
     let policy = fixture.policy(&text).unwrap();
     let path = |name: &str| fixture.base.join(name);
@@ -276,7 +276,7 @@ fn a_trial_keeps_to_the_policy() {
 
 #[test]
 fn a_policy_file_that_is_wrong_is_refused() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let wrong = |text: &str| fixture.policy(text).unwrap_err();
     assert_snapshot!(wrong("# nothing\n\n"), @"policy.yaml: is empty; a policy file needs at least one key");
     assert_snapshot!(wrong("- a\n"), @"policy.yaml:1: found a list; expected a map of settings (e.g. gpus: 0)");
@@ -304,7 +304,7 @@ fn keys() -> Vec<(String, &'static Key)> {
     let mut keys = Vec::new();
     for key in policy() {
         keys.push((key.name.to_owned(), key));
-        if let Kind::Group(below) = key.kind {
+        if let KeyKind::Group(below) = key.kind {
             keys.extend(below.iter().map(|inner| (format!("{}.{}", key.name, inner.name), inner)));
         }
     }
@@ -324,7 +324,7 @@ fn example(path: &str, key: &Key) -> String {
 
 #[test]
 fn every_key_is_accepted_with_its_example_and_is_in_the_docs() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operators.md");
     let docs = fs::read_to_string(docs).expect("the docs are there");
     for (path, key) in keys() {
@@ -336,7 +336,7 @@ fn every_key_is_accepted_with_its_example_and_is_in_the_docs() {
 
 #[test]
 fn every_ceiling_is_one_that_jobs_are_held_against() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let mut spec = fixture.job("run_max_try: 9\n", JOB, &[]).unwrap();
     spec.gpus = 1;
     spec.inference.allow_guest_models = true;
@@ -378,14 +378,14 @@ fn the_policy_in_the_docs_loads() {
             false => line.to_owned(),
         })
         .collect();
-    let policy = Fixture::new().policy(&lines.join("\n")).unwrap();
+    let policy = PolicyFixture::new().policy(&lines.join("\n")).unwrap();
     assert!(policy.machine().any());
 }
 
 /// No model is allowed unless the policy allows its name and its place, or models of the entry script's own.
 #[test]
 fn models_are_those_that_the_policy_names() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     let models = "models: {a: weights/m.onnx, b: {path: weights/m.onnx}, c: outside}\ninference: \
                   {allow_guest_models: true}\nlimits: {models: 1 GB, tensors: 1 GB}\n";
     let refused = |policy: &str| fixture.job(policy, &format!("{JOB}{models}"), &[]).unwrap_err();
@@ -432,7 +432,7 @@ fn models_are_those_that_the_policy_names() {
 /// to such a place.
 #[test]
 fn models_lie_below_the_roots() {
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     fs::create_dir(fixture.base.join("weights/versions")).unwrap();
     let link = fixture.base.join("weights/versions/3");
     std::os::unix::fs::symlink("../../outside", link).unwrap();
@@ -478,7 +478,7 @@ first_task_creation_timeout: 2
 os_sandbox: 'off'
 "
     );
-    let fixture = Fixture::new();
+    let fixture = PolicyFixture::new();
     assert_snapshot!(fixture.job(policy, &asks, &[]).unwrap_err(), @"
     job.yaml:5: limits.memory: found 1 MB, more than the operator's policy allows; ask for at most 64 KB (policy.yaml:2)
     job.yaml:5: limits.stack: found 1 MB, more than the operator's policy allows; ask for at most 64 KB (policy.yaml:2)

@@ -2,14 +2,14 @@
 
 use super::models::{self, RawInference, RawModel};
 use super::values::{choice, delimiter, digest, mark, mark_or_none};
-use crate::error::{Origin, Report};
+use crate::error::{SettingOrigin, ErrorReport};
 use crate::given::{self, GivenLimits, GivenSettings};
-use crate::keys::{self, Format};
+use crate::keys::{self, InputFormat};
 use crate::model::{
     Column, ColumnType, Compression, OutputKind, OutputLayout, PythonRuntime, Quoting, nearest,
 };
-use crate::scope::{At, Scope, Variables};
-use crate::tree::{Node, Value};
+use crate::scope::{Located, Scope, Variables};
+use crate::tree::{YamlNode, YamlValue};
 use std::time::Duration;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,92 +17,92 @@ pub(crate) struct RawJob {
     /// Settings that need no reader of their own.
     pub(crate) settings: GivenSettings,
     pub(crate) limits: GivenLimits,
-    pub(crate) name: Option<At<String>>,
-    pub(crate) entry_script: Option<At<String>>,
-    pub(crate) entry_script_digest: Option<At<String>>,
-    pub(crate) source_directory: Option<At<String>>,
-    pub(crate) inputs: Option<At<Vec<RawInput>>>,
-    pub(crate) side_inputs: Option<At<Vec<RawSideInput>>>,
-    pub(crate) models: Option<At<Vec<RawModel>>>,
+    pub(crate) name: Option<Located<String>>,
+    pub(crate) entry_script: Option<Located<String>>,
+    pub(crate) entry_script_digest: Option<Located<String>>,
+    pub(crate) source_directory: Option<Located<String>>,
+    pub(crate) inputs: Option<Located<Vec<RawInput>>>,
+    pub(crate) side_inputs: Option<Located<Vec<RawSideInput>>>,
+    pub(crate) models: Option<Located<Vec<RawModel>>>,
     pub(crate) inference: RawInference,
     pub(crate) python: RawPython,
-    pub(crate) output: Option<At<String>>,
-    pub(crate) arguments: Option<At<Vec<At<String>>>>,
-    pub(crate) environment_variables: Option<At<Variables>>,
-    pub(crate) mini_batch_size: Option<At<String>>,
-    pub(crate) process_count_per_node: Option<At<u32>>,
-    pub(crate) node_count: Option<At<u32>>,
-    pub(crate) append_row_file_name: Option<At<String>>,
-    pub(crate) partition_keys: Option<At<Vec<At<String>>>>,
-    pub(crate) gpus: Option<At<u32>>,
+    pub(crate) output: Option<Located<String>>,
+    pub(crate) arguments: Option<Located<Vec<Located<String>>>>,
+    pub(crate) environment_variables: Option<Located<Variables>>,
+    pub(crate) mini_batch_size: Option<Located<String>>,
+    pub(crate) process_count_per_node: Option<Located<u32>>,
+    pub(crate) node_count: Option<Located<u32>>,
+    pub(crate) append_row_file_name: Option<Located<String>>,
+    pub(crate) partition_keys: Option<Located<Vec<Located<String>>>>,
+    pub(crate) gpus: Option<Located<u32>>,
     pub(crate) output_format: RawOutputFormat,
-    pub(crate) append_row_dataframe_header: Option<At<bool>>,
-    pub(crate) output_layout: Option<At<OutputLayout>>,
+    pub(crate) append_row_dataframe_header: Option<Located<bool>>,
+    pub(crate) output_layout: Option<Located<OutputLayout>>,
     /// Names, and whether a single name was given instead of a list.
-    pub(crate) join: Option<At<(Vec<String>, bool)>>,
-    pub(crate) progress_update_timeout: Option<At<Duration>>,
-    pub(crate) parent: Option<At<String>>,
-    pub(crate) copy_logs_to_parent: Option<At<bool>>,
-    pub(crate) push_metrics_to_parent: Option<At<bool>>,
-    pub(crate) schema_inference: Option<At<SchemaInference>>,
-    pub(crate) rank_mini_batch_count: Option<At<i64>>,
+    pub(crate) join: Option<Located<(Vec<String>, bool)>>,
+    pub(crate) progress_update_timeout: Option<Located<Duration>>,
+    pub(crate) parent: Option<Located<String>>,
+    pub(crate) copy_logs_to_parent: Option<Located<bool>>,
+    pub(crate) push_metrics_to_parent: Option<Located<bool>>,
+    pub(crate) schema_inference: Option<Located<SchemaInference>>,
+    pub(crate) rank_mini_batch_count: Option<Located<i64>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawPython {
-    pub(crate) runtime: Option<At<PythonRuntime>>,
-    pub(crate) requirements: Option<At<String>>,
+    pub(crate) runtime: Option<Located<PythonRuntime>>,
+    pub(crate) requirements: Option<Located<String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawOutputFormat {
-    pub(crate) kind: Option<At<OutputKind>>,
-    pub(crate) compression: Option<At<Compression>>,
-    pub(crate) delimiter: Option<At<u8>>,
-    pub(crate) header: Option<At<bool>>,
-    pub(crate) quoting: Option<At<Quoting>>,
-    pub(crate) null_value: Option<At<String>>,
+    pub(crate) kind: Option<Located<OutputKind>>,
+    pub(crate) compression: Option<Located<Compression>>,
+    pub(crate) delimiter: Option<Located<u8>>,
+    pub(crate) header: Option<Located<bool>>,
+    pub(crate) quoting: Option<Located<Quoting>>,
+    pub(crate) null_value: Option<Located<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawInput {
     /// The key path of the input itself.
     pub(crate) key: String,
-    pub(crate) name: At<String>,
-    pub(crate) paths: Vec<At<String>>,
-    pub(crate) datastore: Option<At<String>>,
+    pub(crate) name: Located<String>,
+    pub(crate) paths: Vec<Located<String>>,
+    pub(crate) datastore: Option<Located<String>>,
     /// A registered name, instead of paths.
-    pub(crate) dataset: Option<At<String>>,
-    pub(crate) partition_format: Option<At<String>>,
-    pub(crate) format: Option<At<Format>>,
-    pub(crate) delimiter: Option<At<u8>>,
-    pub(crate) header: Option<At<bool>>,
-    pub(crate) null_values: Option<At<Vec<String>>>,
-    pub(crate) schema: Option<At<Vec<Column>>>,
-    pub(crate) columns: Option<At<Vec<At<String>>>>,
-    pub(crate) drop_columns: Option<At<Vec<At<String>>>>,
-    pub(crate) types: Option<At<Vec<Column>>>,
-    pub(crate) take: Option<At<u64>>,
-    pub(crate) quoted_newlines: Option<At<bool>>,
+    pub(crate) dataset: Option<Located<String>>,
+    pub(crate) partition_format: Option<Located<String>>,
+    pub(crate) format: Option<Located<InputFormat>>,
+    pub(crate) delimiter: Option<Located<u8>>,
+    pub(crate) header: Option<Located<bool>>,
+    pub(crate) null_values: Option<Located<Vec<String>>>,
+    pub(crate) schema: Option<Located<Vec<Column>>>,
+    pub(crate) columns: Option<Located<Vec<Located<String>>>>,
+    pub(crate) drop_columns: Option<Located<Vec<Located<String>>>>,
+    pub(crate) types: Option<Located<Vec<Column>>>,
+    pub(crate) take: Option<Located<u64>>,
+    pub(crate) quoted_newlines: Option<Located<bool>>,
     /// The inner `None` means that quotes are part of the text.
-    pub(crate) quote: Option<At<Option<u8>>>,
-    pub(crate) escape: Option<At<u8>>,
-    pub(crate) comment: Option<At<u8>>,
-    pub(crate) skip_lines: Option<At<u32>>,
+    pub(crate) quote: Option<Located<Option<u8>>>,
+    pub(crate) escape: Option<Located<u8>>,
+    pub(crate) comment: Option<Located<u8>>,
+    pub(crate) skip_lines: Option<Located<u32>>,
     /// Whether duplicate names are renamed.
-    pub(crate) duplicate_names: Option<At<bool>>,
-    pub(crate) hive: Option<At<bool>>,
-    pub(crate) files: Option<At<bool>>,
+    pub(crate) duplicate_names: Option<Located<bool>>,
+    pub(crate) hive: Option<Located<bool>>,
+    pub(crate) files: Option<Located<bool>>,
     /// The name of a table.
-    pub(crate) table: Option<At<String>>,
-    pub(crate) query: Option<At<String>>,
+    pub(crate) table: Option<Located<String>>,
+    pub(crate) query: Option<Located<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawSideInput {
-    pub(crate) name: At<String>,
-    pub(crate) path: At<String>,
-    pub(crate) mount_path: Option<At<String>>,
+    pub(crate) name: Located<String>,
+    pub(crate) path: Located<String>,
+    pub(crate) mount_path: Option<Located<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +112,9 @@ pub(crate) enum SchemaInference {
 }
 
 /// Reads the root of a tree. `None` if the root is not a map of settings.
-pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
+pub(crate) fn read(root: YamlNode, report: &ErrorReport) -> Option<RawJob> {
     let entries = match root.value {
-        Value::Map(entries) => entries,
+        YamlValue::Map(entries) => entries,
         _ => {
             let message = format!(
                 "found {root}; expected a map of settings (e.g. entry_script: script.wasm)"
@@ -123,7 +123,7 @@ pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
             return None;
         }
     };
-    let mut job = Scope::new(String::new(), Origin::File, entries, keys::JOB, report);
+    let mut job = Scope::new(String::new(), SettingOrigin::File, entries, keys::JOB, report);
     let raw = RawJob {
         settings: GivenSettings::read(&mut job),
         limits: given::limits(&mut job, GivenLimits::read),
@@ -202,14 +202,14 @@ fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
     raw
 }
 
-fn inputs(job: &mut Scope<'_>, report: &Report) -> Option<At<Vec<RawInput>>> {
+fn inputs(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<RawInput>>> {
     let groups = job.named("inputs")?;
     Some(groups.map(|groups| {
         groups.into_iter().filter_map(|(name, scope)| input(name, scope, report)).collect()
     }))
 }
 
-fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawInput> {
+fn input(name: Located<String>, mut input: Scope<'_>, report: &ErrorReport) -> Option<RawInput> {
     let raw = RawInput {
         key: input.path.clone(),
         paths: paths(&mut input, report),
@@ -218,7 +218,7 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         partition_format: input.text("partition_format"),
         format: input.parsed_by("format", |_, text| {
             let named = |name: &str| name.eq_ignore_ascii_case(text.trim());
-            Format::all().into_iter().find(|format| named(format.name()))
+            InputFormat::all().into_iter().find(|format| named(format.name()))
         }),
         delimiter: input.parsed_by("delimiter", |_, text| delimiter(text)),
         header: input.bool("header"),
@@ -248,7 +248,7 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
     check_name(&raw.name, report).then_some(raw)
 }
 
-fn paths(input: &mut Scope<'_>, report: &Report) -> Vec<At<String>> {
+fn paths(input: &mut Scope<'_>, report: &ErrorReport) -> Vec<Located<String>> {
     let found: Vec<&str> =
         ["path", "paths", "dataset"].into_iter().filter(|key| input.has(key)).collect();
     match found[..] {
@@ -274,7 +274,7 @@ fn paths(input: &mut Scope<'_>, report: &Report) -> Vec<At<String>> {
     one.into_iter().chain(many.into_iter().flat_map(|many| many.value)).collect()
 }
 
-fn columns(key: &str, input: &mut Scope<'_>, report: &Report) -> Option<At<Vec<Column>>> {
+fn columns(key: &str, input: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<Column>>> {
     let columns = input.variables(key)?;
     if columns.value.is_empty() {
         columns.blame(report, "found an empty map; name columns, or leave the key out");
@@ -284,7 +284,7 @@ fn columns(key: &str, input: &mut Scope<'_>, report: &Report) -> Option<At<Vec<C
     }))
 }
 
-fn column(name: String, text: &At<String>, report: &Report) -> Option<Column> {
+fn column(name: String, text: &Located<String>, report: &ErrorReport) -> Option<Column> {
     match text.value.parse::<ColumnType>() {
         Ok(kind) => Some(Column { name, kind }),
         Err(_) => {
@@ -313,14 +313,14 @@ fn column_type_hint(text: &str) -> Option<&'static str> {
     })
 }
 
-fn side_inputs(job: &mut Scope<'_>, report: &Report) -> Option<At<Vec<RawSideInput>>> {
+fn side_inputs(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<RawSideInput>>> {
     let groups = job.named("side_inputs")?;
     Some(groups.map(|groups| {
         groups.into_iter().filter_map(|(name, scope)| side_input(name, scope, report)).collect()
     }))
 }
 
-fn side_input(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawSideInput> {
+fn side_input(name: Located<String>, mut scope: Scope<'_>, report: &ErrorReport) -> Option<RawSideInput> {
     if !scope.has("path") {
         report.error(
             &scope.origin,
@@ -336,7 +336,7 @@ fn side_input(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option
     name_fits.then_some(RawSideInput { name, path, mount_path })
 }
 
-fn check_name(name: &At<String>, report: &Report) -> bool {
+fn check_name(name: &Located<String>, report: &ErrorReport) -> bool {
     let fits = keys::is_name(&name.value);
     if !fits {
         let message = format!("found the name {:?}; expected {}", name.value, keys::NAME_EXPECTED);

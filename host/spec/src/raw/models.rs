@@ -1,46 +1,46 @@
 //! `models` and `inference`, as written.
 
 use super::values::{choice, digest};
-use crate::error::Report;
+use crate::error::ErrorReport;
 use crate::job::RegisteredModel;
 use crate::keys;
 use crate::model::{Backend, ByteSize, DeviceChoice, is_registered_name};
-use crate::scope::{At, Scope};
+use crate::scope::{Located, Scope};
 
 /// A model with a valid name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawModel {
-    pub(crate) name: At<String>,
+    pub(crate) name: Located<String>,
     /// Empty if `model` is given, until the registry is queried.
-    pub(crate) path: At<String>,
+    pub(crate) path: Located<String>,
     /// A registered name, instead of a path.
-    pub(crate) model: Option<At<String>>,
+    pub(crate) model: Option<Located<String>>,
     /// The model as it was registered.
     pub(crate) registered: Option<RegisteredModel>,
-    pub(crate) version: Option<At<u64>>,
-    pub(crate) digest: Option<At<String>>,
-    pub(crate) backend: Option<At<Backend>>,
-    pub(crate) device: Option<At<DeviceChoice>>,
-    pub(crate) fallback: Option<At<()>>,
+    pub(crate) version: Option<Located<u64>>,
+    pub(crate) digest: Option<Located<String>>,
+    pub(crate) backend: Option<Located<Backend>>,
+    pub(crate) device: Option<Located<DeviceChoice>>,
+    pub(crate) fallback: Option<Located<()>>,
 }
 
 /// The settings of inference.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawInference {
-    pub(crate) allow_guest_models: Option<At<bool>>,
-    pub(crate) threads: Option<At<u32>>,
-    pub(crate) gpu_memory: Option<At<ByteSize>>,
+    pub(crate) allow_guest_models: Option<Located<bool>>,
+    pub(crate) threads: Option<Located<u32>>,
+    pub(crate) gpu_memory: Option<Located<ByteSize>>,
 }
 
 /// Reads `models`.
-pub(crate) fn read(job: &mut Scope<'_>, report: &Report) -> Option<At<Vec<RawModel>>> {
+pub(crate) fn read(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<RawModel>>> {
     let groups = job.named("models")?;
     Some(groups.map(|groups| {
         groups.into_iter().filter_map(|(name, scope)| model(name, scope, report)).collect()
     }))
 }
 
-fn model(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawModel> {
+fn model(name: Located<String>, mut scope: Scope<'_>, report: &ErrorReport) -> Option<RawModel> {
     if scope.has("path") == scope.has("model") {
         let message = if scope.has("path") {
             "found path and model; write one of them"

@@ -1,4 +1,4 @@
-use super::{Fixture, errors, errors_with, job, job_with, told};
+use super::{SpecFixture, errors, errors_with, job, job_with, told};
 use std::fs;
 
 /// A component as in Azure's registry, with types of its inputs and optional arguments.
@@ -55,7 +55,7 @@ fn component() -> String {
 /// A component runs on its own if its inputs have values.
 #[test]
 fn a_component_runs_once_its_inputs_are_given() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let spec = fixture.load(component(), &GIVEN).expect("a job");
     insta::assert_snapshot!(spec.arguments[..spec.own_arguments].join(" "), @"--labels /side_inputs/labels/digits.bin --nodes 3 --rate 0.5 --explain True --mode fast --copy_logs_to_parent True --process_count_per_node 2 --out /output --prs /output/prs_output");
     assert_eq!(spec.process_count, 2, "as ParallelRunStep's driver takes it");
@@ -166,7 +166,7 @@ fn pipeline(component: &str) -> String {
 /// A job's component may be a file on this machine. The job's own settings take precedence.
 #[test]
 fn a_component_of_this_machine_is_read() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let dir = fixture.0.path();
     fs::create_dir(dir.join("parts")).expect("a folder");
     fs::write(dir.join("parts/train.yml"), COMPONENT).expect("a component");
@@ -195,7 +195,7 @@ fn components_that_do_not_fit() {
     insta::assert_snapshot!(errors(&pipeline("./nowhere.yml")), @"job.yaml:6: component: [dir]/nowhere.yml: there is no such file");
     insta::assert_snapshot!(errors(&pipeline("[a]")), @"job.yaml:6: component: found a list; expected a component's file");
     let wrong = |component: &str| {
-        let fixture = Fixture::new();
+        let fixture = SpecFixture::new();
         fs::write(fixture.0.path().join("c.yml"), component).expect("a component");
         fixture.load(pipeline("c.yml"), &[]).expect_err("it has errors")
     };

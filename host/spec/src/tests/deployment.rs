@@ -1,4 +1,4 @@
-use super::{Fixture, errors, errors_with, job, job_with, told};
+use super::{SpecFixture, errors, errors_with, job, job_with, told};
 use crate::model::{ErrorThreshold, InputKind, OutputAction};
 use std::fs;
 use std::time::Duration;
@@ -197,7 +197,7 @@ fn a_single_file_is_a_side_input() {
         "entry_script: script.wasm\ninputs: {a: data}\nside_inputs: {w: weights/digits.bin}\narguments: [--w, \"${{side_inputs.w}}\"]\n",
     );
     assert_eq!(spec.side_inputs[0].guest, "/side_inputs/w");
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let text = "entry_script: script.wasm\ninputs: {a: data}\nside_inputs: {w: weights/digits.bin}\narguments: [--w, \"${{side_inputs.w}}\"]\n";
     let spec = fixture.load(text, &[]).expect("a job");
     assert_eq!(spec.arguments, ["--w", "/side_inputs/w/digits.bin"]);

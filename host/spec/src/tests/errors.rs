@@ -1,4 +1,4 @@
-use super::{Fixture, LEAST, errors, errors_with, job};
+use super::{SpecFixture, LEAST, errors, errors_with, job};
 use crate::load_plain;
 
 #[test]
@@ -86,7 +86,7 @@ fn files_of_the_wrong_shape() {
 
 #[test]
 fn files_that_cannot_be_read() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let dir = fixture.0.path();
     let error = |path: &str| {
         let error = load_plain(&dir.join(path), &[]).expect_err("not readable");

@@ -1,5 +1,5 @@
 use super::version2::JOB;
-use super::{Fixture, LEAST};
+use super::{SpecFixture, LEAST};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ parallel_run_config:
 
 fn never_hangs(text: impl AsRef<[u8]>) -> String {
     let start = Instant::now();
-    let result = Fixture::new().load(text, &[]);
+    let result = SpecFixture::new().load(text, &[]);
     assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
     result.map(|_| String::new()).unwrap_or_else(|errors| errors)
 }

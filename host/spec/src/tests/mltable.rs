@@ -1,10 +1,10 @@
-use super::Fixture;
+use super::SpecFixture;
 use super::version2::LEAST;
 use crate::model::{Column, ColumnType, InputKind, TableInput, TableKind};
 use std::fs;
 
-fn with_table(table: &str, mode: &str) -> (Fixture, String) {
-    let fixture = Fixture::new();
+fn with_table(table: &str, mode: &str) -> (SpecFixture, String) {
+    let fixture = SpecFixture::new();
     fs::write(fixture.0.path().join("data/MLTable"), table).expect("a table file");
     let text = LEAST.replace(
         "type: uri_folder, path: data",

@@ -24,9 +24,9 @@ use tempfile::TempDir;
 
 /// A folder with the files that job files name: `script.wasm`, a guest crate `guest`, `source`, `weights`,
 /// `data`, `digits.onnx`.
-struct Fixture(TempDir);
+struct SpecFixture(TempDir);
 
-impl Fixture {
+impl SpecFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         for folder in ["guest", "source", "weights", "weights2", "data", "empty"] {
@@ -65,7 +65,7 @@ fn errors(text: &str) -> String {
 }
 
 fn errors_with(text: &str, set: &[(&str, &str)]) -> String {
-    Fixture::new().load(text, set).expect_err("the job file has errors")
+    SpecFixture::new().load(text, set).expect_err("the job file has errors")
 }
 
 /// The job of a correct file, with the folder's real path replaced everywhere.
@@ -74,7 +74,7 @@ fn job(text: &str) -> JobSpec {
 }
 
 fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let spec = fixture.load(text, set).unwrap_or_else(|errors| panic!("{errors}"));
     let dir = fixture.0.path();
     let shorten = |path: &std::path::Path| {

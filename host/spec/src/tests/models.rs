@@ -1,6 +1,6 @@
 //! Models, and settings of inference.
 
-use super::{Fixture, LEAST, errors, job, job_with};
+use super::{SpecFixture, LEAST, errors, job, job_with};
 use crate::ModelSpec;
 use crate::model::{Backend, ByteSize, DeviceChoice, InferenceSettings};
 use std::fs;
@@ -140,7 +140,7 @@ fn models_and_side_inputs_lie_side_by_side() {
 
 #[test]
 fn a_model_that_no_worker_may_load_is_refused() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let file = fs::File::create(fixture.0.path().join("digits.onnx")).expect("a file");
     file.set_len((3 << 20) + 1).expect("a longer file");
     let load = |limit: &str| {

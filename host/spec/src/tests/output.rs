@@ -1,4 +1,4 @@
-use super::{Fixture, LEAST, errors, job, job_with};
+use super::{SpecFixture, LEAST, errors, job, job_with};
 use crate::model::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting,
 };
@@ -160,7 +160,7 @@ fn formats_that_do_not_fit() {
 /// A11: the file beside the entry script says how tables are written.
 #[test]
 fn settings_beside_the_entry_script() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let write = |text: &str| {
         fs::write(fixture.0.path().join(SETTINGS), text).expect("a settings file");
     };
@@ -215,7 +215,7 @@ fn settings_beside_the_entry_script() {
 /// A11: the file is in the source folder if there is one. Its errors have their place.
 #[test]
 fn settings_that_do_not_fit() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let error = |text: &str| {
         fs::write(fixture.0.path().join("source").join(SETTINGS), text).expect("a settings file");
         let job = "entry_script: inner.wasm\nsource_directory: source\ninputs: {images: data}\n";

@@ -90,7 +90,7 @@ fn several_parallel_jobs_are_picked_by_name() {
 #[test]
 fn the_pipeline_is_the_parent() {
     let text = score().replace("--allowed_failed_percent 30", "--copy_logs_to_parent True");
-    let spec = super::Fixture::new().load(pipeline(&[("score", &text)]), &[]).expect("a job");
+    let spec = super::SpecFixture::new().load(pipeline(&[("score", &text)]), &[]).expect("a job");
     let parent = spec.parent.expect("a parent");
     assert!(parent.copy_logs && !parent.push_metrics);
     assert!(parent.folder.ends_with("jobs/job.pipeline"));

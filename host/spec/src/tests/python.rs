@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn fixture() -> Fixture {
-    let fixture = Fixture::new();
+fn fixture() -> SpecFixture {
+    let fixture = SpecFixture::new();
     for file in ["score.py", "source/score.py", "source/deep/score.PY"] {
         let path = fixture.0.path().join(file);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

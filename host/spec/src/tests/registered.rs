@@ -1,20 +1,20 @@
 //! Registered datasets and models in a job file.
 
-use super::{Fixture, LEAST, told};
-use crate::model::{Held, Latest, Registered, RegisteredKind, RegisteredName};
+use super::{SpecFixture, LEAST, told};
+use crate::model::{RegisteredContent, Latest, Registered, RegisteredKind, RegisteredName};
 use crate::registered::{NotRegistered, Registrations};
-use crate::{JobSpec, OperatorPolicy, SpecErrors, Surroundings, load};
+use crate::{JobSpec, OperatorPolicy, SpecErrors, LoadContext, load};
 use std::fs;
 use std::path::Path;
 
 /// The registry: `images` in two versions, `away` in a datastore, `many` with two paths, and the model
 /// `digits`.
-struct Known {
+struct RegistryFixture {
     dir: String,
     is_broken: bool,
 }
 
-impl Registrations for Known {
+impl Registrations for RegistryFixture {
     fn find(
         &self,
         kind: RegisteredKind,
@@ -42,17 +42,17 @@ impl Registrations for Known {
             description: None,
             registered: jiff::Timestamp::UNIX_EPOCH,
             by: "ada".to_owned(),
-            held: Some(Held::default()),
+            held: Some(RegisteredContent::default()),
         })
     }
 }
 
 fn load_in(text: &str, is_broken: bool) -> Result<JobSpec, String> {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let path = fixture.0.path().join("job.yaml");
     fs::write(&path, text).expect("a job file");
     let dir = fixture.0.path().to_str().expect("a plain path").to_owned();
-    let known = Known { dir: dir.clone(), is_broken };
+    let known = RegistryFixture { dir: dir.clone(), is_broken };
     let loaded = load_knowing(&path, &OperatorPolicy::default(), &known);
     let mut spec = loaded.map_err(|errors| fixture.redact(&errors.to_string()))?;
     for path in spec.inputs.iter_mut().flat_map(|input| &mut input.paths) {
@@ -74,9 +74,9 @@ const SCRIPT: &str = "entry_script: script.wasm\n";
 fn load_knowing(
     path: &Path,
     policy: &OperatorPolicy,
-    registrations: &Known,
+    registrations: &RegistryFixture,
 ) -> Result<JobSpec, SpecErrors> {
-    load(path, &[], Surroundings { registrations, ..Surroundings::sample(policy) })
+    load(path, &[], LoadContext { registrations, ..LoadContext::sample(policy) })
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn names_that_lead_nowhere_are_told() {
     job.yaml:12: models.i: found path and model; write one of them
     job.yaml:13: models.j: has no path; write path: with an ONNX file or a folder with one, or model: with a registered name
     "#);
-    let none = Fixture::new().load(format!("{SCRIPT}inputs: {{a: {{dataset: images}}}}"), &[]);
+    let none = SpecFixture::new().load(format!("{SCRIPT}inputs: {{a: {{dataset: images}}}}"), &[]);
     insta::assert_snapshot!(none.unwrap_err(), @"job.yaml:2: inputs.a.dataset: there is no registry of datasets here; write path: instead");
 }
 
@@ -178,7 +178,7 @@ fn azures_names_are_looked_up() {
 
 #[test]
 fn a_policy_holds_for_registered_paths() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     let dir = fixture.0.path().to_str().expect("a plain path").to_owned();
     let policy = fixture.0.path().join("policy.yaml");
     let job = fixture.0.path().join("job.yaml");
@@ -194,7 +194,7 @@ fn a_policy_holds_for_registered_paths() {
     )
     .expect("a job file");
     let policy = OperatorPolicy::load(&policy).expect("a good policy");
-    let known = Known { dir, is_broken: false };
+    let known = RegistryFixture { dir, is_broken: false };
     let errors = load_knowing(&job, &policy, &known).expect_err("two of them lie elsewhere");
     let told = fixture.redact(&errors.to_string());
     insta::assert_snapshot!(told, @"

@@ -1,11 +1,11 @@
 //! Single settings: their valid and invalid values.
 
-use super::{Fixture, LEAST, errors, job, job_with, told};
+use super::{SpecFixture, LEAST, errors, job, job_with, told};
 use crate::model::ErrorThreshold;
 use std::time::Duration;
 
 fn accepts(setting: &str) -> bool {
-    match Fixture::new().load(format!("{LEAST}{setting}\n"), &[]) {
+    match SpecFixture::new().load(format!("{LEAST}{setting}\n"), &[]) {
         Ok(_) => true,
         Err(errors) => {
             assert_eq!(errors.lines().count(), 1, "one error for one setting: {errors}");
@@ -157,11 +157,11 @@ fn parents_are_named() {
     job.yaml:4: push_metrics_to_parent: needs the folder of the parent job: add parent with its path, or remove this setting
     ");
     assert_eq!(job(&format!("{LEAST}copy_logs_to_parent: false\n")).parent, None);
-    let idle = Fixture::new().load(format!("{LEAST}parent: up\n"), &[]).expect("a job");
+    let idle = SpecFixture::new().load(format!("{LEAST}parent: up\n"), &[]).expect("a job");
     assert_eq!(idle.parent, None);
     insta::assert_snapshot!(idle.notices.join("\n"), @"parent has no effect: neither copy_logs_to_parent nor push_metrics_to_parent is true");
     let text = format!("{LEAST}parent: up\npush_metrics_to_parent: true\n");
-    let parent = Fixture::new().load(text, &[]).expect("a job").parent.expect("a parent");
+    let parent = SpecFixture::new().load(text, &[]).expect("a job").parent.expect("a parent");
     assert!(parent.folder.is_absolute() && parent.folder.ends_with("up"));
     assert!(parent.push_metrics && !parent.copy_logs);
 }

@@ -1,6 +1,6 @@
 //! The table of keys, the schema, the docs and the loader agree.
 
-use super::{Fixture, LEAST, errors, job};
+use super::{SpecFixture, LEAST, errors, job};
 use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use crate::{docs, schema};
 use std::fs;
@@ -75,7 +75,7 @@ fn with(key: &str, text: &str) -> String {
 
 #[test]
 fn every_key_of_the_table_is_accepted_with_its_example() {
-    let fixture = Fixture::new();
+    let fixture = SpecFixture::new();
     fs::write(fixture.0.path().join("source/script.wasm"), b"").expect("a file");
     let mut files = Vec::new();
     for key in JOB {

@@ -2,21 +2,21 @@
 //!
 //! `tests/kit/README.md` explains the commands.
 
-use super::plan::{Data, FOLDER, Plan, Seen, Turn, Verdict, Why, command, equal, holds, wrong};
+use super::plan::{KitData, FOLDER, KitPlan, PlanResult, Turn, Verdict, Why, command, equal, holds, wrong};
 use crate::model::FailureKind;
-use crate::node::trial::TableKind;
+use crate::node::trial::TrialTableKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A check of the kit's script.
-pub(super) struct Check {
+pub(super) struct CheckSpec {
     /// Its stable name.
     pub(super) name: &'static str,
     /// The items of the WIT that it checks.
     pub(super) holds: &'static str,
     /// The inputs, each for its own process.
-    pub(super) plans: fn() -> Vec<Plan>,
+    pub(super) plans: fn() -> Vec<KitPlan>,
     /// Judges the outcomes, one for each plan.
-    pub(super) judge: fn(&[Seen]) -> Verdict,
+    pub(super) judge: fn(&[PlanResult]) -> Verdict,
 }
 
 /// The answer to the command `kit`.
@@ -34,7 +34,7 @@ const LITTLE_MEMORY: u64 = 256 << 20;
 const CLOCK: u64 = 300;
 
 /// Checks that the component has the kit's script.
-pub(super) const SCRIPT: Check = check(
+pub(super) const SCRIPT: CheckSpec = check(
     "script",
     "entry.run",
     || one([&["kit"]]),
@@ -42,7 +42,7 @@ pub(super) const SCRIPT: Check = check(
 );
 
 /// All other checks, in the order in which they run.
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[CheckSpec] = &[
     check(
         "init-once",
         "entry.init",
@@ -111,20 +111,20 @@ pub(super) const CHECKS: &[Check] = &[
         let expected = [Ok("a".to_owned()), Err("Grüße".to_owned()), Ok("c".to_owned())];
         equal("the outcomes", seen[0].outcomes(0)?, &expected[..])
     }),
-    check("table", "types.mini-batch.table, types.results.table", || table(TableKind::Types), {
-        |seen| same_table(&seen[0], TableKind::Types)
+    check("table", "types.mini-batch.table, types.results.table", || table(TrialTableKind::Types), {
+        |seen| same_table(&seen[0], TrialTableKind::Types)
     }),
     check(
         "table-empty",
         "types.mini-batch.table, types.results.table",
-        || table(TableKind::Empty),
-        |seen| same_table(&seen[0], TableKind::Empty),
+        || table(TrialTableKind::Empty),
+        |seen| same_table(&seen[0], TrialTableKind::Empty),
     ),
     check(
         "table-wide",
         "types.mini-batch.table, types.results.table",
-        || table(TableKind::Wide),
-        |seen| same_table(&seen[0], TableKind::Wide),
+        || table(TrialTableKind::Wide),
+        |seen| same_table(&seen[0], TrialTableKind::Wide),
     ),
     check("void", "types.mini-batch.void", void, |seen| {
         equal("the rows", &seen[0].rows(0)?, &["one", "two"])
@@ -232,18 +232,18 @@ pub(super) const CHECKS: &[Check] = &[
 const fn check(
     name: &'static str,
     holds: &'static str,
-    plans: fn() -> Vec<Plan>,
-    judge: fn(&[Seen]) -> Verdict,
-) -> Check {
-    Check { name, holds, plans, judge }
+    plans: fn() -> Vec<KitPlan>,
+    judge: fn(&[PlanResult]) -> Verdict,
+) -> CheckSpec {
+    CheckSpec { name, holds, plans, judge }
 }
 
 /// A plan of commands, each in a file.
-fn plan<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> Plan {
-    Plan::of(commands.into_iter().map(|parts| Turn::command(parts.as_ref())))
+fn plan<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> KitPlan {
+    KitPlan::of(commands.into_iter().map(|parts| Turn::command(parts.as_ref())))
 }
 
-fn one<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> Vec<Plan> {
+fn one<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> Vec<KitPlan> {
     vec![plan(commands)]
 }
 
@@ -251,25 +251,25 @@ fn long() -> String {
     "x".repeat(LONG)
 }
 
-fn arguments() -> Vec<Plan> {
+fn arguments() -> Vec<KitPlan> {
     let long = long();
     let given = ["first", "", "Grüße 世界", "--flag=a b", &long];
     vec![plan([&["arguments"]]).with_arguments(&given)]
 }
 
-fn environment() -> Vec<Plan> {
+fn environment() -> Vec<KitPlan> {
     let variables = [("KIT_B", "ä=b "), ("KIT_A", "1")];
     let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     vec![Plan { environment, ..plan([&["environment"]]) }]
 }
 
-fn files() -> Vec<Plan> {
+fn files() -> Vec<KitPlan> {
     let turn = Turn::command(&["items"]).and("z.txt", "z");
     vec![Plan::of([turn.and("Grüße 世界.txt", "ä").and("empty.bin", "")])]
 }
 
 /// A large file that contains almost all byte values.
-fn large(verb: &str) -> Vec<Plan> {
+fn large(verb: &str) -> Vec<KitPlan> {
     let path = format!("{FOLDER}/large.bin");
     vec![Plan::of([Turn::command(&[verb, &path]).and("large.bin", large_file())])]
 }
@@ -281,13 +281,13 @@ fn large_file() -> Vec<u8> {
     bytes
 }
 
-fn read_whole(seen: &[Seen]) -> Verdict {
+fn read_whole(seen: &[PlanResult]) -> Verdict {
     let rest: usize = (0..LARGE % 251).sum();
     let sum = LARGE / 251 * (0..251).sum::<usize>() + rest;
     equal("length and sum of the bytes", &seen[0].rows(0)?, &[format!("{LARGE} {sum}")])
 }
 
-fn read_errors() -> Vec<Plan> {
+fn read_errors() -> Vec<KitPlan> {
     let missing = format!("{FOLDER}/missing.txt");
     let empty = format!("{FOLDER}/nothing.bin");
     let read = |path: &str| Turn::command(&["read", path]);
@@ -295,51 +295,51 @@ fn read_errors() -> Vec<Plan> {
     vec![Plan::of(turns.into_iter().chain([read(&empty).and("nothing.bin", "")]))]
 }
 
-fn read_limit() -> Vec<Plan> {
+fn read_limit() -> Vec<KitPlan> {
     let path = format!("{FOLDER}/large.bin");
     let turn = Turn::command(&["read", &path]).and("large.bin", vec![1; 2 << 20]);
     vec![Plan { read: Some(1 << 20), ..Plan::of([turn]) }]
 }
 
-fn read_only() -> Vec<Plan> {
+fn read_only() -> Vec<KitPlan> {
     let inside = format!("{FOLDER}/new.txt");
     one([&["write", &inside, "no"][..], &["write", "/new.txt", "no"]])
 }
 
-fn output() -> Vec<Plan> {
+fn output() -> Vec<KitPlan> {
     one([&["write", "/output/kit.txt", "Grüße"]])
 }
 
-fn rows() -> Vec<Plan> {
+fn rows() -> Vec<KitPlan> {
     one([&["rows", "a", "", "Grüße 世界 🌍", " b "]])
 }
 
 /// The host fails such attempts. It must not receive another row, or two rows.
-fn rows_break() -> Vec<Plan> {
+fn rows_break() -> Vec<KitPlan> {
     one([&["rows", "a\nb"], &["rows", "a\rb"]])
 }
 
-fn many() -> Vec<Plan> {
+fn many() -> Vec<KitPlan> {
     let rows: Vec<String> = (0..5000).map(|index| format!("row {index}")).collect();
     let parts: Vec<&str> = std::iter::once("rows").chain(rows.iter().map(String::as_str)).collect();
     one([parts])
 }
 
-fn outcomes() -> Vec<Plan> {
+fn outcomes() -> Vec<KitPlan> {
     let turn = Turn::command(&["outcomes", "+a", "-Grüße", "+c"]);
     vec![Plan::of([turn.and("b.txt", "").and("c.txt", "")])]
 }
 
-fn table(kind: TableKind) -> Vec<Plan> {
+fn table(kind: TrialTableKind) -> Vec<KitPlan> {
     vec![Plan::of([Turn::of(Data::Table(kind))]).with_arguments(&["table"])]
 }
 
-fn void() -> Vec<Plan> {
-    let turn = Turn::of(Data::Void);
+fn void() -> Vec<KitPlan> {
+    let turn = Turn::of(KitData::Void);
     vec![Plan::of([turn]).with_arguments(&[&command(&["rows", "one", "two"])])]
 }
 
-fn context() -> Vec<Plan> {
+fn context() -> Vec<KitPlan> {
     let keys = [("store", "10"), ("a key", "Grüße")];
     vec![Plan::of([Turn {
         id: (1 << 53) + 1,
@@ -350,33 +350,33 @@ fn context() -> Vec<Plan> {
     }])]
 }
 
-fn shutdown() -> Vec<Plan> {
+fn shutdown() -> Vec<KitPlan> {
     vec![plan([&["count"], &["count"]]).with_arguments(&["shutdown"])]
 }
 
-fn log() -> Vec<Plan> {
+fn log() -> Vec<KitPlan> {
     let levels = ["error", "warning", "info", "debug"];
     let says = levels.map(|level| Turn::command(&["log", level, &format!("kit says {level}")]));
     let lines = Turn::command(&["log", "info", "two\nlines Grüße"]);
     vec![Plan::of(says.into_iter().chain([lines]))]
 }
 
-fn memory() -> Vec<Plan> {
+fn memory() -> Vec<KitPlan> {
     let plan = plan([&["allocate"][..], &["rows", "after"]]);
     vec![Plan { memory: Some(LITTLE_MEMORY), ..plan }]
 }
 
-fn endless() -> Vec<Plan> {
+fn endless() -> Vec<KitPlan> {
     vec![Plan { seconds: 2, ..plan([&["loop"]]) }]
 }
 
-fn flat() -> Vec<Plan> {
+fn flat() -> Vec<KitPlan> {
     let text = "y".repeat(4096);
     let turn = || Turn::command(&["rows", &text]);
     vec![Plan::of([turn().times(1000), turn().times(9000)])]
 }
 
-fn init_error(seen: &[Seen]) -> Verdict {
+fn init_error(seen: &[PlanResult]) -> Verdict {
     let Some(failure) = &seen[0].lived()?.init else {
         return Err(wrong("init went well, and should have failed"));
     };
@@ -385,14 +385,14 @@ fn init_error(seen: &[Seen]) -> Verdict {
 }
 
 /// Checks that a row arrived unchanged, or that the language's bindings refused it.
-fn whole_or_refused(seen: &Seen, index: usize, row: &str) -> Verdict {
+fn whole_or_refused(seen: &PlanResult, index: usize, row: &str) -> Verdict {
     match &seen.came(index)?.failure {
         Some(_) => fails_as(seen, index, FailureKind::ScriptError),
         None => equal("the row", &seen.rows(index)?, &[row]),
     }
 }
 
-fn fails_as(seen: &Seen, index: usize, kind: FailureKind) -> Verdict {
+fn fails_as(seen: &PlanResult, index: usize, kind: FailureKind) -> Verdict {
     kind_is(seen.failure(index)?.kind, kind)
 }
 
@@ -401,7 +401,7 @@ fn kind_is(found: FailureKind, expected: FailureKind) -> Verdict {
 }
 
 /// Checks that the script returned an error with a message.
-fn explained(seen: &Seen, index: usize) -> Verdict {
+fn explained(seen: &PlanResult, index: usize) -> Verdict {
     fails_as(seen, index, FailureKind::ScriptError)?;
     match seen.failure(index)?.message.contains("without a text") {
         true => Err(wrong("the error has no words")),
@@ -409,7 +409,7 @@ fn explained(seen: &Seen, index: usize) -> Verdict {
     }
 }
 
-fn same_table(seen: &Seen, kind: TableKind) -> Verdict {
+fn same_table(seen: &PlanResult, kind: TrialTableKind) -> Verdict {
     seen.outcomes(0)?;
     let expected = kind.rows().map_err(Why::Skipped)?;
     match &seen.came(0)?.table {

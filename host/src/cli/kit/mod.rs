@@ -9,19 +9,19 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use super::check::{self, Check, Trial, explain, instrumentation, written};
+use super::check::{self, CheckArguments, TrialArguments, explain, instrumentation, written};
 use super::check_script::check_script;
-use super::checked::{Checked, Written};
+use super::checked::{CheckedScript, Written};
 use super::script::Tried;
 use crate::compile::{Cache, Compiled};
 use crate::model::{ByteSize, LoggingLevel, PythonRuntime};
 use crate::node::python::Chosen;
-use crate::node::trial::{Asked, Step, StepData, Trial as Process, TrialError, Wanted};
-use crate::opening::Scratch;
+use crate::node::trial::{TrialSetup, TrialStep, StepData, TrialChild as Process, TrialError, TrialRequest};
+use crate::opening::ScratchFolder;
 use anyhow::Context as _;
 use checks::{CHECKS, SCRIPT};
-use plan::{Data, Ending, Plan, Seen, Turn, Verdict, Why};
-pub(super) use report::Report;
+use plan::{KitData, InstanceEnding, KitPlan, PlanResult, Turn, Verdict, Why};
+pub(super) use report::KitReport;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,13 +38,13 @@ enum Subject {
 ///
 /// # Errors
 /// As for [`check::check`].
-pub(super) fn kit(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
+pub(super) fn kit(check: &CheckArguments<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<KitReport> {
     let is_script = check.is_script();
     let checked = match is_script {
         true => check_script(check, say)?,
         false => check::check(check, say)?,
     };
-    let mut report = Report::new(checked.path.clone());
+    let mut report = KitReport::new(checked.path.clone());
     let found = check_names(&checked, &mut report);
     let all = || std::iter::once(&SCRIPT).chain(CHECKS);
     if !found {
@@ -65,7 +65,7 @@ pub(super) fn kit(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Resul
 }
 
 /// The checks that need no run. Returns whether the component can be loaded.
-fn check_names(checked: &Checked, report: &mut Report) -> bool {
+fn check_names(checked: &CheckedScript, report: &mut KitReport) -> bool {
     let problems = &checked.problems;
     let words = || Err(Why::Failed(problems.join("\n")));
     let refuses = checked.imports_what_is_refused();
@@ -80,7 +80,7 @@ fn check_names(checked: &Checked, report: &mut Report) -> bool {
 }
 
 fn subject(
-    check: &Check<'_>,
+    check: &CheckArguments<'_>,
     component: &Path,
     is_script: bool,
     say: &mut dyn FnMut(&str),
@@ -95,25 +95,25 @@ fn subject(
 }
 
 fn judge(
-    check: &Check<'_>,
+    check: &CheckArguments<'_>,
     subject: &Subject,
-    one: &checks::Check,
+    one: &checks::CheckSpec,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Verdict> {
     let plans = (one.plans)().into_iter();
-    let seen: anyhow::Result<Vec<Seen>> =
+    let seen: anyhow::Result<Vec<PlanResult>> =
         plans.map(|plan| see(check, subject, plan, say)).collect();
     Ok((one.judge)(&seen?))
 }
 
 /// Runs a plan in its own process.
 fn see(
-    check: &Check<'_>,
+    check: &CheckArguments<'_>,
     subject: &Subject,
-    plan: Plan,
+    plan: KitPlan,
     say: &mut dyn FnMut(&str),
-) -> anyhow::Result<Seen> {
-    let scratch = Scratch::create("kit").context("no folder for the run can be made")?;
+) -> anyhow::Result<PlanResult> {
+    let scratch = ScratchFolder::create("kit").context("no folder for the run can be made")?;
     let longest = check.policy.longest_call();
     let limit = Duration::from_secs(plan.seconds);
     let limit = longest.map_or(limit, |most| limit.min(most));
@@ -121,25 +121,25 @@ fn see(
     let mut process = Process::start(check.program, compiled, &asked)?;
     process.functions().map_err(|error| explain(&scratch, error))??;
     let ending = match process.lived(limit) {
-        Ok(Some(lived)) => Ending::Lived(lived),
-        Ok(None) => Ending::TimedOut,
-        Err(TrialError::Died(how)) => Ending::Died(how),
+        Ok(Some(lived)) => InstanceEnding::Lived(lived),
+        Ok(None) => InstanceEnding::TimedOut,
+        Err(TrialError::Died(how)) => InstanceEnding::Died(how),
         Err(error) => return Err(explain(&scratch, error)),
     };
     drop(process);
     let Written { stdout, stderr, log } = written(&scratch);
     let output = check::shown(&scratch, "output/kit.txt");
-    Ok(Seen { ending, stdout, stderr, log, output })
+    Ok(PlanResult { ending, stdout, stderr, log, output })
 }
 
 /// The request for the process. The files of the mini-batches are created in the scratch folder.
 fn ask<'a>(
-    check: &Check<'_>,
+    check: &CheckArguments<'_>,
     subject: &'a Subject,
-    plan: Plan,
+    plan: KitPlan,
     scratch: &Path,
     say: &mut dyn FnMut(&str),
-) -> anyhow::Result<(&'a Compiled, Asked)> {
+) -> anyhow::Result<(&'a Compiled, TrialSetup)> {
     let folder = scratch.join("given");
     std::fs::create_dir(&folder).context("no folder for the run can be made")?;
     let mut steps = Vec::new();
@@ -147,13 +147,13 @@ fn ask<'a>(
     for (index, turn) in plan.turns.into_iter().enumerate() {
         steps.push(step(&folder, index, turn, &mut files)?);
     }
-    let trial = Trial::with(files, plan.arguments, plan.environment);
+    let trial = TrialArguments::with(files, plan.arguments, plan.environment);
     let mut limits = check.policy.default_limits();
     limits.memory = plan.memory.map_or(limits.memory, |bytes| limits.memory.min(ByteSize(bytes)));
     limits.read = plan.read.map_or(limits.read, |bytes| limits.read.min(ByteSize(bytes)));
     let with = instrumentation(&limits);
     let mut asked = check::asked(&check.trying(&trial), limits, with, scratch, say)?;
-    asked.wanted = Wanted::Steps(steps);
+    asked.wanted = TrialRequest::Steps(steps);
     let compiled = match subject {
         Subject::Component(compiled) => compiled,
         Subject::Script(chosen) => {
@@ -165,12 +165,12 @@ fn ask<'a>(
     Ok((compiled, asked))
 }
 
-fn step(folder: &Path, index: usize, turn: Turn, files: &mut Vec<PathBuf>) -> anyhow::Result<Step> {
+fn step(folder: &Path, index: usize, turn: Turn, files: &mut Vec<PathBuf>) -> anyhow::Result<TrialStep> {
     let Turn { data, id, dataset, attempt, keys, times } = turn;
     let data = match data {
-        Data::Void => StepData::Void,
-        Data::Table(kind) => StepData::Table(kind),
-        Data::Files(command, others) => {
+        KitData::Void => StepData::Void,
+        KitData::Table(kind) => StepData::Table(kind),
+        KitData::Files(command, others) => {
             let first = (format!("turn{index}.txt"), command.into_bytes());
             let all: Vec<_> = std::iter::once(first).chain(others).collect();
             for (name, content) in &all {
@@ -181,7 +181,7 @@ fn step(folder: &Path, index: usize, turn: Turn, files: &mut Vec<PathBuf>) -> an
             )
         }
     };
-    Ok(Step { data, id, dataset, attempt, keys, times })
+    Ok(TrialStep { data, id, dataset, attempt, keys, times })
 }
 
 fn write(folder: &Path, name: &str, content: &[u8]) -> anyhow::Result<PathBuf> {

@@ -1,7 +1,7 @@
 //! The input of a check of the conformance kit, and what the check sees of the outcome.
 
 use crate::model::{Failure, printable};
-use crate::node::trial::{Lived, TableKind};
+use crate::node::trial::{Lived, TrialTableKind};
 
 /// The separator of the parts of a command. It is in no argument and no file name.
 const SEPARATOR: &str = "\u{1f}";
@@ -19,7 +19,7 @@ pub(super) fn command(parts: &[&str]) -> String {
 
 /// The life of an instance, from `init` to `shutdown`.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct KitPlan {
     /// The job's arguments.
     pub(super) arguments: Vec<String>,
     /// The job's environment.
@@ -37,7 +37,7 @@ pub(super) struct Plan {
 /// A mini-batch.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    pub(super) data: Data,
+    pub(super) data: KitData,
     /// The context.
     pub(super) id: u64,
     pub(super) dataset: String,
@@ -49,16 +49,16 @@ pub(super) struct Turn {
 
 /// The data of a mini-batch.
 #[derive(Clone, Debug)]
-pub(super) enum Data {
+pub(super) enum KitData {
     /// The first file holds the command. The others follow it, with name and content.
     Files(String, Vec<(String, Vec<u8>)>),
     /// A table; the command is the first argument.
-    Table(TableKind),
+    Table(TrialTableKind),
     /// No data; the command is the first argument.
     Void,
 }
 
-impl Plan {
+impl KitPlan {
     pub(super) fn of(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self {
             arguments: Vec::new(),
@@ -79,17 +79,17 @@ impl Plan {
 impl Turn {
     /// A mini-batch with only the file of a command.
     pub(super) fn command(parts: &[&str]) -> Self {
-        Self::of(Data::Files(command(parts), Vec::new()))
+        Self::of(KitData::Files(command(parts), Vec::new()))
     }
 
-    pub(super) fn of(data: Data) -> Self {
+    pub(super) fn of(data: KitData) -> Self {
         let dataset = "kit".to_owned();
         Self { data, id: 0, dataset, attempt: 1, keys: Vec::new(), times: 1 }
     }
 
     /// Adds a file.
     pub(super) fn and(mut self, name: &str, content: impl Into<Vec<u8>>) -> Self {
-        if let Data::Files(_, files) = &mut self.data {
+        if let KitData::Files(_, files) = &mut self.data {
             files.push((name.to_owned(), content.into()));
         }
         self
@@ -103,8 +103,8 @@ impl Turn {
 
 /// The outcome of a plan.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) ending: Ending,
+pub(super) struct PlanResult {
+    pub(super) ending: InstanceEnding,
     /// Its output, and its log.
     pub(super) stdout: String,
     pub(super) stderr: String,
@@ -115,7 +115,7 @@ pub(super) struct Seen {
 
 /// How it ended.
 #[derive(Clone, Debug)]
-pub(super) enum Ending {
+pub(super) enum InstanceEnding {
     /// All mini-batches were run.
     Lived(Lived),
     /// It was killed because it took too long.
@@ -169,13 +169,13 @@ fn shown(text: &str) -> String {
     format!("{}{more}", printable(cut))
 }
 
-impl Seen {
+impl PlanResult {
     /// The outcomes of the mini-batches, if the process lived to the end.
     pub(super) fn lived(&self) -> Result<&Lived, Why> {
         match &self.ending {
-            Ending::Lived(lived) => Ok(lived),
-            Ending::TimedOut => Err(wrong("it took too long and was ended")),
-            Ending::Died(how) => Err(wrong(format!("its process {how}"))),
+            InstanceEnding::Lived(lived) => Ok(lived),
+            InstanceEnding::TimedOut => Err(wrong("it took too long and was ended")),
+            InstanceEnding::Died(how) => Err(wrong(format!("its process {how}"))),
         }
     }
 

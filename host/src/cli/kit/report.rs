@@ -1,6 +1,6 @@
 //! The result of the conformance kit, for people and for programs.
 
-use super::checks::Check;
+use super::checks::CheckSpec;
 use super::plan::{Verdict, Why};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -11,11 +11,11 @@ const VERSION: u32 = 1;
 
 /// The result. The names of the fields are those of the JSON.
 #[derive(Debug, Serialize)]
-pub(in super::super) struct Report {
+pub(in super::super) struct KitReport {
     version: u32,
     /// The path of the component or the script.
     path: PathBuf,
-    checks: Vec<Checked>,
+    checks: Vec<KitCheck>,
     passed: usize,
     failed: usize,
     skipped: usize,
@@ -24,24 +24,24 @@ pub(in super::super) struct Report {
 }
 
 #[derive(Debug, Serialize)]
-struct Checked {
+struct KitCheck {
     name: &'static str,
     /// The items of the WIT that it checks.
     holds: &'static str,
-    result: Outcome,
+    result: CheckOutcome,
     /// What was wrong, or why it was skipped; null if it passed.
     words: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum CheckOutcome {
     Passed,
     Failed,
     Skipped,
 }
 
-impl Report {
+impl KitReport {
     pub(super) fn new(path: PathBuf) -> Self {
         let checks = Vec::new();
         Self { version: VERSION, path, checks, passed: 0, failed: 0, skipped: 0, good: true }
@@ -49,21 +49,21 @@ impl Report {
 
     pub(super) fn add(&mut self, name: &'static str, holds: &'static str, verdict: Verdict) {
         let (result, words) = match verdict {
-            Ok(()) => (Outcome::Passed, None),
-            Err(Why::Failed(words)) => (Outcome::Failed, Some(words)),
-            Err(Why::Skipped(words)) => (Outcome::Skipped, Some(words)),
+            Ok(()) => (CheckOutcome::Passed, None),
+            Err(Why::Failed(words)) => (CheckOutcome::Failed, Some(words)),
+            Err(Why::Skipped(words)) => (CheckOutcome::Skipped, Some(words)),
         };
         match result {
-            Outcome::Passed => self.passed += 1,
-            Outcome::Failed => self.failed += 1,
-            Outcome::Skipped => self.skipped += 1,
+            CheckOutcome::Passed => self.passed += 1,
+            CheckOutcome::Failed => self.failed += 1,
+            CheckOutcome::Skipped => self.skipped += 1,
         }
         self.good = self.failed == 0;
-        self.checks.push(Checked { name, holds, result, words });
+        self.checks.push(KitCheck { name, holds, result, words });
     }
 
     /// Notes that these checks were skipped, with the reason.
-    pub(super) fn skip<'a>(&mut self, checks: impl IntoIterator<Item = &'a Check>, why: &str) {
+    pub(super) fn skip<'a>(&mut self, checks: impl IntoIterator<Item = &'a CheckSpec>, why: &str) {
         for check in checks {
             self.add(check.name, check.holds, Err(Why::Skipped(why.to_owned())));
         }
@@ -78,11 +78,11 @@ impl Report {
     pub(in super::super) fn text(&self) -> String {
         let mut text = String::new();
         let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-        for Checked { name, holds, result, words } in &self.checks {
+        for KitCheck { name, holds, result, words } in &self.checks {
             let result = match result {
-                Outcome::Passed => "passed ",
-                Outcome::Failed => "FAILED ",
-                Outcome::Skipped => "skipped",
+                CheckOutcome::Passed => "passed ",
+                CheckOutcome::Failed => "FAILED ",
+                CheckOutcome::Skipped => "skipped",
             };
             let _ = writeln!(text, "{result}  {name:width$}  {holds}");
             if let Some(words) = words {

@@ -1,15 +1,15 @@
 //! Makes sure that each check can fail: each gets outcomes that it must refuse.
 
 use super::checks::{CHECKS, SCRIPT};
-use super::plan::{Ending, Seen, Why};
-use super::report::Report;
+use super::plan::{InstanceEnding, PlanResult, Why};
+use super::report::KitReport;
 use crate::model::{Failure, FailureKind};
 use crate::node::trial::{Came, Lived};
 
-fn seen(lived: Lived) -> Seen {
+fn seen(lived: Lived) -> PlanResult {
     let empty = String::new;
-    Seen {
-        ending: Ending::Lived(lived),
+    PlanResult {
+        ending: InstanceEnding::Lived(lived),
         stdout: empty(),
         stderr: empty(),
         log: empty(),
@@ -18,12 +18,12 @@ fn seen(lived: Lived) -> Seen {
 }
 
 /// The outcomes of two plans with as many mini-batches as any check has, all of them alike.
-fn all(came: &Came) -> Vec<Seen> {
+fn all(came: &Came) -> Vec<PlanResult> {
     let lived = Lived { steps: vec![came.clone(); 5], ..Lived::default() };
     vec![seen(lived.clone()), seen(lived)]
 }
 
-fn verdicts(seen: &[Seen]) -> Vec<(&'static str, Option<Why>)> {
+fn verdicts(seen: &[PlanResult]) -> Vec<(&'static str, Option<Why>)> {
     CHECKS.iter().map(|check| (check.name, (check.judge)(seen).err())).collect()
 }
 
@@ -43,10 +43,10 @@ fn a_script_that_answers_everything_alike_passes_no_check() {
 
 #[test]
 fn a_script_that_dies_or_hangs_passes_the_endless_loop_alone() {
-    let with = |ending: Ending| {
+    let with = |ending: InstanceEnding| {
         let lived = seen(Lived::default());
         let passed =
-            verdicts(&[Seen { ending: ending.clone(), ..lived.clone() }, Seen { ending, ..lived }]);
+            verdicts(&[PlanResult { ending: ending.clone(), ..lived.clone() }, PlanResult { ending, ..lived }]);
         let passed = passed.into_iter().filter(|(_, why)| why.is_none());
         passed.map(|(name, _)| name).collect::<Vec<_>>()
     };
@@ -85,7 +85,7 @@ fn names_are_stable_and_different() {
 
 #[test]
 fn the_report_says_all() {
-    let mut report = Report::new("x.wasm".into());
+    let mut report = KitReport::new("x.wasm".into());
     report.add("one", "entry.run", Ok(()));
     report.add("another", "entry.init", Err(Why::Failed("found a\nexpected b".to_owned())));
     report.skip([&SCRIPT], "needs the kit's script");

@@ -1,12 +1,12 @@
 //! Fetches objects on request, several at a time.
 
-use super::fetch::{Target, fetch, place};
+use super::fetch::{FetchTarget, fetch, place};
 use super::list::TELL;
 use super::look::key;
-use super::open::Store;
+use super::open::OpenStore;
 use super::process::AT_ONCE;
-use super::words::{Asked, FetchError};
-use crate::dataset::Object;
+use super::words::{StoreAction, FetchError};
+use crate::dataset::ManifestObject;
 use crate::protocol::FrameBuffer;
 use crate::protocol::store::StoreErrorKind;
 use crate::protocol::store::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
@@ -27,7 +27,7 @@ type Brought = (String, Result<(), FetchError>);
 /// The running downloads.
 struct Porter<'a> {
     request: &'a FetchRequest,
-    store: Arc<Store>,
+    store: Arc<OpenStore>,
     config: Arc<StoreConfig>,
     data: PathBuf,
     parts: u64,
@@ -37,9 +37,9 @@ struct Porter<'a> {
 impl<'a> Porter<'a> {
     fn new(request: &'a FetchRequest) -> Result<Self, FetchError> {
         let config = Arc::new(request.store.clone());
-        let asked = || Asked::Open(request.shown.clone());
+        let asked = || StoreAction::Open(request.shown.clone());
         let store =
-            Store::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
+            OpenStore::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
         Ok(Self {
             request,
             store: Arc::new(store),
@@ -50,14 +50,14 @@ impl<'a> Porter<'a> {
         })
     }
 
-    fn target(&mut self, name: &str, most: u64) -> Result<Target, FetchError> {
+    fn target(&mut self, name: &str, most: u64) -> Result<FetchTarget, FetchError> {
         self.parts += 1;
         let part = self.request.folder.join("part").join(self.parts.to_string());
-        Ok(Target { file: place(&self.data, name)?, part, most })
+        Ok(FetchTarget { file: place(&self.data, name)?, part, most })
     }
 
     /// Begins to fetch an object with this record. An error says why this object cannot be fetched.
-    fn begin(&mut self, name: String, known: Object) -> Result<(), FetchError> {
+    fn begin(&mut self, name: String, known: ManifestObject) -> Result<(), FetchError> {
         let target = self.target(&name, known.found.length)?;
         let key = key(&self.store, self.request, &name)?;
         let store = Arc::clone(&self.store);

@@ -1,9 +1,9 @@
 //! Fetches one object.
 
-use super::open::Store;
+use super::open::OpenStore;
 use super::slot::modified;
-use super::words::{Asked, FetchError};
-use crate::dataset::{Found, Object};
+use super::words::{StoreAction, FetchError};
+use crate::dataset::{FileVersion, ManifestObject};
 use crate::model::{ByteSize, hex};
 use crate::protocol::store::StoreConfig;
 use object_store::path::Path as Key;
@@ -24,24 +24,24 @@ const PAUSE: Duration = Duration::from_millis(200);
 const NAME: usize = 200;
 
 /// The manifest's record of an object that did not exist when it was looked up.
-pub(super) const MISSING: Object =
-    Object { found: Found { length: 0, seconds: 0, nanos: 0 }, version: 0 };
+pub(super) const MISSING: ManifestObject =
+    ManifestObject { found: FileVersion { length: 0, seconds: 0, nanos: 0 }, version: 0 };
 
 /// The length and time that an object's file gets. The seconds are one less than those of its last change, so
 /// that no file seems newer than its object. The nanoseconds are derived from the version (the ETag; zero if
 /// it has none), so that files of different versions differ even within one second.
-pub(super) fn file_of(object: &ObjectMeta) -> Found {
+pub(super) fn file_of(object: &ObjectMeta) -> FileVersion {
     let nanos = object.e_tag.as_deref().map_or(0, |tag| {
         let digest = Sha256::digest(bare(tag).as_bytes());
         let number = digest.iter().take(4).fold(0_u32, |it, &byte| it << 8 | u32::from(byte));
         number % 999_999_999 + 1
     });
     let seconds = object.last_modified.timestamp().saturating_sub(1).max(0);
-    Found { length: object.size, seconds, nanos }
+    FileVersion { length: object.size, seconds, nanos }
 }
 
 /// Whether an answer is about another version.
-fn differs(known: &Object, answer: &Object) -> bool {
+fn differs(known: &ManifestObject, answer: &ManifestObject) -> bool {
     let both_tell = known.version != 0 && answer.version != 0;
     known.found.length != answer.found.length || (both_tell && known.version != answer.version)
 }
@@ -79,7 +79,7 @@ pub(super) fn file_name(name: &str) -> String {
 }
 
 /// The files of a download.
-pub(super) struct Target {
+pub(super) struct FetchTarget {
     /// The final path, which the file gets when it is complete.
     pub(super) file: PathBuf,
     /// The path until then.
@@ -92,12 +92,12 @@ pub(super) struct Target {
 /// Fails with [`FetchError::Gone`] if it is only the marker of a folder, and with [`FetchError::Write`] if it
 /// cannot be written.
 pub(super) async fn fetch(
-    store: &Store,
+    store: &OpenStore,
     config: &StoreConfig,
     key: &Key,
-    known: Option<Object>,
-    target: &Target,
-) -> Result<Found, FetchError> {
+    known: Option<ManifestObject>,
+    target: &FetchTarget,
+) -> Result<FileVersion, FetchError> {
     let mut pause = PAUSE;
     let mut attempt = 1;
     loop {
@@ -123,7 +123,7 @@ pub(super) async fn fetch(
     }
 }
 
-enum Trouble {
+enum FetchFailure {
     /// There was no answer.
     Refused(Error),
     /// The answer broke off.
@@ -134,11 +134,11 @@ enum Trouble {
     Disk(std::io::Error),
 }
 
-impl Trouble {
-    fn told(self, config: &StoreConfig, target: &Target) -> FetchError {
+impl FetchFailure {
+    fn told(self, config: &StoreConfig, target: &FetchTarget) -> FetchError {
         match self {
             Self::Refused(error) | Self::Broken(error) => {
-                FetchError::store(error, Asked::ReadIt, config)
+                FetchError::store(error, StoreAction::ReadIt, config)
             }
             Self::Short(found, wanted) => FetchError::Short(found, wanted),
             Self::Large(bytes) => FetchError::Large(ByteSize(bytes), ByteSize(target.most)),
@@ -147,7 +147,7 @@ impl Trouble {
     }
 }
 
-impl From<std::io::Error> for Trouble {
+impl From<std::io::Error> for FetchFailure {
     fn from(error: std::io::Error) -> Self {
         Self::Disk(error)
     }
@@ -155,27 +155,27 @@ impl From<std::io::Error> for Trouble {
 
 /// Makes one attempt. The file gets its final path only if it is complete and has the known version.
 async fn bring(
-    store: &Store,
+    store: &OpenStore,
     key: &Key,
-    known: Option<Object>,
-    target: &Target,
-) -> Result<Found, Trouble> {
+    known: Option<ManifestObject>,
+    target: &FetchTarget,
+) -> Result<FileVersion, FetchFailure> {
     let options = GetOptions::default();
-    let answer = store.objects().get_opts(key, options).await.map_err(Trouble::Refused)?;
+    let answer = store.objects().get_opts(key, options).await.map_err(FetchFailure::Refused)?;
     let found = file_of(&answer.meta);
     if known.is_some_and(|known| differs(&known, &found.into())) {
         let source = "another version".into();
-        return Err(Trouble::Refused(Error::Precondition { path: key.to_string(), source }));
+        return Err(FetchFailure::Refused(Error::Precondition { path: key.to_string(), source }));
     }
     let found = known.map_or(found, |known| known.found);
     if found.length > target.most {
-        return Err(Trouble::Large(found.length));
+        return Err(FetchFailure::Large(found.length));
     }
     let GetResultPayload::Stream(mut stream) = answer.payload;
     let mut file = File::create(&target.part)?;
     let mut written = 0;
     while let Some(bytes) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
-        let bytes = bytes.map_err(Trouble::Broken)?;
+        let bytes = bytes.map_err(FetchFailure::Broken)?;
         written += bytes.len() as u64;
         if written > found.length {
             break;
@@ -183,7 +183,7 @@ async fn bring(
         file.write_all(&bytes)?;
     }
     if written != found.length {
-        return Err(Trouble::Short(written, found.length));
+        return Err(FetchFailure::Short(written, found.length));
     }
     file.set_modified(modified(&found))?;
     drop(file);
@@ -245,7 +245,7 @@ mod tests {
         }
         // The answer against the list's record: the times may differ, and versions may be missing. A file
         // system may not keep the time that stands for the version.
-        for known in [was.into(), Object { found: Found { nanos: 0, ..was }, version: was.nanos }] {
+        for known in [was.into(), ManifestObject { found: FileVersion { nanos: 0, ..was }, version: was.nanos }] {
             let is_other = |other: ObjectMeta| differs(&known, &file_of(&other).into());
             assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
             assert!(!is_other(object(None, 3, 5_000_000_007)));

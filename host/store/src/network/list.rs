@@ -1,16 +1,16 @@
 //! Finds the wanted objects and writes a manifest of them. It works page by page, so that a list of any
 //! length takes little memory.
 
-use super::fetch::{MISSING, Target, fetch, file_name, file_of, place};
+use super::fetch::{MISSING, FetchTarget, fetch, file_name, file_of, place};
 use super::look::{is_missing, key, look};
-use super::open::{At, Store};
+use super::open::{PageRange, OpenStore};
 use super::process::AT_ONCE;
-use super::slot::{Times, begin_manifest, manifest_path, remove_others};
+use super::slot::{TimeResolution, begin_manifest, manifest_path, remove_others};
 use super::tables::Tables;
-use super::words::{Asked, FetchError};
-use crate::dataset::{Found, ManifestWriter, Object, Pattern};
+use super::words::{StoreAction, FetchError};
+use crate::dataset::{FileVersion, ManifestWriter, ManifestObject, Pattern};
 use crate::model::ByteSize;
-use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, Wanted};
+use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, WantedObjects};
 use object_store::path::Path as Key;
 use object_store::{Error, ObjectMeta, path};
 use std::collections::HashSet;
@@ -47,15 +47,15 @@ pub(super) struct Extent {
 /// Writes the manifest of a request's slot. The error is for people.
 pub(super) async fn list(
     request: &FetchRequest,
-    wanted: &Wanted,
+    wanted: &WantedObjects,
     extent: Extent,
     tell: &mut Tell<'_>,
 ) -> Result<Fetched, FetchError> {
     let config = Arc::new(request.store.clone());
-    let asked = || Asked::Open(request.shown.clone());
-    let store = Store::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
+    let asked = || StoreAction::Open(request.shown.clone());
+    let store = OpenStore::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
     let data = request.folder.join("data");
-    let times = Times::of(&request.folder).map_err(FetchError::List)?;
+    let times = TimeResolution::of(&request.folder).map_err(FetchError::List)?;
     if !times.are_kept() {
         // Objects of an earlier job may be other versions, and we could not tell.
         remove_others(&data, |_| false);
@@ -84,12 +84,12 @@ pub(super) async fn list(
         tell,
     };
     match wanted {
-        Wanted::All => round.list(&request.prefix, &Pattern::Everything).await?,
-        Wanted::Glob(glob) => {
+        WantedObjects::All => round.list(&request.prefix, &Pattern::Everything).await?,
+        WantedObjects::Glob(glob) => {
             let pattern = Pattern::new(Some(glob))?;
             round.list(&request.prefix, &pattern).await?;
         }
-        Wanted::Named(names) => round.named(names).await?,
+        WantedObjects::Named(names) => round.named(names).await?,
     }
     for (name, known) in std::mem::take(&mut round.later) {
         round.look_at_empty(name, known).await?;
@@ -116,14 +116,14 @@ pub(super) async fn list(
 struct Round<'a> {
     request: &'a FetchRequest,
     extent: Extent,
-    store: Arc<Store>,
+    store: Arc<OpenStore>,
     config: Arc<StoreConfig>,
     data: PathBuf,
     /// Whether no earlier job left anything there.
     is_first: bool,
     /// The manifest that we write.
     manifest: ManifestWriter,
-    times: Times,
+    times: TimeResolution,
     hasher: RandomState,
     /// Hashes of the names of all wanted objects.
     seen: HashSet<u64>,
@@ -133,7 +133,7 @@ struct Round<'a> {
     empty: HashSet<u64>,
     /// Empty objects of a list. Whether they are markers of folders is decided when all other objects are
     /// known.
-    later: Vec<(String, Object)>,
+    later: Vec<(String, ManifestObject)>,
     /// Hashes of the names of the folders of unwanted objects.
     others: HashSet<u64>,
     /// The named inputs that turned out to be folders.
@@ -151,7 +151,7 @@ enum Arrived {
     /// All of it is here.
     Whole,
     /// The same, for an object of this name whose length and version were unknown before.
-    New(String, Found),
+    New(String, FileVersion),
     /// The object of this name could not be fetched.
     Unfetched(String, FetchError),
     /// The object of this name was only the marker of a folder.
@@ -162,7 +162,7 @@ impl Round<'_> {
     /// Handles all objects below a prefix whose names, relative to the request's prefix, match the pattern.
     async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), FetchError> {
         self.tables.refuse_part(&self.store, self.request, prefix).await?;
-        let mut at = At::default();
+        let mut at = PageRange::default();
         loop {
             let Some(page) = self.store.page(prefix, &at).await else {
                 return Err(FetchError::NoList(self.request.shown.clone()));
@@ -174,7 +174,7 @@ impl Round<'_> {
                     continue;
                 }
                 Err(error) => {
-                    let asked = Asked::List(self.request.shown.clone());
+                    let asked = StoreAction::List(self.request.shown.clone());
                     return Err(FetchError::store(error, asked, &self.config));
                 }
             };
@@ -199,7 +199,7 @@ impl Round<'_> {
             if page.page_token.is_none() {
                 return Ok(());
             }
-            at = At { token: page.page_token, behind: None, ..at };
+            at = PageRange { token: page.page_token, behind: None, ..at };
         }
     }
 
@@ -209,7 +209,7 @@ impl Round<'_> {
     fn step_over(
         &mut self,
         odd: path::Error,
-        at: &mut At,
+        at: &mut PageRange,
         pattern: &Pattern,
     ) -> Result<(), FetchError> {
         let most = at.most.unwrap_or(PAGE);
@@ -227,7 +227,7 @@ impl Round<'_> {
         {
             self.missing(name, &FetchError::NoPath(name.to_owned()), false)?;
         }
-        *at = At { token: None, behind: Some(key), most: None };
+        *at = PageRange { token: None, behind: Some(key), most: None };
         Ok(())
     }
 
@@ -236,7 +236,7 @@ impl Round<'_> {
         let mut missing = None;
         for names in names.chunks(AT_ONCE) {
             for (name, looked) in names.iter().zip(look(&self.store, self.request, names).await?) {
-                let asked = || Asked::Read(name.clone(), self.request.shown.clone());
+                let asked = || StoreAction::Read(name.clone(), self.request.shown.clone());
                 match looked {
                     Ok(found) => {
                         // An empty object may be the marker of a folder.
@@ -318,13 +318,13 @@ impl Round<'_> {
     }
 
     /// Whether an earlier job left this object here.
-    fn is_here(&self, file: &Path, expected: &Object) -> bool {
+    fn is_here(&self, file: &Path, expected: &ManifestObject) -> bool {
         !self.is_first && expected.found.is_at(file)
     }
 
     /// Handles an empty object, once all others are known: if there are objects below its name, it is the
     /// marker of a folder.
-    async fn look_at_empty(&mut self, name: String, known: Object) -> Result<(), FetchError> {
+    async fn look_at_empty(&mut self, name: String, known: ManifestObject) -> Result<(), FetchError> {
         let own = self.hasher.hash_one(&name);
         let file = self.data.join(&name);
         if self.folders.contains(&own) || self.others.contains(&own) {
@@ -350,8 +350,8 @@ impl Round<'_> {
     async fn fetch_now(
         &mut self,
         (name, key): (String, Key),
-        expected: Option<Object>,
-        mut target: Target,
+        expected: Option<ManifestObject>,
+        mut target: FetchTarget,
     ) -> Result<(), FetchError> {
         while self.tasks.len() >= AT_ONCE {
             self.one_less().await?;
@@ -432,11 +432,11 @@ impl Round<'_> {
         self.manifest.add(&name.replace('\0', "%00"), Err(text)).map_err(FetchError::List)
     }
 
-    fn target(&mut self, file: PathBuf) -> Target {
+    fn target(&mut self, file: PathBuf) -> FetchTarget {
         self.parts += 1;
         let part = self.request.folder.join("part").join(self.parts.to_string());
         let most = self.extent.most.saturating_sub(self.so_far.bytes);
-        Target { file, part, most }
+        FetchTarget { file, part, most }
     }
 
     /// Waits until one of the running downloads is done.

@@ -1,6 +1,6 @@
 //! Asks a store for objects by their names.
 
-use super::open::Store;
+use super::open::OpenStore;
 use super::words::{FetchError, is_out_of_reach};
 use crate::protocol::store::FetchRequest;
 use object_store::path::Path as Key;
@@ -13,7 +13,7 @@ pub(super) type Looked = Result<Option<ObjectMeta>, Error>;
 
 /// Asks for objects by name. Returns the answers in the order of the names.
 pub(super) async fn look(
-    store: &Arc<Store>,
+    store: &Arc<OpenStore>,
     request: &FetchRequest,
     names: &[String],
 ) -> Result<Vec<Looked>, FetchError> {
@@ -28,11 +28,11 @@ pub(super) async fn look(
 }
 
 /// The key of an object of this name.
-pub(super) fn key(store: &Store, request: &FetchRequest, name: &str) -> Result<Key, FetchError> {
+pub(super) fn key(store: &OpenStore, request: &FetchRequest, name: &str) -> Result<Key, FetchError> {
     let text = format!("{}{name}", request.prefix);
     let key = match store {
         // URLs are percent-encoded.
-        Store::Http(_) => Key::from_url_path(&text),
+        OpenStore::Http(_) => Key::from_url_path(&text),
         _ => Key::parse(&text),
     };
     key.map_err(|error| FetchError::NoKey(text, error))
@@ -40,7 +40,7 @@ pub(super) fn key(store: &Store, request: &FetchRequest, name: &str) -> Result<K
 
 /// Asks for one object. An error means that it does not exist, that access is denied, or that the store is
 /// unreachable.
-async fn look_for(store: &Store, key: &Key) -> Looked {
+async fn look_for(store: &OpenStore, key: &Key) -> Looked {
     let head = GetOptions { head: true, ..Default::default() };
     let error = match store.objects().get_opts(key, head).await {
         Ok(found) => return Ok(Some(found.meta)),
@@ -65,7 +65,7 @@ async fn look_for(store: &Store, key: &Key) -> Looked {
 
 /// Whether an error means that there is no object of this name; there may be a folder. A web server has no
 /// folders, so an object that it denies counts as missing, too.
-pub(super) fn is_missing(error: &Error, store: &Store) -> bool {
+pub(super) fn is_missing(error: &Error, store: &OpenStore) -> bool {
     match error {
         Error::NotFound { .. } => true,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {

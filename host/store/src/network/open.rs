@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// An open store.
 #[derive(Debug)]
-pub(super) enum Store {
+pub(super) enum OpenStore {
     S3(AmazonS3),
     Azure(MicrosoftAzure),
     Gcs(GoogleCloudStorage),
@@ -33,7 +33,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// The most redirects of a request.
 const REDIRECTS: usize = 5;
 
-impl Store {
+impl OpenStore {
     /// Fails if the settings or credentials cannot be right. Sends no request.
     pub(super) fn open(config: &StoreConfig) -> Result<Self, Error> {
         let endpoint = config.options.iter().filter(|(name, _)| is_endpoint(name));
@@ -105,7 +105,7 @@ impl Store {
     pub(super) async fn page(
         &self,
         prefix: &str,
-        at: &At,
+        at: &PageRange,
     ) -> Option<Result<PaginatedListResult, Error>> {
         let store: &dyn PaginatedListStore = match self {
             Self::S3(store) => store,
@@ -126,7 +126,7 @@ impl Store {
 
 /// The start of a page, and its length.
 #[derive(Clone, Debug, Default)]
-pub(super) struct At {
+pub(super) struct PageRange {
     /// The end of the last page.
     pub(super) token: Option<String>,
     /// The key after which the page begins.

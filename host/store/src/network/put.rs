@@ -1,8 +1,8 @@
 //! Writes the files of a folder to a store. An object appears there when its file has been sent completely.
 
 use super::list::Tell;
-use super::open::Store;
-use super::words::{Asked, FetchError};
+use super::open::OpenStore;
+use super::words::{StoreAction, FetchError};
 use crate::model::LOCK_FILE;
 use crate::protocol::store::{FetchRequest, Fetched};
 use object_store::path::Path as Key;
@@ -20,19 +20,19 @@ const PARTS: u64 = 9000;
 const AT_ONCE: usize = 4;
 
 /// Why a file could not be sent.
-enum Trouble {
+enum PutFailure {
     Store(Error),
     Disk(io::Error),
     Leader(FetchError),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for PutFailure {
     fn from(error: Error) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for PutFailure {
     fn from(error: io::Error) -> Self {
         Self::Disk(error)
     }
@@ -45,9 +45,9 @@ pub(super) async fn put_all(
 ) -> Result<Fetched, FetchError> {
     let config = &request.store;
     let shown = &request.shown;
-    let opened = Store::open(config);
+    let opened = OpenStore::open(config);
     let store =
-        opened.map_err(|error| FetchError::store(error, Asked::Open(shown.clone()), config))?;
+        opened.map_err(|error| FetchError::store(error, StoreAction::Open(shown.clone()), config))?;
     if matches!(store, Store::Http(_)) {
         return Err(FetchError::NoResults(shown.clone()));
     }
@@ -66,11 +66,11 @@ pub(super) async fn put_all(
         };
         so_far.objects += 1;
         put(&store, &key, path, &mut so_far, tell).await.map_err(|trouble| match trouble {
-            Trouble::Store(error) => {
-                FetchError::store(error, Asked::Write(key.to_string(), shown.clone()), config)
+            PutFailure::Store(error) => {
+                FetchError::store(error, StoreAction::Write(key.to_string(), shown.clone()), config)
             }
-            Trouble::Disk(source) => FetchError::Read { path: path.to_owned(), source },
-            Trouble::Leader(error) => error,
+            PutFailure::Disk(source) => FetchError::Read { path: path.to_owned(), source },
+            PutFailure::Leader(error) => error,
         })?;
         tell(so_far)?;
     }
@@ -78,12 +78,12 @@ pub(super) async fn put_all(
 }
 
 async fn put(
-    store: &Store,
+    store: &OpenStore,
     key: &Key,
     path: &Path,
     so_far: &mut Fetched,
     tell: &mut Tell<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), PutFailure> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     if length <= CHUNK {
@@ -114,7 +114,7 @@ async fn send(
     upload: &mut WriteMultipart,
     so_far: &mut Fetched,
     tell: &mut Tell<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), PutFailure> {
     let mut buffer = vec![0; chunk];
     loop {
         let mut read = 0;
@@ -130,6 +130,6 @@ async fn send(
         upload.wait_for_capacity(AT_ONCE).await?;
         upload.write(buffer.get(..read).unwrap_or_default());
         so_far.bytes += read as u64;
-        tell(*so_far).map_err(Trouble::Leader)?;
+        tell(*so_far).map_err(PutFailure::Leader)?;
     }
 }

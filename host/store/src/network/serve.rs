@@ -5,9 +5,9 @@ use super::list::{Extent, list};
 use super::put::put_all;
 use super::slot::OPEN;
 use super::words::FetchError;
-use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, Task};
+use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
-use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
+use crate::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::ToSocketAddrs;
@@ -62,7 +62,7 @@ pub fn serve() -> io::Result<()> {
     // The runtime makes a pair of sockets, which the sandbox forbids. It has no thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asked = match request.task {
-        Task::Serve => {
+        StoreTask::Serve => {
             let _inside = runtime.enter();
             Some(Receiver::from_file(input)?)
         }
@@ -82,18 +82,18 @@ async fn work(
 ) -> Result<Fetched, FetchError> {
     let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
     match (&request.task, asked) {
-        (Task::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
+        (StoreTask::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
             let must_fit = *must_fit;
             let on_demand = *on_demand;
             let refuses_tables = *refuses_tables;
             let extent = Extent { most: *most, must_fit, on_demand, refuses_tables };
             list(request, wanted, extent, &mut progress).await
         }
-        (Task::Put, _) => put_all(request, &mut progress).await,
-        (Task::Serve, Some(asked)) => {
+        (StoreTask::Put, _) => put_all(request, &mut progress).await,
+        (StoreTask::Serve, Some(asked)) => {
             serve_asked(request, asked, tell).await.map(|()| Fetched::default())
         }
-        (Task::Serve, None) => Ok(Fetched::default()),
+        (StoreTask::Serve, None) => Ok(Fetched::default()),
     }
 }
 
@@ -105,14 +105,14 @@ fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
 }
 
 fn lock_down(request: &FetchRequest) -> io::Result<()> {
-    let rule = |path: PathBuf, rights| Folder::new(path, rights);
+    let rule = |path: PathBuf, rights| GrantedPath::new(path, rights);
     let open = |rights| {
         let open = OPEN.iter().map(|below| request.folder.join(below));
         open.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
     };
     let mut folders = match request.task {
-        Task::List { .. } | Task::Serve => open(Rights::Write),
-        Task::Put => vec![rule(request.folder.clone(), Rights::Read)],
+        StoreTask::List { .. } | StoreTask::Serve => open(Rights::Write),
+        StoreTask::Put => vec![rule(request.folder.clone(), Rights::Read)],
     };
     folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
@@ -121,13 +121,13 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let files = files.flat_map(|(_, path)| readable(Path::new(path)));
     folders.extend(files.map(|path| rule(path, Rights::Read)));
     folders.retain(|folder| folder.path.exists());
-    let bounds = Bounds {
+    let bounds = ResourceLimits {
         memory: Some(MEMORY_BYTES),
         cpu_seconds: None,
         largest_file: LARGEST_FILE,
         open_files: OPEN_FILES,
     };
-    Wall { occupant: Occupant::Fetcher, mode: request.os_sandbox, folders, bounds }
+    Wall { occupant: WallRole::Fetcher, mode: request.os_sandbox, folders, bounds }
         .build()
         .map(drop)
         .map_err(io::Error::other)

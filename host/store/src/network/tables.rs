@@ -1,10 +1,10 @@
 //! Recognizes tables with a log among the objects of a store. The data files alone do not say which rows such
 //! a table has.
 
-use super::open::{At, Store};
+use super::open::{PageRange, OpenStore};
 use super::words::FetchError;
 use crate::dataset::TableLog;
-use crate::protocol::store::{FetchRequest, Wanted};
+use crate::protocol::store::{FetchRequest, WantedObjects};
 use std::collections::BTreeMap;
 
 /// The most tables that are remembered.
@@ -22,12 +22,12 @@ pub(super) struct Tables {
 impl Tables {
     /// No tables yet. If a request names the metadata files of a table, it means these files, so tables are
     /// allowed.
-    pub(super) fn new(refused: bool, wanted: &Wanted) -> Self {
+    pub(super) fn new(refused: bool, wanted: &WantedObjects) -> Self {
         let names_log = |text: &str| TableLog::ALL.iter().any(|log| text.contains(log.folder()));
         let means_log = match wanted {
-            Wanted::All => false,
-            Wanted::Glob(glob) => names_log(glob),
-            Wanted::Named(names) => names.iter().any(|name| names_log(name)),
+            WantedObjects::All => false,
+            WantedObjects::Glob(glob) => names_log(glob),
+            WantedObjects::Named(names) => names.iter().any(|name| names_log(name)),
         };
         Self { wanted: refused && !means_log, found: BTreeMap::new() }
     }
@@ -61,7 +61,7 @@ impl Tables {
     /// not.
     pub(super) async fn refuse_part(
         &self,
-        store: &Store,
+        store: &OpenStore,
         request: &FetchRequest,
         prefix: &str,
     ) -> Result<(), FetchError> {
@@ -89,9 +89,9 @@ impl Tables {
 }
 
 /// Whether a folder holds such a table. Its name is empty or ends in a `/`.
-async fn is_at(store: &Store, folder: &str, log: TableLog) -> bool {
+async fn is_at(store: &OpenStore, folder: &str, log: TableLog) -> bool {
     let prefix = format!("{folder}{}/", log.folder());
-    let Some(Ok(page)) = store.page(&prefix, &At::default()).await else { return false };
+    let Some(Ok(page)) = store.page(&prefix, &PageRange::default()).await else { return false };
     let mut keys = page.result.objects.iter().map(|object| object.location.as_ref());
     keys.any(|key: &str| key.strip_prefix(&prefix).is_some_and(|name| log.is_shown_by(name)))
 }

@@ -20,7 +20,7 @@ const UNTRUSTED: &str = "invalid peer certificate";
 
 /// A request to a store, displayed for the middle of a sentence: "listing s3://b/x".
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum StoreAction {
     /// To open this address.
     Open(String),
     /// To list the objects at this address.
@@ -33,7 +33,7 @@ pub(super) enum Asked {
     Write(String, String),
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for StoreAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(shown) => f.write_str(shown),
@@ -47,8 +47,8 @@ impl fmt::Display for Asked {
 
 /// A request that a store did not fulfil. The message has no secrets; the source may hold some.
 #[derive(Debug, thiserror::Error)]
-pub(super) struct Refusal {
-    asked: Asked,
+pub(super) struct StoreFailure {
+    asked: StoreAction,
     kind: StoreErrorKind,
     /// The source of the credentials.
     with: String,
@@ -59,7 +59,7 @@ pub(super) struct Refusal {
     source: Error,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StoreFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked, kind, with, detail, proxy, .. } = self;
         match kind {
@@ -76,7 +76,7 @@ impl fmt::Display for Refusal {
                  ({detail}){proxy}"
             ),
             StoreErrorKind::Denied => {
-                let may = if let Asked::Write(..) = asked { "write" } else { "list and read" };
+                let may = if let StoreAction::Write(..) = asked { "write" } else { "list and read" };
                 write!(
                     f,
                     "{asked} was refused, asked for with {with}: see that it may {may} there ({detail}){proxy}"
@@ -96,7 +96,7 @@ impl fmt::Display for Refusal {
 pub(super) enum FetchError {
     /// The store did not fulfil a request.
     #[error(transparent)]
-    Store(Box<Refusal>),
+    Store(Box<StoreFailure>),
     /// A download broke off: the bytes that arrived, and the object's length.
     #[error("reading it ended after {0} of {1} bytes")]
     Short(u64, u64),
@@ -198,7 +198,7 @@ pub(super) enum FetchError {
 
 impl FetchError {
     /// For a store that did not fulfil a request.
-    pub(super) fn store(source: Error, asked: Asked, store: &StoreConfig) -> Self {
+    pub(super) fn store(source: Error, asked: StoreAction, store: &StoreConfig) -> Self {
         let detail = detail(&source, store);
         let kind = kind(&source, &detail);
         let with = store.credentials.clone();
@@ -208,7 +208,7 @@ impl FetchError {
             true => proxy::hint(store, &all_words(&source), |name| std::env::var(name).ok()),
             false => String::new(),
         };
-        Self::Store(Box::new(Refusal { asked, kind, with, detail, proxy, source }))
+        Self::Store(Box::new(StoreFailure { asked, kind, with, detail, proxy, source }))
     }
 
     /// For a folder that cannot be created.
@@ -363,28 +363,28 @@ mod tests {
 
     #[test]
     fn kinds_of_answers_are_told_apart() {
-        let of = |asked: Asked, answer: &str| {
+        let of = |asked: StoreAction, answer: &str| {
             let source = format!("Server returned non-2xx status code: {answer}").into();
             let error =
                 FetchError::store(Error::Generic { store: "S3", source }, asked, &store(&[]));
             let Failed { kind, text } = error.into();
             format!("{kind:?}: {text}")
         };
-        let read = || Asked::Read("a".to_owned(), "s3://b".to_owned());
+        let read = || StoreAction::Read("a".to_owned(), "s3://b".to_owned());
         insta::assert_snapshot!(of(read(), "403 Forbidden"), @"Denied: reading a of s3://b was refused, asked for with a key: see that it may list and read there (403 Forbidden)");
-        let write = Asked::Write("a".to_owned(), "s3://b".to_owned());
+        let write = StoreAction::Write("a".to_owned(), "s3://b".to_owned());
         insta::assert_snapshot!(of(write, "401 Unauthorized"), @"Denied: writing a to s3://b was refused, asked for with a key: see that it may write there (401 Unauthorized)");
-        let list = Asked::List("s3://b".to_owned());
+        let list = StoreAction::List("s3://b".to_owned());
         insta::assert_snapshot!(of(list, "404 Not Found"), @"NotFound: listing s3://b: there is no such thing; check the address (404 Not Found)");
-        insta::assert_snapshot!(of(Asked::ReadIt, "503 Slow Down"), @"Throttled: reading it failed, asked for with a key (503 Slow Down)");
-        insta::assert_snapshot!(of(Asked::ReadIt, "500 Oh"), @"Other: reading it failed, asked for with a key (500 Oh)");
+        insta::assert_snapshot!(of(StoreAction::ReadIt, "503 Slow Down"), @"Throttled: reading it failed, asked for with a key (503 Slow Down)");
+        insta::assert_snapshot!(of(StoreAction::ReadIt, "500 Oh"), @"Other: reading it failed, asked for with a key (500 Oh)");
         let source = "Missing SecretAccessKey".into();
         let missing = Error::Generic { store: "S3", source };
-        let missing = FetchError::store(missing, Asked::Open("s3://b".to_owned()), &store(&[]));
+        let missing = FetchError::store(missing, StoreAction::Open("s3://b".to_owned()), &store(&[]));
         insta::assert_snapshot!(missing, @"s3://b failed, asked for with a key (AWS_SECRET_ACCESS_KEY is missing or empty: set it, or secret_access_key in the file of datastores)");
         let source = "another version".into();
         let changed = Error::Precondition { path: "a".to_owned(), source };
-        let changed = FetchError::store(changed, Asked::ReadIt, &store(&[]));
+        let changed = FetchError::store(changed, StoreAction::ReadIt, &store(&[]));
         assert_eq!(changed.kind(), StoreErrorKind::Changed);
         insta::assert_snapshot!(changed, @"reading it: it changed while it was read");
     }

@@ -1,7 +1,7 @@
 //! A file that is read at given offsets.
 
 use crate::dataset::csv::open_file;
-use crate::dataset::{DatasetError, Found, fail};
+use crate::dataset::{DatasetError, FileVersion, fail};
 use crate::model::to_usize;
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result as ParquetResult};
@@ -23,7 +23,7 @@ const GAP: u64 = 64 << 10;
 
 /// A byte of a file that is read as another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct BytePatch {
     /// The offset in the file.
     pub(super) at: u64,
     pub(super) byte: u8,
@@ -31,7 +31,7 @@ pub(super) struct Change {
 
 /// An open file without a cursor, so its readers do not disturb each other.
 #[derive(Clone, Debug)]
-pub(super) struct At {
+pub(super) struct FileReader {
     file: Arc<File>,
     length: u64,
     /// Bytes that are read as if they followed the end of the file.
@@ -39,14 +39,14 @@ pub(super) struct At {
     /// Parts that are in memory, each with its offset, in ascending order.
     held: Arc<Vec<(u64, Bytes)>>,
     /// Bytes that are read as other values, in the order of their offsets.
-    changes: Arc<Vec<Change>>,
+    changes: Arc<Vec<BytePatch>>,
     /// Whether the system has failed to read the file.
     refused: Arc<AtomicBool>,
 }
 
-impl At {
+impl FileReader {
     /// Opens a file, and returns its state as well. Fails if it cannot be opened.
-    pub(super) fn open(path: &Path) -> Result<(Self, Found), DatasetError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, FileVersion), DatasetError> {
         let file = open_file(path)?;
         let metadata = match file.metadata() {
             Ok(metadata) if metadata.is_file() => metadata,
@@ -61,12 +61,12 @@ impl At {
             changes: Arc::default(),
             refused: Arc::default(),
         };
-        Ok((at, Found::from(&metadata)))
+        Ok((at, FileVersion::from(&metadata)))
     }
 
     /// The current state of the file. `None` if the system does not report it.
-    pub(super) fn found(&self) -> Option<Found> {
-        self.file.metadata().ok().map(|metadata| Found::from(&metadata))
+    pub(super) fn found(&self) -> Option<FileVersion> {
+        self.file.metadata().ok().map(|metadata| FileVersion::from(&metadata))
     }
 
     /// Whether the system has failed to read any part of the file. Then a retry may succeed.
@@ -85,8 +85,8 @@ impl At {
     }
 
     /// The same file with these changes, too.
-    pub(super) fn changed(&self, changes: impl Iterator<Item = Change>) -> Self {
-        let mut all: Vec<Change> = self.changes.iter().copied().chain(changes).collect();
+    pub(super) fn changed(&self, changes: impl Iterator<Item = BytePatch>) -> Self {
+        let mut all: Vec<BytePatch> = self.changes.iter().copied().chain(changes).collect();
         all.sort_unstable_by_key(|change| change.at);
         all.dedup();
         Self { changes: Arc::new(all), held: Arc::default(), ..self.clone() }
@@ -176,13 +176,13 @@ impl At {
     }
 }
 
-impl Length for At {
+impl Length for FileReader {
     fn len(&self) -> u64 {
         self.length()
     }
 }
 
-impl ChunkReader for At {
+impl ChunkReader for FileReader {
     type T = BufReader<From>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
@@ -214,7 +214,7 @@ impl ChunkReader for At {
 #[derive(Debug)]
 pub(super) enum From {
     Memory(Bytes),
-    File { file: Arc<File>, at: u64, changes: Arc<Vec<Change>>, refused: Arc<AtomicBool> },
+    File { file: Arc<File>, at: u64, changes: Arc<Vec<BytePatch>>, refused: Arc<AtomicBool> },
 }
 
 impl Read for From {
@@ -244,7 +244,7 @@ impl Read for From {
 
 /// Applies changes to bytes of a file that begin at offset `start`. The changes are in the order of their
 /// offsets.
-fn change(bytes: &mut [u8], start: u64, changes: &[Change]) {
+fn change(bytes: &mut [u8], start: u64, changes: &[BytePatch]) {
     let end = start + bytes.len() as u64;
     let from = changes.partition_point(|change| change.at < start);
     for change in changes[from..].iter().take_while(|change| change.at < end) {

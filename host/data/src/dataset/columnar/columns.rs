@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The columns of an input, learned from its files.
 #[derive(Clone, Debug, Default)]
-pub struct Columns {
+pub struct InputColumns {
     /// The wanted columns, in that order. `None` for all.
     wanted: Option<Vec<String>>,
     fields: Vec<Field>,
@@ -19,7 +19,7 @@ pub struct Columns {
     origin: Option<String>,
 }
 
-impl Columns {
+impl InputColumns {
     /// Starts without any columns. `wanted`: the columns that the guest receives; `None` for all.
     pub fn new(wanted: Option<&[String]>) -> Self {
         Self { wanted: wanted.map(<[String]>::to_vec), ..Self::default() }
@@ -319,7 +319,7 @@ mod tests {
             (key(Utf8), Utf8),
         ] {
             assert!(widens(&narrow, &wide), "{narrow} to {wide}");
-            let mut columns = Columns::new(None);
+            let mut columns = InputColumns::new(None);
             columns.learn(&schema(&[("a", narrow.clone())]), "one").unwrap();
             columns.learn(&schema(&[("a", wide.clone())]), "two").unwrap();
             let joined = columns.schema();
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn all_files_give_their_columns() {
         use DataType::*;
-        let mut columns = Columns::new(None);
+        let mut columns = InputColumns::new(None);
         columns.learn(&schema(&[("a", Int32), ("b", Utf8)]), "one.parquet").unwrap();
         columns.learn(&schema(&[("c", Boolean), ("a", Int64)]), "two.parquet").unwrap();
         assert_eq!(shown(&columns.schema()), "a Int64, b Utf8, c Boolean");
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_missing_column_is_null() {
         let must = Schema::new(vec![Field::new("a", DataType::Int32, false)]);
-        let mut columns = Columns::new(None);
+        let mut columns = InputColumns::new(None);
         columns.learn(&must, "one").unwrap();
         let first = columns.schema();
         assert!(!first.field(0).is_nullable());
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn files_that_do_not_fit_are_told_why() {
         use DataType::*;
-        let mut columns = Columns::new(None);
+        let mut columns = InputColumns::new(None);
         columns.learn(&schema(&[("a", Int32)]), "one.parquet").unwrap();
         let first = columns.schema();
         let said = |file: &[(&str, DataType)]| {
@@ -393,7 +393,7 @@ mod tests {
     fn only_what_is_wanted_counts() {
         use DataType::*;
         let wanted = ["b", "a"].map(str::to_owned);
-        let mut columns = Columns::new(Some(&wanted));
+        let mut columns = InputColumns::new(Some(&wanted));
         assert_eq!(columns.schema().fields().len(), 0, "no file could be read");
         columns.learn(&schema(&[("a", Int32), ("b", Utf8), ("x", Int8)]), "one").unwrap();
         columns.learn(&schema(&[("a", Int32), ("x", Utf8)]), "two").unwrap();
@@ -405,9 +405,9 @@ mod tests {
     fn no_schema_is_larger_than_a_message() {
         let many: Vec<_> = (0..100_000).map(|n| (format!("column {n}"), DataType::Int8)).collect();
         let many: Vec<_> = many.iter().map(|(name, kind)| (name.as_str(), kind.clone())).collect();
-        let error = Columns::new(None).learn(&schema(&many), "one").unwrap_err();
+        let error = InputColumns::new(None).learn(&schema(&many), "one").unwrap_err();
         assert!(error.to_string().starts_with("has 100000 columns, whose names"), "{error}");
-        let mut two = Columns::new(Some(&["column 7".to_owned()]));
+        let mut two = InputColumns::new(Some(&["column 7".to_owned()]));
         two.learn(&schema(&many), "one").unwrap();
         assert_eq!(two.schema().fields().len(), 1);
     }

@@ -1,7 +1,7 @@
 //! Checks that the pages of a column hold as many values as the footer says. The reader of rows stops at the
 //! last row that it wants, so it would not notice more values.
 
-use super::at::At;
+use super::at::FileReader;
 use crate::dataset::{DatasetError, fail};
 use parquet::column::page::PageReader;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Fails if the pages of a leaf column of a row group hold more or fewer values than the footer says. Reads
 /// only the headers of pages. Pages that cannot be read are left to the decoder, which reports them.
 pub(super) fn check_pages(
-    at: &At,
+    at: &FileReader,
     metadata: &ParquetMetaData,
     group: usize,
     leaf: usize,
@@ -35,7 +35,7 @@ pub(super) fn check_pages(
 /// How many values the pages of a column say they hold. `None` if the pages cannot be read. Prefers the count
 /// of values to the count of rows that a page may state, because some writers count values there. In a column
 /// without lists both are the same. In one with lists, the rows are used only if [`has_all_rows`].
-fn counted(at: &Arc<At>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
+fn counted(at: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
     let rows = usize::try_from(rows).ok()?;
     let mut pages = SerializedPageReader::new(Arc::clone(at), column, rows, None).ok()?;
     let mut values = 0_i64;
@@ -50,7 +50,7 @@ fn counted(at: &Arc<At>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64>
 }
 
 /// Whether all pages of a column state their rows, and these add up to those of the row group.
-pub(super) fn has_all_rows(at: &Arc<At>, column: &ColumnChunkMetaData, rows: usize) -> bool {
+pub(super) fn has_all_rows(at: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: usize) -> bool {
     let Ok(mut pages) = SerializedPageReader::new(Arc::clone(at), column, rows, None) else {
         return false;
     };

@@ -1,6 +1,6 @@
 //! Pages with wrong counts: they are reported before a row is passed on, or they are not used.
 
-use super::at::At;
+use super::at::FileReader;
 use super::counts::has_all_rows;
 use super::parquet::ParquetFile;
 use super::repair_tests::{changed, plain_footer, whole, written};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 fn opened(folder: &tempfile::TempDir, bytes: &[u8]) -> ParquetFile {
     let path = folder.path().join("t");
     std::fs::write(&path, bytes).unwrap();
-    ParquetFile::open(At::open(&path).unwrap().0).unwrap()
+    ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn wrong_rows_of_pages_move_no_value() {
                 assert_eq!(found[0].column(0), &wanted, "{rows} {is_number} {skip}");
             }
         }
-        let at = At::open(&folder.path().join("t")).unwrap().0;
+        let at = FileReader::open(&folder.path().join("t")).unwrap().0;
         let metadata = opened(&folder, &bytes).metadata();
         let column = metadata.row_group(0).column(0);
         assert_eq!(has_all_rows(&Arc::new(at), column, 6), rows == 3);

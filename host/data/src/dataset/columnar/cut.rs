@@ -8,25 +8,25 @@ const MAX_ROWS: u64 = 1 << 30;
 
 /// A row group or a record batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct SourcePart {
     /// The number of rows.
     pub rows: u64,
     /// About how many bytes they take in memory.
     pub bytes: u64,
     /// The dictionary values that they refer to.
-    pub values: Values,
+    pub values: DictionaryValues,
 }
 
 /// The values of dictionaries. Each slice of rows has a copy of those that it refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Values {
+pub struct DictionaryValues {
     /// The bytes of all values.
     pub all: u64,
     /// About how many bytes of them one row refers to.
     pub each: u64,
 }
 
-impl Values {
+impl DictionaryValues {
     /// The maximum bytes that this many rows refer to.
     fn of(self, rows: u64) -> u64 {
         self.all.min(self.each.saturating_mul(rows))
@@ -41,9 +41,9 @@ impl Values {
 ///
 /// By rows: all slices except the last have this many rows, wherever parts end.
 #[derive(Debug)]
-pub struct Cuts {
+pub struct FileSlices {
     file: String,
-    parts: Vec<Part>,
+    parts: Vec<SourcePart>,
     size: SliceSize,
     /// Where the next slice begins: the part, and how many of its rows were already cut.
     part: usize,
@@ -51,9 +51,9 @@ pub struct Cuts {
     first_row: u64,
 }
 
-impl Cuts {
+impl FileSlices {
     /// Cuts the file with this name.
-    pub fn new(file: String, parts: Vec<Part>, size: SliceSize) -> Self {
+    pub fn new(file: String, parts: Vec<SourcePart>, size: SliceSize) -> Self {
         let size = match size {
             SliceSize::Bytes(bytes) => SliceSize::Bytes(bytes.clamp(1, MAX_SLICE)),
             SliceSize::Rows(rows) => {
@@ -81,7 +81,7 @@ impl Cuts {
                 rows.min(wanted)
             }
             SliceSize::Bytes(size) => {
-                let Part { rows, bytes, .. } = self.parts[self.part];
+                let SourcePart { rows, bytes, .. } = self.parts[self.part];
                 if bytes > size || rows > MAX_ROWS {
                     let count = bytes.saturating_add(size / 2) / size;
                     let count = count.max(rows.div_ceil(MAX_ROWS)).min(rows);
@@ -102,7 +102,7 @@ impl Cuts {
     }
 }
 
-impl Iterator for Cuts {
+impl Iterator for FileSlices {
     type Item = TableSlice;
 
     fn next(&mut self) -> Option<TableSlice> {
@@ -120,7 +120,7 @@ impl Iterator for Cuts {
             bytes: 0,
         };
         let mut left = rows;
-        let mut values = Values::default();
+        let mut values = DictionaryValues::default();
         while left > 0 {
             let part = self.parts[self.part];
             values.all = values.all.max(part.values.all);
@@ -150,8 +150,8 @@ mod tests {
 
     fn cut(parts: &[(u64, u64)], size: SliceSize) -> Vec<(u64, u64, u64, u64)> {
         let parts =
-            parts.iter().map(|&(rows, bytes)| Part { rows, bytes, ..Part::default() }).collect();
-        let cuts = Cuts::new("f".to_owned(), parts, size);
+            parts.iter().map(|&(rows, bytes)| SourcePart { rows, bytes, ..SourcePart::default() }).collect();
+        let cuts = FileSlices::new("f".to_owned(), parts, size);
         cuts.map(|slice| (slice.part, slice.skip, slice.rows, slice.bytes)).collect()
     }
 
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn values_of_dictionaries_count_for_each_slice() {
-        let part = |rows, all, each| Part { rows, bytes: 400, values: Values { all, each } };
+        let part = |rows, all, each| SourcePart { rows, bytes: 400, values: DictionaryValues { all, each } };
         let bytes = |part, rows| {
-            let cuts = Cuts::new("f".to_owned(), vec![part], SliceSize::Rows(rows));
+            let cuts = FileSlices::new("f".to_owned(), vec![part], SliceSize::Rows(rows));
             cuts.map(|slice| slice.bytes).collect::<Vec<_>>()
         };
         // Few values, each in many rows: every slice has all of them.
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn claims_beyond_reason_end() {
-        let mut cuts = Cuts::new(
+        let mut cuts = FileSlices::new(
             "f".to_owned(),
             [u64::MAX / 2, 1]
-                .map(|rows| Part { rows, bytes: u64::MAX, ..Part::default() })
+                .map(|rows| SourcePart { rows, bytes: u64::MAX, ..SourcePart::default() })
                 .to_vec(),
             SliceSize::Bytes(u64::MAX),
         );
@@ -225,9 +225,9 @@ mod tests {
                 (1_u64..70).prop_map(SliceSize::Rows),
             ],
         ) {
-            let made: Vec<_> = parts.iter().map(|&(rows, bytes)| Part { rows, bytes, ..Part::default() }).collect();
+            let made: Vec<_> = parts.iter().map(|&(rows, bytes)| SourcePart { rows, bytes, ..SourcePart::default() }).collect();
             let mut row = 0;
-            for slice in Cuts::new("f".to_owned(), made, size) {
+            for slice in FileSlices::new("f".to_owned(), made, size) {
                 prop_assert!(slice.rows > 0);
                 prop_assert_eq!(slice.first_row, row);
                 let before: u64 = parts[..slice.part as usize].iter().map(|(rows, _)| rows).sum();

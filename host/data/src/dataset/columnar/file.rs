@@ -1,12 +1,12 @@
 //! A file in any format whose columns have types.
 
-use super::at::At;
+use super::at::FileReader;
 use super::columns::Fit;
-use super::cut::{Cuts, Part};
+use super::cut::{FileSlices, SourcePart};
 use super::resolution::Resolution;
-use super::typed::{self, Rows, TypedFile};
+use super::typed::{self, SelectedRows, TypedFile};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, Found, fail};
+use crate::dataset::{DatasetError, FileVersion, fail};
 use crate::model::{ByteSize, SliceSize, TableKind};
 use arrow::datatypes::{Schema, SchemaRef};
 use std::path::Path;
@@ -14,18 +14,18 @@ use std::path::Path;
 /// An open Parquet or Arrow file, of which only the metadata has been read, or a database. Error messages
 /// continue a sentence that begins with the file's name.
 #[derive(Debug)]
-pub struct TableFile {
-    at: At,
-    found: Found,
+pub struct TypedTableFile {
+    at: FileReader,
+    found: FileVersion,
     kind: TableKind,
     inner: Box<dyn TypedFile>,
 }
 
-impl TableFile {
+impl TypedTableFile {
     /// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or
     /// is of another kind.
     pub fn open(kind: TableKind, query: Option<&str>, path: &Path) -> Result<Self, DatasetError> {
-        let (at, found) = At::open(path)?;
+        let (at, found) = FileReader::open(path)?;
         Self::of(kind, query, path, (at, found))
     }
 
@@ -34,7 +34,7 @@ impl TableFile {
         kind: TableKind,
         query: Option<&str>,
         path: &Path,
-        (at, found): (At, Found),
+        (at, found): (FileReader, FileVersion),
     ) -> Result<Self, DatasetError> {
         if at.length() == 0 {
             return fail!("is empty, without as much as a schema; remove it, or write it anew");
@@ -65,12 +65,12 @@ impl TableFile {
     }
 
     /// The state of the file when it was opened.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> FileVersion {
         self.found
     }
 
     /// The file itself.
-    pub(super) fn at(&self) -> &At {
+    pub(super) fn at(&self) -> &FileReader {
         &self.at
     }
 
@@ -87,12 +87,12 @@ impl TableFile {
         columns: &Schema,
         size: SliceSize,
         file: String,
-    ) -> Result<Cuts, DatasetError> {
+    ) -> Result<FileSlices, DatasetError> {
         let schema = self.schema_in(columns)?;
         let needed = Fit::new(&schema, columns, "the table")?.needed;
         let parts = self.inner.parts(&needed)?;
         let size = if self.kind.is_whole() { SliceSize::Bytes(MAX_SLICE) } else { size };
-        let is_huge = |part: &&Part| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;
+        let is_huge = |part: &&SourcePart| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;
         if let Some(part) = parts.iter().find(is_huge) {
             return fail!(
                 "has rows of about {}, and a mini-batch takes at most {}, as a worker holds it in \
@@ -102,12 +102,12 @@ impl TableFile {
             );
         }
         let nulls = columns.fields().len() - needed.len();
-        let wider = |part: Part| {
+        let wider = |part: SourcePart| {
             // Columns that the file lacks are filled with nulls, which take memory, too.
             let bytes = part.bytes.saturating_add(part.rows.saturating_mul(nulls as u64));
-            Part { bytes, ..part }
+            SourcePart { bytes, ..part }
         };
-        Ok(Cuts::new(file, parts.into_iter().map(wider).collect(), size))
+        Ok(FileSlices::new(file, parts.into_iter().map(wider).collect(), size))
     }
 
     /// Reads rows as a table with `columns`. `place` is a part, and the number of its rows to skip. Also
@@ -117,7 +117,7 @@ impl TableFile {
         place: (u64, u64),
         rows: u64,
         columns: &SchemaRef,
-    ) -> Result<Rows, DatasetError> {
+    ) -> Result<SelectedRows, DatasetError> {
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let part = number(place.0);
         let skip = number(place.1);

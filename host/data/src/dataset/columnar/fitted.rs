@@ -77,7 +77,7 @@ fn arrays(
         check_nulls(array, from, field)?;
         let from = from.data_type();
         let to = field.data_type();
-        let change = Change { name: field.name(), from, to };
+        let change = ColumnChange { name: field.name(), from, to };
         match change.made(array) {
             Ok(array) => arrays.push(array),
             Err(error) if !change.find(array, 0, misfits) => return fail!("{error}"),
@@ -106,14 +106,14 @@ fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), Dataset
 }
 
 /// Converts a column of the file to one of the table.
-struct Change<'a> {
+struct ColumnChange<'a> {
     name: &'a str,
     /// The type in which the file passes it on.
     from: &'a DataType,
     to: &'a DataType,
 }
 
-impl Change<'_> {
+impl ColumnChange<'_> {
     /// Fails if a value does not fit.
     fn made(&self, array: &ArrayRef) -> Result<ArrayRef, MisfitError> {
         let &Self { name, from, to } = self;

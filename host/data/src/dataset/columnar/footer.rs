@@ -1,18 +1,18 @@
 //! Reads the parts of a Parquet footer that are needed to read rows, and writes them again. Skips unknown
 //! fields and fields of an unexpected type, as Thrift's own readers do.
 
-use super::thrift::{BINARY, I32, I64, LIST, Put, STRUCT, Scan};
+use super::thrift::{BINARY, I32, I64, LIST, Put, STRUCT, ThriftScan};
 
 /// A footer. It borrows texts and statistics from the bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Footer<'a> {
     version: Option<i64>,
     /// The tree of columns: each node comes before those below it.
-    pub(super) elements: Vec<Element<'a>>,
+    pub(super) elements: Vec<SchemaNode<'a>>,
     /// The number of rows in the file.
     pub(super) rows: Option<i64>,
     /// The row groups.
-    pub(super) groups: Vec<Group<'a>>,
+    pub(super) groups: Vec<RowGroup<'a>>,
     pairs: Vec<Pair<'a>>,
     /// The program that wrote the file.
     pub(super) created_by: Option<&'a [u8]>,
@@ -20,7 +20,7 @@ pub(super) struct Footer<'a> {
 
 /// A node of the tree of columns.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Element<'a> {
+pub(super) struct SchemaNode<'a> {
     /// The physical type: how values are stored. `None` for a group.
     pub(super) physical: Option<i64>,
     /// The bytes of each value, if all have the same length.
@@ -41,9 +41,9 @@ pub(super) struct Element<'a> {
 
 /// A row group.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group<'a> {
+pub(super) struct RowGroup<'a> {
     /// The columns, in the order of the tree.
-    pub(super) chunks: Vec<Chunk<'a>>,
+    pub(super) chunks: Vec<ChunkMetadata<'a>>,
     bytes: Option<i64>,
     /// The number of rows.
     pub(super) rows: Option<i64>,
@@ -51,7 +51,7 @@ pub(super) struct Group<'a> {
 
 /// A column of a row group.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chunk<'a> {
+pub(super) struct ChunkMetadata<'a> {
     file: Option<&'a [u8]>,
     offset: Option<i64>,
     /// Where the page indexes are: the fields 4 to 7.
@@ -88,12 +88,12 @@ impl<'a> Footer<'a> {
     /// Reads a footer. `None` if it is cut off or malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut footer = Self::default();
-        Scan(bytes).fields(|scan, id, kind| {
+        ThriftScan(bytes).fields(|scan, id, kind| {
             match (id, kind) {
                 (1, I32) => footer.version = Some(scan.int()?),
-                (2, LIST) => footer.elements = structures(scan, Element::read)?,
+                (2, LIST) => footer.elements = structures(scan, SchemaNode::read)?,
                 (3, I64) => footer.rows = Some(scan.int()?),
-                (4, LIST) => footer.groups = structures(scan, Group::read)?,
+                (4, LIST) => footer.groups = structures(scan, RowGroup::read)?,
                 (5, LIST) => footer.pairs = structures(scan, Pair::read)?,
                 (6, BINARY) => footer.created_by = Some(scan.binary()?),
                 _ => return Some(false),
@@ -125,8 +125,8 @@ impl<'a> Footer<'a> {
 
 /// The structs of a list. Empty if the list holds other values.
 fn structures<'a, T>(
-    scan: &mut Scan<'a>,
-    mut read: impl FnMut(&mut Scan<'a>) -> Option<T>,
+    scan: &mut ThriftScan<'a>,
+    mut read: impl FnMut(&mut ThriftScan<'a>) -> Option<T>,
 ) -> Option<Vec<T>> {
     let before = *scan;
     let (count, kind) = scan.list()?;
@@ -142,8 +142,8 @@ fn structures<'a, T>(
     Some(all)
 }
 
-impl<'a> Element<'a> {
-    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+impl<'a> SchemaNode<'a> {
+    fn read(scan: &mut ThriftScan<'a>) -> Option<Self> {
         let mut element = Self::default();
         scan.fields(|scan, id, kind| {
             match (id, kind) {
@@ -180,12 +180,12 @@ impl<'a> Element<'a> {
     }
 }
 
-impl<'a> Group<'a> {
-    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+impl<'a> RowGroup<'a> {
+    fn read(scan: &mut ThriftScan<'a>) -> Option<Self> {
         let mut group = Self::default();
         scan.fields(|scan, id, kind| {
             match (id, kind) {
-                (1, LIST) => group.chunks = structures(scan, Chunk::read)?,
+                (1, LIST) => group.chunks = structures(scan, ChunkMetadata::read)?,
                 (2, I64) => group.bytes = Some(scan.int()?),
                 (3, I64) => group.rows = Some(scan.int()?),
                 _ => return Some(false),
@@ -205,8 +205,8 @@ impl<'a> Group<'a> {
     }
 }
 
-impl<'a> Chunk<'a> {
-    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+impl<'a> ChunkMetadata<'a> {
+    fn read(scan: &mut ThriftScan<'a>) -> Option<Self> {
         let mut chunk = Self::default();
         scan.fields(|scan, id, kind| {
             match (id, kind) {
@@ -230,7 +230,7 @@ impl<'a> Chunk<'a> {
         (is_known || chunk.is_encrypted).then_some(chunk)
     }
 
-    fn read_data(&mut self, scan: &mut Scan<'a>) -> Option<()> {
+    fn read_data(&mut self, scan: &mut ThriftScan<'a>) -> Option<()> {
         self.has_data = true;
         scan.fields(|scan, id, kind| {
             match (id, kind) {
@@ -287,7 +287,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-fn encodings(scan: &mut Scan<'_>) -> Option<Vec<i64>> {
+fn encodings(scan: &mut ThriftScan<'_>) -> Option<Vec<i64>> {
     let before = *scan;
     let (count, I32) = scan.list()? else {
         *scan = before;
@@ -298,7 +298,7 @@ fn encodings(scan: &mut Scan<'_>) -> Option<Vec<i64>> {
 }
 
 impl<'a> Pair<'a> {
-    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+    fn read(scan: &mut ThriftScan<'a>) -> Option<Self> {
         let mut pair = Self::default();
         scan.fields(|scan, id, kind| {
             match (id, kind) {
@@ -322,7 +322,7 @@ impl<'a> Pair<'a> {
 /// The numbers of the leaf columns that are encrypted in any row group. `None` if the bytes are not a footer.
 pub(super) fn encrypted(bytes: &[u8]) -> Option<Vec<usize>> {
     let mut found = Vec::new();
-    Scan(bytes).fields(|scan, id, kind| {
+    ThriftScan(bytes).fields(|scan, id, kind| {
         if (id, kind) != (4, LIST) {
             return Some(false);
         }

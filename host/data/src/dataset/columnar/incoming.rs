@@ -6,7 +6,7 @@ use super::guard::caught;
 use super::ipc::check_bodies;
 use super::messages::{MAX_METADATA, columns, message, rows};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, Stream, fail};
+use crate::dataset::{DatasetError, ArrowStream, fail};
 use crate::model::to_usize;
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -25,7 +25,7 @@ const AT_ONCE: u64 = 16 << 20;
 const SHOWN: usize = 24;
 
 /// The mini-batches of a stream.
-pub struct Incoming<R> {
+pub struct StreamBatches<R> {
     from: R,
     decoder: StreamDecoder,
     most: Option<NonZeroU64>,
@@ -39,14 +39,14 @@ pub struct Incoming<R> {
 #[derive(Debug)]
 pub struct IncomingRows {
     /// The rows in the form that the guest receives.
-    pub table: Stream,
+    pub table: ArrowStream,
     /// The index of the first row in the whole stream.
     pub first: u64,
     /// The number of rows: at least one.
     pub count: u64,
 }
 
-impl<R: Read> Incoming<R> {
+impl<R: Read> StreamBatches<R> {
     /// `most`: the maximum number of rows in a mini-batch. `None`: each record batch is one mini-batch.
     pub fn new(from: R, most: Option<NonZeroU64>) -> Self {
         let decoder = StreamDecoder::new();
@@ -87,7 +87,7 @@ impl<R: Read> Incoming<R> {
             } else {
                 compact(&batch.slice(taken, count))
             };
-            let table = Stream::of(&part, part.schema_ref());
+            let table = ArrowStream::of(&part, part.schema_ref());
             table.map_err(|error| broken("rows that cannot be handed over", &error))
         })?;
         self.cut = (count < left).then_some((batch, taken + count));

@@ -30,7 +30,7 @@ fn stream(batches: &[RecordBatch]) -> Vec<u8> {
 
 /// The rows of each mini-batch.
 fn taken(bytes: &[u8], most: u64) -> Result<Vec<RecordBatch>, String> {
-    let mut incoming = Incoming::new(bytes, NonZeroU64::new(most));
+    let mut incoming = StreamBatches::new(bytes, NonZeroU64::new(most));
     let mut found = Vec::new();
     let mut first = 0;
     loop {
@@ -109,7 +109,7 @@ fn broken_bytes_are_errors() {
         for value in [0, 0x7f, 0xff] {
             let mut broken = whole.clone();
             broken[at] = value;
-            let mut incoming = Incoming::new(broken.as_slice(), NonZeroU64::new(3));
+            let mut incoming = StreamBatches::new(broken.as_slice(), NonZeroU64::new(3));
             while let Ok(Some(rows)) = incoming.next_rows() {
                 assert!(rows.count > 0);
             }

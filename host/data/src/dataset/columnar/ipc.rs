@@ -1,8 +1,8 @@
 //! Arrow IPC: files with a footer, and streams.
 
-use super::at::At;
-use super::cut::{Part, Values};
-use super::messages::{Head, Place, contents, head, message, prefix, record_batch, rows};
+use super::at::FileReader;
+use super::cut::{SourcePart, DictionaryValues};
+use super::messages::{Head, DataMessage, contents, head, message, prefix, record_batch, rows};
 use super::width::least;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// An open file, and where its messages are.
 #[derive(Debug)]
 pub(super) struct ArrowFile {
-    at: At,
+    at: FileReader,
     schema: SchemaRef,
-    messages: Vec<Place>,
+    messages: Vec<DataMessage>,
     /// The indexes of the messages that are record batches.
     batches: Vec<usize>,
     /// The dictionaries before message `next`.
@@ -32,7 +32,7 @@ pub(super) struct ArrowFile {
 impl ArrowFile {
     /// Reads the footer of a file, or walks over the messages of a stream without reading their bodies. Fails
     /// if the file is neither, or if it is broken.
-    pub(super) fn open(at: At) -> Result<Self, DatasetError> {
+    pub(super) fn open(at: FileReader) -> Result<Self, DatasetError> {
         let (schema, messages) = contents(&at)?;
         let with_rows = messages.iter().enumerate().filter(|(_, place)| place.has_rows);
         let batches = with_rows.map(|(index, _)| index).collect();
@@ -47,7 +47,7 @@ impl ArrowFile {
     }
 
     /// The record batches, with about the size of some of their columns. Fails if a message is broken.
-    pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<Part>, DatasetError> {
+    pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         let fields = self.schema.fields();
         let all = fields.len().max(1) as u128;
         let wanted = columns.iter().map(|&at| keys(self.schema.field(at))).sum::<u64>();
@@ -56,16 +56,16 @@ impl ArrowFile {
             |bytes: u64| saturated(u128::from(bytes) * u128::from(wanted) / u128::from(keys));
         // The sizes of each dictionary, and of all together.
         let mut known = HashMap::new();
-        let mut sum = Values::default();
+        let mut sum = DictionaryValues::default();
         let mut parts = Vec::with_capacity(self.batches.len());
         for place in &self.messages {
             match head(&self.at, place)? {
                 Head::Dictionary { id, values: count, is_more } => {
-                    let known: &mut Values = known.entry(id).or_default();
+                    let known: &mut DictionaryValues = known.entry(id).or_default();
                     let body = place.body;
                     let old = *known;
                     let all = if is_more { old.all.saturating_add(body) } else { body };
-                    *known = Values { all, each: body.div_ceil(count.max(1)) };
+                    *known = DictionaryValues { all, each: body.div_ceil(count.max(1)) };
                     sum.all = sum.all.saturating_sub(old.all).saturating_add(all);
                     sum.each = sum.each.saturating_sub(old.each).saturating_add(known.each);
                 }
@@ -73,8 +73,8 @@ impl ArrowFile {
                     let share = u128::from(place.body) * columns.len() as u128 / all;
                     let fields = columns.iter().map(|&at| least(self.schema.field(at), rows));
                     let bytes = fields.fold(0, u64::saturating_add).max(saturated(share));
-                    let values = Values { all: part_of(sum.all), each: part_of(sum.each) };
-                    parts.push(Part { rows, bytes, values });
+                    let values = DictionaryValues { all: part_of(sum.all), each: part_of(sum.each) };
+                    parts.push(SourcePart { rows, bytes, values });
                 }
             }
         }
@@ -134,7 +134,7 @@ impl ArrowFile {
         Ok(batch)
     }
 
-    fn dictionary(&mut self, place: Place) -> Result<(), DatasetError> {
+    fn dictionary(&mut self, place: DataMessage) -> Result<(), DatasetError> {
         let (metadata, body) = self.load(place)?;
         let message = message(&metadata)?;
         let Some(batch) = message.header_as_dictionary_batch() else {
@@ -152,7 +152,7 @@ impl ArrowFile {
         }
     }
 
-    fn read_batch(&self, place: Place, columns: &[usize]) -> Result<RecordBatch, DatasetError> {
+    fn read_batch(&self, place: DataMessage, columns: &[usize]) -> Result<RecordBatch, DatasetError> {
         let (metadata, body) = self.load(place)?;
         let message = message(&metadata)?;
         let batch = record_batch(&message, &place)?;
@@ -171,8 +171,8 @@ impl ArrowFile {
     }
 
     /// A message's metadata and body.
-    fn load(&self, place: Place) -> Result<(Vec<u8>, Buffer), DatasetError> {
-        let Place { offset, metadata, body, .. } = place;
+    fn load(&self, place: DataMessage) -> Result<(Vec<u8>, Buffer), DatasetError> {
+        let DataMessage { offset, metadata, body, .. } = place;
         let both = self.at.bytes(offset, metadata.saturating_add(body))?;
         let both = Buffer::from_vec(both);
         let start = prefix(&both);

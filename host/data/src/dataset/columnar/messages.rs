@@ -1,7 +1,7 @@
 //! Finds the messages of Arrow IPC in a file with a footer or in a stream, and reads their heads, but not
 //! their bodies.
 
-use super::at::At;
+use super::at::FileReader;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
 use crate::model::to_usize;
@@ -26,7 +26,7 @@ const PADDING: u64 = 64;
 
 /// A message with data.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct DataMessage {
     /// The offset of its beginning.
     pub(super) offset: u64,
     /// The bytes before its body.
@@ -57,11 +57,11 @@ pub(super) enum Head {
 }
 
 /// The columns, and the messages with data.
-pub(super) type Contents = (Schema, Vec<Place>);
+pub(super) type Contents = (Schema, Vec<DataMessage>);
 
 /// Reads the footer of a file, or walks over the messages of a stream. Fails if the file is neither, or if it
 /// is broken.
-pub(super) fn contents(at: &At) -> Result<Contents, DatasetError> {
+pub(super) fn contents(at: &FileReader) -> Result<Contents, DatasetError> {
     match at.peek(0, MAGIC.len() as u64)? == MAGIC {
         true => file(at),
         false => stream(at),
@@ -82,7 +82,7 @@ pub(super) fn message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
 }
 
 /// Reads the head of the message at a place. Fails if it is of another type than expected.
-pub(super) fn head(at: &At, place: &Place) -> Result<Head, DatasetError> {
+pub(super) fn head(at: &FileReader, place: &DataMessage) -> Result<Head, DatasetError> {
     let bytes = at.bytes(place.offset, place.metadata)?;
     let message = message(bytes.get(prefix(&bytes)..).unwrap_or_default())?;
     if place.has_rows {
@@ -98,7 +98,7 @@ pub(super) fn head(at: &At, place: &Place) -> Result<Head, DatasetError> {
 /// The record batch in a message.
 pub(super) fn record_batch<'m>(
     message: &Message<'m>,
-    place: &Place,
+    place: &DataMessage,
 ) -> Result<arrow::ipc::RecordBatch<'m>, DatasetError> {
     match message.header_as_record_batch() {
         Some(batch) => Ok(batch),
@@ -126,7 +126,7 @@ pub(super) fn columns(schema: Option<arrow::ipc::Schema<'_>>) -> Result<Schema, 
     }
 }
 
-fn file(at: &At) -> Result<Contents, DatasetError> {
+fn file(at: &FileReader) -> Result<Contents, DatasetError> {
     let length = at.length();
     let trailer = at.peek(length.saturating_sub(TRAILER), TRAILER)?;
     let Some((footer, MAGIC)) = trailer.split_first_chunk::<4>() else {
@@ -153,20 +153,20 @@ fn file(at: &At) -> Result<Contents, DatasetError> {
 }
 
 /// The place of a message that the footer names.
-fn block(at: &At, block: &Block, has_rows: bool) -> Result<Place, DatasetError> {
+fn block(at: &FileReader, block: &Block, has_rows: bool) -> Result<DataMessage, DatasetError> {
     let known = |number: i64| u64::try_from(number).ok();
     let place = known(block.offset()).zip(known(block.metaDataLength().into()));
     let Some(((offset, metadata), body)) = place.zip(known(block.bodyLength())) else {
         return fail!("is broken: its footer names a place before the file");
     };
-    let place = Place { offset, metadata, body, has_rows };
+    let place = DataMessage { offset, metadata, body, has_rows };
     check_place(at, &place)?;
     Ok(place)
 }
 
 /// Fails if a message goes beyond the end of the file, or is too large.
-fn check_place(at: &At, place: &Place) -> Result<(), DatasetError> {
-    let Place { offset, metadata, body, .. } = *place;
+fn check_place(at: &FileReader, place: &DataMessage) -> Result<(), DatasetError> {
+    let DataMessage { offset, metadata, body, .. } = *place;
     let end = offset.checked_add(metadata).and_then(|end| end.checked_add(body));
     if end.is_none_or(|end| end > at.length()) {
         return fail!(
@@ -186,7 +186,7 @@ fn check_place(at: &At, place: &Place) -> Result<(), DatasetError> {
 
 /// Walks over the messages of a stream, and over those of the streams that follow it. Each stream begins with
 /// its schema, which must be the same.
-fn stream(at: &At) -> Result<Contents, DatasetError> {
+fn stream(at: &FileReader) -> Result<Contents, DatasetError> {
     let mut offset = 0;
     let mut schema = None;
     let mut messages = Vec::new();
@@ -211,7 +211,7 @@ fn stream(at: &At) -> Result<Contents, DatasetError> {
         if !is_open && (length == 0 || metadata > MAX_METADATA || metadata > at.length() - offset) {
             break;
         }
-        let mut place = Place { offset, metadata, body: 0, has_rows: false };
+        let mut place = DataMessage { offset, metadata, body: 0, has_rows: false };
         check_place(at, &place)?;
         if (head.len() as u64) < metadata {
             head = at.bytes(offset, metadata)?;
@@ -238,7 +238,7 @@ fn stream(at: &At) -> Result<Contents, DatasetError> {
                 is_open = true;
             }
             MessageHeader::DictionaryBatch => messages.push(place),
-            MessageHeader::RecordBatch => messages.push(Place { has_rows: true, ..place }),
+            MessageHeader::RecordBatch => messages.push(DataMessage { has_rows: true, ..place }),
             kind => {
                 return fail!("is broken: the message at {offset} must not be there ({kind:?})");
             }
@@ -255,7 +255,7 @@ fn stream(at: &At) -> Result<Contents, DatasetError> {
 }
 
 /// Fails if more than a few zeros follow the last stream.
-fn check_rest(at: &At, offset: u64) -> Result<(), DatasetError> {
+fn check_rest(at: &FileReader, offset: u64) -> Result<(), DatasetError> {
     let rest = at.length().saturating_sub(offset);
     if rest <= PADDING && at.bytes(offset, rest)?.iter().all(|&byte| byte == 0) {
         return Ok(());

@@ -57,10 +57,10 @@ mod thrift;
 mod typed;
 mod width;
 
-pub use columns::{Columns, check};
-pub use cut::Cuts;
-pub use file::TableFile;
-pub use incoming::{Incoming, IncomingRows};
+pub use columns::{InputColumns, check};
+pub use cut::FileSlices;
+pub use file::TypedTableFile;
+pub use incoming::{StreamBatches, IncomingRows};
 pub use reader::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use resolution::Resolution;
 pub use schema::{from_message, to_message};

@@ -1,7 +1,7 @@
 //! Limits how deeply a Parquet footer nests its columns. The library reads footers recursively, and a few
 //! megabytes can name a million levels: more than a stack holds.
 
-use super::thrift::{I32, LIST, MAX_DEPTH, STRUCT, Scan};
+use super::thrift::{I32, LIST, MAX_DEPTH, STRUCT, ThriftScan};
 use crate::dataset::{DatasetError, fail};
 
 /// The maximum number of levels of columns.
@@ -22,7 +22,7 @@ pub(super) fn check_nesting(footer: &[u8]) -> Result<(), DatasetError> {
 /// Counts the levels of the footer's columns. `None` if the footer is malformed, or has more levels than
 /// allowed.
 fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
-    let mut scan = Scan(footer);
+    let mut scan = ThriftScan(footer);
     let mut id = 0;
     while let Some(kind) = scan.field(&mut id)? {
         if (id, kind) != (2, LIST) {
@@ -51,7 +51,7 @@ fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
 }
 
 /// Passes the next column, and returns the number of columns directly below it.
-fn column(scan: &mut Scan<'_>) -> Option<u64> {
+fn column(scan: &mut ThriftScan<'_>) -> Option<u64> {
     let mut id = 0;
     let mut children = 0;
     while let Some(kind) = scan.field(&mut id)? {

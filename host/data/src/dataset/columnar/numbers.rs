@@ -13,14 +13,14 @@ use std::ops::Range;
 
 /// How the numbers of a column are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct NumberStorage {
     /// Whether each number has 8 bytes; if not, it has 4.
     is_long: bool,
     /// Whether pages state which of the numbers are null.
     has_levels: bool,
 }
 
-impl Kind {
+impl NumberStorage {
     /// `None` if the column may hold anything but numbers in the form that an array of this type has, or if
     /// some are known to be null.
     pub(super) fn of(column: &ColumnChunkMetaData, data_type: &DataType) -> Option<Self> {
@@ -75,9 +75,9 @@ impl Kind {
 
 /// Memory of numbers that were passed on. The next slice reuses it if nothing else refers to it by then.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Vec<Buffer>);
+pub(super) struct NumberPool(Vec<Buffer>);
 
-impl Memory {
+impl NumberPool {
     /// Free memory. It may have old contents.
     pub(super) fn take(&mut self) -> MutableBuffer {
         while let Some(buffer) = self.0.pop() {
@@ -96,16 +96,16 @@ impl Memory {
 
 /// Numbers that are gathered from pages.
 #[derive(Debug)]
-pub(super) struct Numbers {
-    kind: Kind,
+pub(super) struct PageNumbers {
+    kind: NumberStorage,
     all: MutableBuffer,
     /// The number of bytes that are filled.
     done: usize,
 }
 
-impl Numbers {
+impl PageNumbers {
     /// Has room for `rows` numbers, in memory that may have old contents.
-    pub(super) fn new(kind: Kind, rows: usize, mut memory: MutableBuffer) -> Option<Self> {
+    pub(super) fn new(kind: NumberStorage, rows: usize, mut memory: MutableBuffer) -> Option<Self> {
         // Old contents are overwritten, so they need not be cleared.
         memory.resize(rows.checked_mul(if kind.is_long { 8 } else { 4 })?, 0);
         Some(Self { kind, all: memory, done: 0 })
@@ -178,7 +178,7 @@ fn are_ones(mut levels: &[u8], count: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::at::At;
+    use super::super::at::FileReader;
     use super::super::guard::caught;
     use super::super::parquet::ParquetFile;
     use super::*;
@@ -254,7 +254,7 @@ mod tests {
                         .unwrap();
                 writer.write(&table).unwrap();
                 writer.close().unwrap();
-                let mut file = ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+                let mut file = ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
                 let all: Vec<usize> = (0..table.num_columns()).collect();
                 for (skip, rows) in
                     [(0, 400), (0, 1), (29, 2), (100, 50), (150, 1), (399, 1), (60, 31), (7, 390)]
@@ -311,7 +311,7 @@ mod tests {
                         bytes[4 + random(pages - 4)] ^= 1 << random(8);
                     }
                     std::fs::write(&path, &bytes).unwrap();
-                    let open = || ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+                    let open = || ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
                     let mut ours = open();
                     let mut theirs = open().without_numbers();
                     for (skip, rows) in [(0, 400), (95, 60), (180, 20)] {

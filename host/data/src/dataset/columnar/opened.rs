@@ -1,6 +1,6 @@
 //! Opens a Parquet file: reads its footer and checks it.
 
-use super::at::At;
+use super::at::FileReader;
 use super::footer::{Footer, encrypted};
 use super::nesting::check_nesting;
 use super::repair::{is_no_dictionary, leaves_out_headers, repair};
@@ -30,9 +30,9 @@ const TRAILER: u64 = 8;
 
 /// A file and its footer.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     /// The file. If the footer had to be repaired, the new one follows the end of the file.
-    pub(super) at: At,
+    pub(super) at: FileReader,
     /// The footer, with columns in the form in which the library reads them.
     pub(super) footer: ArrowReaderMetadata,
     /// The columns in the form in which they are passed on.
@@ -42,7 +42,7 @@ pub(super) struct Opened {
 }
 
 /// Reads the footer. Fails if there is none, if it is wrong, or if it is encrypted.
-pub(super) fn open(at: At) -> Result<Opened, DatasetError> {
+pub(super) fn open(at: FileReader) -> Result<OpenedFile, DatasetError> {
     let bytes = footer_bytes(&at)?;
     check_nesting(&bytes)?;
     let length = at.length();
@@ -50,7 +50,7 @@ pub(super) fn open(at: At) -> Result<Opened, DatasetError> {
     let opened = match load(&at) {
         Ok(footer) if !is_odd(&footer) => {
             let schema = Arc::clone(footer.schema());
-            Opened { at, footer, schema, encrypted }
+            OpenedFile { at, footer, schema, encrypted }
         }
         Err(_) if !encrypted.is_empty() => {
             return fail!(
@@ -59,14 +59,14 @@ pub(super) fn open(at: At) -> Result<Opened, DatasetError> {
         }
         loaded => {
             let (at, footer, schema) = repaired(&at, &bytes, loaded.err())?;
-            Opened { at, footer, schema, encrypted }
+            OpenedFile { at, footer, schema, encrypted }
         }
     };
     check_counts(opened.footer.metadata(), length)?;
     Ok(opened)
 }
 
-fn load(at: &At) -> Result<ArrowReaderMetadata, ParquetError> {
+fn load(at: &FileReader) -> Result<ArrowReaderMetadata, ParquetError> {
     let options = ArrowReaderOptions::new()
         .with_page_index_policy(PageIndexPolicy::Skip)
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
@@ -97,10 +97,10 @@ fn is_odd(footer: &ArrowReaderMetadata) -> bool {
 /// in the form in which they are passed on. If the footer cannot be repaired, it fails with the library's
 /// first error.
 fn repaired(
-    at: &At,
+    at: &FileReader,
     bytes: &[u8],
     said: Option<ParquetError>,
-) -> Result<(At, ArrowReaderMetadata, SchemaRef), DatasetError> {
+) -> Result<(FileReader, ArrowReaderMetadata, SchemaRef), DatasetError> {
     let end = at.length().saturating_sub(TRAILER + bytes.len() as u64);
     let Some(read) = Footer::read(bytes) else {
         let said = said.map_or_else(|| "it ends too early".to_owned(), |error| words(&error));
@@ -132,7 +132,7 @@ fn repaired(
 }
 
 /// The bytes of the footer. Fails if the file does not begin and end as Parquet.
-fn footer_bytes(at: &At) -> Result<Vec<u8>, DatasetError> {
+fn footer_bytes(at: &FileReader) -> Result<Vec<u8>, DatasetError> {
     let begin = at.peek(0, 4)?;
     let end = at.peek(at.length().saturating_sub(TRAILER), TRAILER)?;
     let (tail, magic) = end.split_at(end.len().saturating_sub(4));

@@ -1,9 +1,9 @@
 //! Corrects data pages of version 2 that claim to be uncompressed and are not. One program wrote all its
 //! pages like this. Other readers recognize it by its name, and so do we.
 
-use super::at::{At, Change};
+use super::at::{FileReader, BytePatch};
 use super::repair::version_of;
-use super::thrift::{I32, MAX_DEPTH, STRUCT, Scan};
+use super::thrift::{I32, MAX_DEPTH, STRUCT, ThriftScan};
 use parquet::basic::Compression;
 use parquet::file::metadata::ColumnChunkMetaData;
 
@@ -28,7 +28,7 @@ pub(super) fn are_wrong(created_by: &str) -> bool {
 
 /// The bytes that mark the pages of a column as compressed. Pages that cannot be read are left to the
 /// decoder, which reports them.
-pub(super) fn changes(at: &At, column: &ColumnChunkMetaData) -> Vec<Change> {
+pub(super) fn changes(at: &FileReader, column: &ColumnChunkMetaData) -> Vec<BytePatch> {
     let mut changes = Vec::new();
     if column.compression() == Compression::UNCOMPRESSED {
         return changes;
@@ -36,7 +36,7 @@ pub(super) fn changes(at: &At, column: &ColumnChunkMetaData) -> Vec<Change> {
     let (mut next, length) = column.byte_range();
     let end = next.saturating_add(length);
     while next < end
-        && let Some(header) = Header::at(at, next)
+        && let Some(header) = PageHeader::at(at, next)
     {
         changes.extend(header.flag);
         next = header.end;
@@ -46,16 +46,16 @@ pub(super) fn changes(at: &At, column: &ColumnChunkMetaData) -> Vec<Change> {
 
 /// The header of a page.
 #[derive(Debug, Default)]
-struct Header {
+struct PageHeader {
     /// The change that marks the page as compressed. `None` if its header does not claim otherwise.
-    flag: Option<Change>,
+    flag: Option<BytePatch>,
     /// The offset in the file at which the page ends.
     end: u64,
 }
 
-impl Header {
+impl PageHeader {
     /// The header at byte `start` of a file, or `None` if it cannot be read.
-    fn at(at: &At, start: u64) -> Option<Self> {
+    fn at(at: &FileReader, start: u64) -> Option<Self> {
         let mut wanted = HEADER;
         loop {
             let bytes = at.peek(start, wanted).ok()?;
@@ -72,7 +72,7 @@ impl Header {
     /// Reads a header that begins at byte `start` of its file. `None` if `bytes` end before the header does.
     fn read(bytes: &[u8], start: u64) -> Option<Self> {
         let mut header = Self::default();
-        let mut scan = Scan(bytes);
+        let mut scan = ThriftScan(bytes);
         let mut packed = None;
         scan.fields(|scan, id, kind| {
             match (id, kind) {
@@ -91,7 +91,7 @@ impl Header {
     }
 
     /// Reads the header of a data page of version 2, which begins at byte `start` of the file.
-    fn read_flag(&mut self, scan: &mut Scan<'_>, start: u64) -> Option<()> {
+    fn read_flag(&mut self, scan: &mut ThriftScan<'_>, start: u64) -> Option<()> {
         let whole = scan.0;
         let mut id = 0;
         loop {
@@ -99,7 +99,7 @@ impl Header {
             let Some(kind) = scan.field(&mut id)? else { return Some(()) };
             if (id, kind) == (IS_COMPRESSED, FALSE) {
                 let byte = whole[place] & 0xf0 | TRUE;
-                self.flag = Some(Change { at: start + place as u64, byte });
+                self.flag = Some(BytePatch { at: start + place as u64, byte });
             }
             scan.skip(kind, MAX_DEPTH)?;
         }

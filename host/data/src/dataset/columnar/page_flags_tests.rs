@@ -1,6 +1,6 @@
 //! Pages that claim to be uncompressed and are not: they are read if their writer is known for it.
 
-use super::at::At;
+use super::at::FileReader;
 use super::parquet::ParquetFile;
 use super::repair_tests::{changed, plain_footer, whole};
 use super::thrift::{I32, Put, STRUCT};
@@ -74,7 +74,7 @@ fn read(bytes: &[u8], rows: usize, is_number: bool) -> Result<Vec<i32>, DatasetE
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
     std::fs::write(&path, bytes).unwrap();
-    let file = ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+    let file = ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
     let mut file = if is_number { file } else { file.without_numbers() };
     let mut numbers = Vec::new();
     for skip in (0..6).step_by(rows) {

@@ -2,10 +2,10 @@
 //! which a slice ends: it is unpacked only once, and the pages before it are not read again. The decoder that
 //! has stopped in that page is kept with it.
 
-use super::at::At;
+use super::at::FileReader;
 use super::counts::has_all_rows;
 use super::decoder::Decoder;
-use super::numbers::{Kind, Memory, Numbers};
+use super::numbers::{NumberStorage, NumberPool, PageNumbers};
 use arrow::array::ArrayRef;
 use arrow::buffer::Buffer;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowGroups};
@@ -26,7 +26,7 @@ const MAX_KEPT: usize = 512 << 20;
 /// The column chunks of one row group.
 pub(super) struct Chunks {
     group: usize,
-    chunks: HashMap<usize, Arc<Mutex<Chunk>>>,
+    chunks: HashMap<usize, Arc<Mutex<ChunkReader>>>,
     /// The decoder of the columns that the library decodes.
     decoder: Option<Decoder>,
     /// How many decoders there have been.
@@ -41,8 +41,8 @@ impl fmt::Debug for Chunks {
 }
 
 /// A column chunk that has been read up to some page.
-struct Chunk {
-    reader: SerializedPageReader<At>,
+struct ChunkReader {
+    reader: SerializedPageReader<FileReader>,
     dictionary: Option<Page>,
     /// The last page that was read.
     page: Option<Page>,
@@ -60,7 +60,7 @@ impl Chunks {
     /// Starts at the beginning of some leaf columns of a row group. Fails if the codec of a column is
     /// unknown.
     pub(super) fn new(
-        at: &At,
+        at: &FileReader,
         metadata: &ParquetMetaData,
         group: usize,
         leaves: &[usize],
@@ -80,7 +80,7 @@ impl Chunks {
             let dictionary = None;
             let page = None;
             let before = 0;
-            let chunk = Chunk { reader, dictionary, page, before, has_lists, names_rows, starts };
+            let chunk = ChunkReader { reader, dictionary, page, before, has_lists, names_rows, starts };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
         let chunks = leaves.iter().map(chunk).collect::<Result<_>>()?;
@@ -95,7 +95,7 @@ impl Chunks {
 
     /// Whether reading can and should continue from row `first` of this row group, for these leaf columns.
     pub(super) fn can_go_on(&self, group: usize, first: usize, leaves: &[usize]) -> bool {
-        let can_begin = |chunk: &Arc<Mutex<Chunk>>| {
+        let can_begin = |chunk: &Arc<Mutex<ChunkReader>>| {
             let chunk = locked(chunk);
             chunk.can_begin() && chunk.before <= first
         };
@@ -106,7 +106,7 @@ impl Chunks {
     }
     /// Whether the kept pages are small enough to stay.
     pub(super) fn may_stay(&self) -> bool {
-        let bytes = |chunk: &Arc<Mutex<Chunk>>| {
+        let bytes = |chunk: &Arc<Mutex<ChunkReader>>| {
             let chunk = locked(chunk);
             // A decoder holds another unpacked copy of the dictionary.
             let pages = [&chunk.page, &chunk.dictionary, &chunk.dictionary];
@@ -120,12 +120,12 @@ impl Chunks {
     pub(super) fn numbers(
         &self,
         leaf: usize,
-        kind: Kind,
+        kind: NumberStorage,
         (first, rows): (usize, usize),
-        memory: &mut Memory,
+        memory: &mut NumberPool,
     ) -> Option<Buffer> {
         let mut chunk = locked(self.chunks.get(&leaf)?);
-        let mut numbers = Numbers::new(kind, rows, memory.take())?;
+        let mut numbers = PageNumbers::new(kind, rows, memory.take())?;
         let mut next = first;
         let end = first.checked_add(rows)?;
         while next < end {
@@ -155,7 +155,7 @@ impl Chunks {
             Some(kept) => kept,
             None if !self.chunks.values().all(|chunk| locked(chunk).can_begin()) => return None,
             None => {
-                let row_group = Group { metadata: footer.metadata(), chunks: self };
+                let row_group = GroupReader { metadata: footer.metadata(), chunks: self };
                 let new = Decoder::new(footer, &row_group, (first, rows), columns)?;
                 #[cfg(test)]
                 {
@@ -220,17 +220,17 @@ fn can_be(pages: &[PageLocation], rows: i64, (start, end): (u64, u64)) -> bool {
         && pages.is_empty() == (rows == 0)
 }
 
-fn locked(chunk: &Arc<Mutex<Chunk>>) -> MutexGuard<'_, Chunk> {
+fn locked(chunk: &Arc<Mutex<ChunkReader>>) -> MutexGuard<'_, ChunkReader> {
     chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A row group whose chunks have been read up to some page.
-struct Group<'a> {
+struct GroupReader<'a> {
     metadata: &'a ParquetMetaData,
     chunks: &'a Chunks,
 }
 
-impl RowGroups for Group<'_> {
+impl RowGroups for GroupReader<'_> {
     fn num_rows(&self) -> usize {
         usize::try_from(self.metadata.row_group(self.chunks.group).num_rows()).unwrap_or(0)
     }
@@ -238,7 +238,7 @@ impl RowGroups for Group<'_> {
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
         match self.chunks.chunks.get(&leaf) {
             Some(chunk) => {
-                let pages = Pages { chunk: Arc::clone(chunk), stage: Stage::Dictionary };
+                let pages = Pages { chunk: Arc::clone(chunk), stage: PageStage::Dictionary };
                 Ok(Box::new(Once(Some(pages))))
             }
             None => Err(ParquetError::General(format!("column {leaf} was not asked for"))),
@@ -268,7 +268,7 @@ impl Iterator for Once {
 
 impl PageIterator for Once {}
 
-impl Chunk {
+impl ChunkReader {
     /// Whether a new decoder can begin here.
     fn can_begin(&self) -> bool {
         !self.has_lists || (self.page.is_none() && self.before == 0)
@@ -357,13 +357,13 @@ impl Chunk {
 
 /// The pages of a chunk that a decoder sees: they seem to begin at the first row.
 struct Pages {
-    chunk: Arc<Mutex<Chunk>>,
-    stage: Stage,
+    chunk: Arc<Mutex<ChunkReader>>,
+    stage: PageStage,
 }
 
 /// What the decoder sees next.
 #[derive(Clone, Copy)]
-enum Stage {
+enum PageStage {
     Dictionary,
     /// The rows that have been passed, as one page that can only be skipped.
     Behind,
@@ -375,7 +375,7 @@ enum Stage {
 
 impl Pages {
     /// The next stage that has a page, and the metadata of that page. `Rest` may have no page.
-    fn next_stage(&mut self, chunk: &Chunk) -> (Stage, Option<PageMetadata>) {
+    fn next_stage(&mut self, chunk: &ChunkReader) -> (PageStage, Option<PageMetadata>) {
         let rows = |rows: usize| PageMetadata {
             num_rows: Some(rows),
             num_levels: Some(rows),
@@ -383,16 +383,16 @@ impl Pages {
         };
         loop {
             let (next, found) = match self.stage {
-                Stage::Dictionary => {
+                PageStage::Dictionary => {
                     let dictionary =
                         PageMetadata { num_rows: None, num_levels: None, is_dict: true };
-                    (Stage::Behind, chunk.dictionary.is_some().then_some(dictionary))
+                    (PageStage::Behind, chunk.dictionary.is_some().then_some(dictionary))
                 }
-                Stage::Behind => (Stage::Kept, (chunk.before > 0).then(|| rows(chunk.before))),
-                Stage::Kept => {
-                    (Stage::Rest, chunk.page.as_ref().map(|page| rows(page.num_values() as usize)))
+                PageStage::Behind => (PageStage::Kept, (chunk.before > 0).then(|| rows(chunk.before))),
+                PageStage::Kept => {
+                    (PageStage::Rest, chunk.page.as_ref().map(|page| rows(page.num_values() as usize)))
                 }
-                Stage::Rest => return (Stage::Rest, None),
+                PageStage::Rest => return (PageStage::Rest, None),
             };
             if found.is_some() {
                 return (self.stage, found);
@@ -407,18 +407,18 @@ impl PageReader for Pages {
         let chunk = Arc::clone(&self.chunk);
         let mut chunk = locked(&chunk);
         match self.next_stage(&chunk).0 {
-            Stage::Dictionary => {
-                self.stage = Stage::Behind;
+            PageStage::Dictionary => {
+                self.stage = PageStage::Behind;
                 Ok(chunk.dictionary.clone())
             }
-            Stage::Behind => {
+            PageStage::Behind => {
                 Err(ParquetError::General("rows are asked for that are behind".to_owned()))
             }
-            Stage::Kept => {
-                self.stage = Stage::Rest;
+            PageStage::Kept => {
+                self.stage = PageStage::Rest;
                 Ok(chunk.page.clone())
             }
-            Stage::Rest => chunk.next(),
+            PageStage::Rest => chunk.next(),
         }
     }
 
@@ -426,7 +426,7 @@ impl PageReader for Pages {
         let chunk = Arc::clone(&self.chunk);
         let mut chunk = locked(&chunk);
         match self.next_stage(&chunk) {
-            (Stage::Rest, _) => {
+            (PageStage::Rest, _) => {
                 let next = chunk.reader.peek_next_page()?;
                 Ok(next.map(|next| chunk.with_rows(next)))
             }
@@ -438,15 +438,15 @@ impl PageReader for Pages {
         let chunk = Arc::clone(&self.chunk);
         let mut chunk = locked(&chunk);
         self.stage = match self.next_stage(&chunk).0 {
-            Stage::Dictionary => Stage::Behind,
-            Stage::Behind => Stage::Kept,
-            Stage::Kept => {
+            PageStage::Dictionary => PageStage::Behind,
+            PageStage::Behind => PageStage::Kept,
+            PageStage::Kept => {
                 chunk.pass();
-                Stage::Rest
+                PageStage::Rest
             }
-            Stage::Rest => {
+            PageStage::Rest => {
                 chunk.skip()?;
-                Stage::Rest
+                PageStage::Rest
             }
         };
         Ok(())

@@ -1,10 +1,10 @@
 //! Parquet: reads the rows of row groups.
 
-use super::at::At;
+use super::at::FileReader;
 use super::counts::check_pages;
-use super::cut::Part;
-use super::numbers::{Kind, Memory};
-use super::opened::{Opened, open, words};
+use super::cut::SourcePart;
+use super::numbers::{NumberStorage, NumberPool};
+use super::opened::{OpenedFile, open, words};
 use super::page_flags;
 use super::pages::{Chunks, is_index_right};
 use super::stored::as_in;
@@ -33,7 +33,7 @@ const MAX_HELD: u64 = 16 << 20;
 /// An open file whose footer has been read.
 #[derive(Debug)]
 pub(super) struct ParquetFile {
-    at: At,
+    at: FileReader,
     /// The footer. Its columns may have another form than the one in which they are passed on.
     footer: ArrowReaderMetadata,
     /// The columns in the form in which they are passed on.
@@ -51,15 +51,15 @@ pub(super) struct ParquetFile {
     /// The row groups and leaf columns whose pages were counted.
     counted: HashSet<(usize, usize)>,
     /// The memory of the last slice's numbers.
-    memory: Memory,
+    memory: NumberPool,
 }
 
 impl ParquetFile {
     /// Reads the footer. Fails if there is none, if it is wrong, or if it is encrypted.
-    pub(super) fn open(at: At) -> Result<Self, DatasetError> {
-        let Opened { at, footer, schema, encrypted } = open(at)?;
+    pub(super) fn open(at: FileReader) -> Result<Self, DatasetError> {
+        let OpenedFile { at, footer, schema, encrypted } = open(at)?;
         let not_numbers = HashSet::new();
-        let memory = Memory::default();
+        let memory = NumberPool::default();
         let created_by = footer.metadata().file_metadata().created_by();
         let has_wrong_flags = created_by.is_some_and(page_flags::are_wrong);
         Ok(Self {
@@ -103,7 +103,7 @@ impl ParquetFile {
 
     /// The row groups, with the size of some of their columns. Fails if one of these is in a form that cannot
     /// be read.
-    pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<Part>, DatasetError> {
+    pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         let leaves = self.leaves(columns);
         let metadata = self.footer.metadata();
         let mut parts = Vec::with_capacity(metadata.num_row_groups());
@@ -134,7 +134,7 @@ impl ParquetFile {
             }
             let fields = columns.iter().map(|&at| least(self.stored_schema().field(at), rows));
             bytes = bytes.max(fields.fold(0, u64::saturating_add));
-            parts.push(Part { rows, bytes, ..Part::default() });
+            parts.push(SourcePart { rows, bytes, ..SourcePart::default() });
         }
         Ok(parts)
     }
@@ -228,7 +228,7 @@ impl ParquetFile {
 
     /// Counts the values of leaf columns of row groups, before the first of their rows are passed on. Fails
     /// if a column has more or fewer than the footer says.
-    fn count_pages(&mut self, at: &At, new: Vec<(usize, usize)>) -> Result<(), DatasetError> {
+    fn count_pages(&mut self, at: &FileReader, new: Vec<(usize, usize)>) -> Result<(), DatasetError> {
         for (group, leaf) in new {
             check_pages(at, self.footer.metadata(), group, leaf)?;
             self.counted.insert((group, leaf));
@@ -241,7 +241,7 @@ impl ParquetFile {
     /// which reports the cause.
     fn read_one(
         &mut self,
-        at: &At,
+        at: &FileReader,
         (group, skip, rows): (usize, usize, usize),
         is_small: bool,
         columns: &[usize],
@@ -282,13 +282,13 @@ impl ParquetFile {
     }
 
     /// The columns of numbers among the given leaf columns: for each column, the leaf column and its kind.
-    fn numbers(&self, group: usize, leaves: &[(usize, usize)]) -> HashMap<usize, (usize, Kind)> {
+    fn numbers(&self, group: usize, leaves: &[(usize, usize)]) -> HashMap<usize, (usize, NumberStorage)> {
         let group = self.footer.metadata().row_group(group);
         let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
             |&(leaf, root)| {
                 let kind =
-                    Kind::of(group.column(leaf), self.stored_schema().field(root).data_type())?;
+                    NumberStorage::of(group.column(leaf), self.stored_schema().field(root).data_type())?;
                 Some((root, (leaf, kind)))
             },
         );
@@ -300,7 +300,7 @@ impl ParquetFile {
         &mut self,
         chunks: &Chunks,
         place: (usize, usize),
-        numbers: &HashMap<usize, (usize, Kind)>,
+        numbers: &HashMap<usize, (usize, NumberStorage)>,
     ) -> Result<HashMap<usize, ArrayRef>, Vec<usize>> {
         let mut lent = Vec::new();
         let mut others = Vec::new();
@@ -463,7 +463,7 @@ mod tests {
         let mut writer = ArrowWriter::try_new(out, table.schema(), Some(properties)).unwrap();
         writer.write(&table).unwrap();
         writer.close().unwrap();
-        ParquetFile::open(At::open(&path).unwrap().0).unwrap()
+        ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap()
     }
 
     #[test]

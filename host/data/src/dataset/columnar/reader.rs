@@ -1,11 +1,11 @@
 //! The worker's side: reads rows of a file or a database into Arrow IPC.
 
-use super::at::At;
+use super::at::FileReader;
 use super::compact::compact;
-use super::file::TableFile;
+use super::file::TypedTableFile;
 use super::fitted::Misfits;
 use super::schema::from_message;
-use crate::dataset::{DatasetError, Stream, fail};
+use crate::dataset::{DatasetError, ArrowStream, fail};
 use crate::model::{
     AttemptReport, FailedItem, FailureKind, PartitionFormat, TableFormat, TableKind, TableSlice,
 };
@@ -27,15 +27,15 @@ pub struct RowReader {
     path: Option<PartitionFormat>,
     /// All columns.
     schema: SchemaRef,
-    opened: Option<(PathBuf, TableFile)>,
-    ipc: Stream,
+    opened: Option<(PathBuf, TypedTableFile)>,
+    ipc: ArrowStream,
 }
 
 /// A mini-batch in memory.
 #[derive(Debug)]
 pub struct LoadedRows<'a> {
     /// A schema, dictionaries, one record batch and an end mark.
-    pub ipc: &'a Stream,
+    pub ipc: &'a ArrowStream,
     /// The number of rows.
     pub rows: u64,
     /// Where the rows are in their files, run after run.
@@ -105,7 +105,7 @@ impl RowReader {
         let data = Arc::new(Schema::new(schema.fields()[..in_files].to_vec()));
         let kind = format.kind;
         let query = format.query.clone();
-        Ok(Self { kind, query, data, path, schema, opened: None, ipc: Stream::default() })
+        Ok(Self { kind, query, data, path, schema, opened: None, ipc: ArrowStream::default() })
     }
 
     /// Reads rows of one or more files, in that order, into one table.
@@ -145,7 +145,7 @@ impl RowReader {
         };
         drop(batches);
         let rows = batch.num_rows() as u64;
-        match Stream::of(&batch, &self.schema) {
+        match ArrowStream::of(&batch, &self.schema) {
             Ok(stream) => {
                 let ipc = self.ipc.put(stream);
                 Ok(LoadedRows { ipc, rows, runs, rejected_count, rejected })
@@ -165,9 +165,9 @@ impl RowReader {
         let (at, file) = match kept {
             Some((_, file)) => (file.at().clone(), Ok(file)),
             None => {
-                let opened = At::open(&path).map_err(RowError::Unread)?;
+                let opened = FileReader::open(&path).map_err(RowError::Unread)?;
                 let at = opened.0.clone();
-                (at, TableFile::of(self.kind, self.query.as_deref(), &path, opened))
+                (at, TypedTableFile::of(self.kind, self.query.as_deref(), &path, opened))
             }
         };
         let place = (slice.part, slice.skip);

@@ -2,7 +2,7 @@
 //! stricter than the readers that most files are made for. It does not guess: each change gives the bytes the
 //! meaning that those other readers give them.
 
-use super::footer::{Chunk, Element, Footer};
+use super::footer::{ChunkMetadata, SchemaNode, Footer};
 use std::ops::Range;
 
 /// Numbers of physical types in footers.
@@ -51,7 +51,7 @@ pub(super) fn is_no_dictionary(at: i64, data_page: i64) -> bool {
     at == 0 || at > data_page
 }
 
-fn repair_element(element: &mut Element<'_>) {
+fn repair_element(element: &mut SchemaNode<'_>) {
     // Required, as for readers that do not check whether the field is set.
     element.repetition.get_or_insert(0);
     match element.converted {
@@ -65,7 +65,7 @@ fn repair_element(element: &mut Element<'_>) {
 }
 
 /// Turns 12-byte types that the library would convert wrongly into plain bytes.
-fn store(element: &mut Element<'_>) {
+fn store(element: &mut SchemaNode<'_>) {
     let is_interval = element.physical == Some(FIXED)
         && element.length == Some(WIDTH)
         && element.converted == Some(INTERVAL);
@@ -82,8 +82,8 @@ fn store(element: &mut Element<'_>) {
 
 /// The tree without the groups that have no column below them. They have no values, and the library counts
 /// them in one place and leaves them out in another.
-fn with_leaves<'a>(elements: &[Element<'a>]) -> Vec<Element<'a>> {
-    let mut kept: Vec<Element<'a>> = Vec::with_capacity(elements.len());
+fn with_leaves<'a>(elements: &[SchemaNode<'a>]) -> Vec<SchemaNode<'a>> {
+    let mut kept: Vec<SchemaNode<'a>> = Vec::with_capacity(elements.len());
     // For each open group: its index in `kept`, how many nodes are to come below it, and how many are kept.
     let mut open: Vec<(usize, i64, i64)> = Vec::new();
     for element in elements {
@@ -140,7 +140,7 @@ pub(super) fn version_of(created_by: &[u8], program: &[u8]) -> Option<(u32, u32,
 /// Extends columns up to the next one, if the gap is not longer than a header.
 fn lengthen(footer: &mut Footer<'_>, end: i64) {
     let chunks = footer.groups.iter().flat_map(|group| &group.chunks);
-    let mut starts: Vec<i64> = chunks.filter_map(Chunk::start).chain([end]).collect();
+    let mut starts: Vec<i64> = chunks.filter_map(ChunkMetadata::start).chain([end]).collect();
     starts.sort_unstable();
     for chunk in footer.groups.iter_mut().flat_map(|group| &mut group.chunks) {
         let (Some(start), Some(packed)) = (chunk.start(), chunk.packed) else { continue };

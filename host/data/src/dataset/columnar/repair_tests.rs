@@ -1,7 +1,7 @@
 //! Footers of old and odd writers, and files whose parts contradict one another.
 
-use super::columns::Columns;
-use super::file::TableFile;
+use super::columns::InputColumns;
+use super::file::TypedTableFile;
 use super::footer::Footer;
 use super::reader::{RowError, RowPart, RowReader};
 use super::schema::to_message;
@@ -30,8 +30,8 @@ fn read_by(bytes: &[u8], columns: Option<&[String]>, rows: u64) -> Result<Record
 
 fn read_file(folder: &Path, wanted: Option<&[String]>, rows: u64) -> Result<RecordBatch, RowError> {
     let kind = TableKind::Parquet;
-    let mut file = TableFile::open(kind, None, &folder.join("t")).map_err(RowError::Broken)?;
-    let mut columns = Columns::new(wanted);
+    let mut file = TypedTableFile::open(kind, None, &folder.join("t")).map_err(RowError::Broken)?;
+    let mut columns = InputColumns::new(wanted);
     columns.learn(file.schema().map_err(RowError::Broken)?, "t").map_err(RowError::Broken)?;
     let schema = columns.schema();
     let slices =

@@ -13,10 +13,10 @@ const ROWS: usize = 1 << 16;
 
 /// What is known of the columns, by name.
 #[derive(Debug, Default)]
-pub struct Resolution(HashMap<String, Seen>);
+pub struct Resolution(HashMap<String, SeenUnits>);
 
 #[derive(Debug)]
-struct Seen {
+struct SeenUnits {
     /// The type in nanoseconds, and the one in microseconds.
     types: [DataType; 2],
     /// Whether there is a time that nanoseconds cannot hold.
@@ -45,7 +45,7 @@ impl Resolution {
             })
             .collect();
         for (column, name, types) in times {
-            let new = || Seen { types, has_far: false, has_fine: false };
+            let new = || SeenUnits { types, has_far: false, has_fine: false };
             look(file, column, all, self.0.entry(name).or_insert_with(new))?;
         }
         Ok(())
@@ -54,7 +54,7 @@ impl Resolution {
     /// The columns of a table, in microseconds where necessary.
     pub fn of(&self, schema: &Schema) -> Schema {
         let field = |field: &Arc<Field>| match self.0.get(field.name()) {
-            Some(Seen { types: [fine, coarse], has_far: true, has_fine: false })
+            Some(SeenUnits { types: [fine, coarse], has_far: true, has_fine: false })
                 if fine == field.data_type() =>
             {
                 Arc::new(field.as_ref().clone().with_data_type(coarse.clone()))
@@ -70,7 +70,7 @@ fn look(
     file: &mut ParquetFile,
     column: usize,
     all: bool,
-    seen: &mut Seen,
+    seen: &mut SeenUnits,
 ) -> Result<(), DatasetError> {
     let mut left = if all { usize::MAX } else { ROWS };
     for (group, rows) in file.group_rows().into_iter().enumerate() {

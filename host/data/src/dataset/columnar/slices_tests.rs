@@ -22,7 +22,7 @@ fn file(folder: &TempDir, column: ArrayRef, how: WriterPropertiesBuilder) -> Par
     let mut writer = ArrowWriter::try_new(out, table.schema(), Some(properties)).unwrap();
     writer.write(&table).unwrap();
     writer.close().unwrap();
-    ParquetFile::open(At::open(&path).unwrap().0).unwrap()
+    ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap()
 }
 
 /// All rows in one page.
@@ -89,7 +89,7 @@ fn gaps_between_slices_are_passed_over() {
         let expected = StringArray::from_iter_values((skip..skip + rows).map(text));
         assert_eq!(found.as_string::<i32>(), &expected, "{skip}");
     }
-    let mut again = ParquetFile::open(At::open(&folder.path().join("t")).unwrap().0).unwrap();
+    let mut again = ParquetFile::open(FileReader::open(&folder.path().join("t")).unwrap().0).unwrap();
     for slice in 0..20 {
         read(&mut again, slice * 100, 50);
     }
@@ -146,7 +146,7 @@ fn columns_of_all_kinds_stay_in_step() {
     let mut writer = ArrowWriter::try_new(out, table.schema(), Some(properties)).unwrap();
     writer.write(&table).unwrap();
     writer.close().unwrap();
-    let mut file = ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+    let mut file = ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
     for (skip, rows) in [(0, 9), (9, 9), (30, 9), (39, 100), (700, 4), (39, 1), (41, 2), (999, 1)] {
         let batches = file.read(0, skip, rows, &[0, 1, 2]).unwrap();
         let batch = concat_batches(&batches[0].schema(), &batches).unwrap();

@@ -1,7 +1,7 @@
 //! 96-bit times, intervals and casts: they are right, or the row is left out and reported.
 
-use super::columns::Columns;
-use super::file::TableFile;
+use super::columns::InputColumns;
+use super::file::TypedTableFile;
 use super::reader::{RowPart, RowReader, RowRun};
 use super::resolution::Resolution;
 use super::schema::to_message;
@@ -43,8 +43,8 @@ struct Read {
 /// All rows of a file as one table, with these columns or with its own.
 fn read(folder: &TempDir, kind: TableKind, table: Option<&Schema>) -> Read {
     let path = folder.path().join("t");
-    let mut file = TableFile::open(kind, None, &path).unwrap();
-    let mut columns = Columns::new(None);
+    let mut file = TypedTableFile::open(kind, None, &path).unwrap();
+    let mut columns = InputColumns::new(None);
     columns.learn(file.schema().unwrap(), "t").unwrap();
     let schema = table.cloned().unwrap_or(columns.schema());
     let slices: Vec<_> =
@@ -153,7 +153,7 @@ fn times_in_lists_and_structures_are_found_by_their_row() {
 
 /// The columns of the table as the planner determines them, and the rows.
 fn planned(folder: &TempDir, all: bool) -> Read {
-    let mut file = TableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
+    let mut file = TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
     file.look_at_times(&mut resolution, None, all).unwrap();
     let table = resolution.of(file.schema().unwrap());
@@ -177,7 +177,7 @@ fn far_times_of_later_row_groups_are_seen() {
         group.close().unwrap();
     }
     writer.close().unwrap();
-    let mut file = TableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
+    let mut file = TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
     file.look_at_times(&mut resolution, None, false).unwrap();
     let table = resolution.of(file.schema().unwrap());

@@ -1,7 +1,7 @@
 //! Cutting and reading together, with files that are written here: whole ones and broken ones.
 
-use super::columns::{Columns, check};
-use super::file::TableFile;
+use super::columns::{InputColumns, check};
+use super::file::TypedTableFile;
 use super::reader::{RowPart, RowReader};
 use super::schema::{from_message, to_message};
 use crate::dataset::DatasetError;
@@ -27,9 +27,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-struct Folder(TempDir);
+struct ColumnarFixture(TempDir);
 
-impl Folder {
+impl ColumnarFixture {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -42,8 +42,8 @@ impl Folder {
         std::fs::write(self.path(), bytes).unwrap();
     }
 
-    fn open(&self, kind: TableKind) -> Result<TableFile, DatasetError> {
-        TableFile::open(kind, None, &self.path())
+    fn open(&self, kind: TableKind) -> Result<TypedTableFile, DatasetError> {
+        TypedTableFile::open(kind, None, &self.path())
     }
 
     /// Reads the slices of the file one after the other. Each row comes once.
@@ -54,7 +54,7 @@ impl Folder {
         size: SliceSize,
     ) -> Result<(RecordBatch, Vec<TableSlice>), DatasetError> {
         let mut file = self.open(kind)?;
-        let mut columns = Columns::new(wanted);
+        let mut columns = InputColumns::new(wanted);
         columns.learn(file.schema()?, "t")?;
         let schema = columns.schema();
         check(file.schema()?, &schema, wanted.is_none(), "t")?;
@@ -185,7 +185,7 @@ proptest! {
         (second, flat) in (any::<bool>(), any::<bool>()),
         size in sizes(),
     ) {
-        let folder = Folder::new();
+        let folder = ColumnarFixture::new();
         let table = table(&values);
         let version = if second { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
         folder.put(&parquet(&table, group, page, version));
@@ -209,7 +209,7 @@ proptest! {
         packed in prop::option::of(any::<bool>()),
         size in sizes(),
     ) {
-        let folder = Folder::new();
+        let folder = ColumnarFixture::new();
         let table = table(&values);
         let codec = |zstd| if zstd { CompressionType::ZSTD } else { CompressionType::LZ4_FRAME };
         // A file has one dictionary for all its batches: the writer requires it.
@@ -222,7 +222,7 @@ proptest! {
 
 #[test]
 fn columns_come_in_the_order_in_which_they_are_asked_for() {
-    let folder = Folder::new();
+    let folder = ColumnarFixture::new();
     let table = table(&[Some(1), None, Some(-7), Some(40)]);
     let wanted = ["pair", "id", "key"].map(str::to_owned);
     let size = SliceSize::Rows(3);
@@ -243,7 +243,7 @@ fn columns_come_in_the_order_in_which_they_are_asked_for() {
 
 #[test]
 fn files_become_one_table() {
-    let folder = Folder::new();
+    let folder = ColumnarFixture::new();
     let narrow: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
     let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
     let file = RecordBatch::try_from_iter([("b", text), ("a", narrow)]).unwrap();
@@ -278,7 +278,7 @@ fn files_become_one_table() {
 
 #[test]
 fn streams_that_follow_each_other_are_one_file() {
-    let folder = Folder::new();
+    let folder = ColumnarFixture::new();
     let one = table(&[Some(1), None, Some(40)]);
     let two = table(&[Some(7), Some(300)]);
     let both = [arrow(&one, 2, true, None), arrow(&two, 2, true, None)].concat();
@@ -315,7 +315,7 @@ fn streams_that_follow_each_other_are_one_file() {
 
 #[test]
 fn dictionaries_are_counted() {
-    let folder = Folder::new();
+    let folder = ColumnarFixture::new();
     let texts: Vec<_> =
         (0..500).map(|n| format!("a text of about forty characters, {n:06}")).collect();
     let keys: DictionaryArray<Int32Type> = texts.iter().map(String::as_str).collect();
@@ -338,13 +338,13 @@ fn dictionaries_are_counted() {
     }
 }
 
-fn said(folder: &Folder, kind: TableKind) -> String {
+fn said(folder: &ColumnarFixture, kind: TableKind) -> String {
     folder.read(kind, None, SliceSize::Rows(7)).expect_err("an error").to_string()
 }
 
 #[test]
 fn what_is_no_table_is_told() {
-    let folder = Folder::new();
+    let folder = ColumnarFixture::new();
     let mut told = String::new();
     let good = parquet(&table(&[Some(1); 50]), 20, 10, WriterVersion::PARQUET_2_0);
     let stream = arrow(&table(&[Some(1); 50]), 20, true, None);
@@ -417,7 +417,7 @@ fn lying(good: &[u8], group: Option<i64>, column: Lie) -> Vec<u8> {
 
 #[test]
 fn what_a_footer_claims_is_not_believed() {
-    let folder = Folder::new();
+    let folder = ColumnarFixture::new();
     let good = parquet(&table(&[Some(1); 5]), 20, 10, WriterVersion::PARQUET_2_0);
     let mut told = String::new();
     let lies: [(Option<i64>, Lie); 8] = [
@@ -450,14 +450,14 @@ fn what_a_footer_claims_is_not_believed() {
 }
 
 /// Any file is either read or refused.
-fn survives(folder: &Folder, kind: TableKind, bytes: &[u8]) {
+fn survives(folder: &ColumnarFixture, kind: TableKind, bytes: &[u8]) {
     folder.put(bytes);
     let _ = folder.read(kind, None, SliceSize::Rows(7));
 }
 
 #[test]
 fn broken_files_are_survived() {
-    let folder = Folder::new();
+    let folder = ColumnarFixture::new();
     let table = table(&[Some(1), None, Some(300), Some(-5), Some(77)]);
     let kinds = [
         (TableKind::Parquet, parquet(&table, 2, 1, WriterVersion::PARQUET_1_0)),

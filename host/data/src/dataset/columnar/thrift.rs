@@ -12,9 +12,9 @@ pub(super) const STRUCT: u8 = 12;
 
 /// The bytes that are still to be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scan<'a>(pub(super) &'a [u8]);
+pub(super) struct ThriftScan<'a>(pub(super) &'a [u8]);
 
-impl<'a> Scan<'a> {
+impl<'a> ThriftScan<'a> {
     /// The next byte.
     pub(super) fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.0.split_first()?;

@@ -1,8 +1,8 @@
 //! What a format whose columns have types must implement: [`TypedFile`], and a line in [`open`].
 
-use super::at::At;
+use super::at::FileReader;
 use super::columns::Fit;
-use super::cut::Part;
+use super::cut::SourcePart;
 use super::fitted::{Misfits, fitted};
 use super::guard::caught;
 use super::ipc::ArrowFile;
@@ -18,7 +18,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 /// Rows of a file as a table, and which rows of the file are left out, counted from 0.
-pub(super) type Rows = (RecordBatch, Misfits);
+pub(super) type SelectedRows = (RecordBatch, Misfits);
 
 /// An open file of such a format. Opening reads only the metadata. Error messages continue a sentence that
 /// begins with the file's name. A reader that may panic is called through [`caught`].
@@ -44,7 +44,7 @@ pub(super) trait TypedFile: Debug + Send {
     }
 
     /// The parts in which the rows can be read, with the size of the `needed` columns.
-    fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError>;
+    fn parts(&mut self, needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError>;
 
     /// Reads rows as a table, from the part on, after `skip` of its rows. Fails if there are fewer.
     fn read(
@@ -53,7 +53,7 @@ pub(super) trait TypedFile: Debug + Send {
         skip: usize,
         rows: usize,
         table: &SchemaRef,
-    ) -> Result<Rows, DatasetError>;
+    ) -> Result<SelectedRows, DatasetError>;
 }
 
 /// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or is of
@@ -62,7 +62,7 @@ pub(super) fn open(
     kind: TableKind,
     query: Option<&str>,
     path: &Path,
-    at: At,
+    at: FileReader,
 ) -> Result<Box<dyn TypedFile>, DatasetError> {
     caught(|| {
         Ok(match kind {
@@ -97,7 +97,7 @@ impl TypedFile for ParquetFile {
         caught(|| resolution.look(self, wanted, all))
     }
 
-    fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError> {
+    fn parts(&mut self, needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         caught(|| ParquetFile::parts(self, needed))
     }
 
@@ -107,7 +107,7 @@ impl TypedFile for ParquetFile {
         skip: usize,
         rows: usize,
         table: &SchemaRef,
-    ) -> Result<Rows, DatasetError> {
+    ) -> Result<SelectedRows, DatasetError> {
         let schema = ParquetFile::schema_in(self, table);
         as_table(&schema, table, rows, |needed| ParquetFile::read(self, part, skip, rows, needed))
     }
@@ -118,7 +118,7 @@ impl TypedFile for ArrowFile {
         Ok(ArrowFile::schema(self))
     }
 
-    fn parts(&mut self, needed: &[usize]) -> Result<Vec<Part>, DatasetError> {
+    fn parts(&mut self, needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         caught(|| ArrowFile::parts(self, needed))
     }
 
@@ -128,7 +128,7 @@ impl TypedFile for ArrowFile {
         skip: usize,
         rows: usize,
         table: &SchemaRef,
-    ) -> Result<Rows, DatasetError> {
+    ) -> Result<SelectedRows, DatasetError> {
         let schema = SchemaRef::clone(ArrowFile::schema(self));
         as_table(&schema, table, rows, |needed| ArrowFile::read(self, part, skip, rows, needed))
     }
@@ -157,7 +157,7 @@ impl TypedFile for Queried {
         Ok(&self.survey()?.schema)
     }
 
-    fn parts(&mut self, _needed: &[usize]) -> Result<Vec<Part>, DatasetError> {
+    fn parts(&mut self, _needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         let &mut Survey { rows, bytes, .. } = self.survey()?;
         Ok(vec![Part { rows, bytes, ..Part::default() }])
     }
@@ -168,7 +168,7 @@ impl TypedFile for Queried {
         _skip: usize,
         rows: usize,
         table: &SchemaRef,
-    ) -> Result<Rows, DatasetError> {
+    ) -> Result<SelectedRows, DatasetError> {
         Ok((caught(|| self.database.read(table, rows as u64))?, Misfits::new()))
     }
 }
@@ -179,7 +179,7 @@ fn as_table(
     table: &SchemaRef,
     rows: usize,
     read: impl FnOnce(&[usize]) -> Result<Vec<RecordBatch>, DatasetError>,
-) -> Result<Rows, DatasetError> {
+) -> Result<SelectedRows, DatasetError> {
     let fit = Fit::new(schema, table, "the table")?;
     let batches = caught(|| read(&fit.needed))?;
     let mut found = 0;

@@ -1,6 +1,6 @@
 //! The columns of a table while they are being filled.
 
-use super::fill::Values;
+use super::fill::FixedValues;
 use super::types::{UTC, boolean, date, float, integer, microseconds, unsigned};
 use crate::model::ColumnType;
 use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder, new_null_array};
@@ -10,29 +10,29 @@ use arrow::datatypes::{
 use std::sync::Arc;
 
 /// A column that is being filled.
-pub(in crate::dataset) enum Column {
+pub(in crate::dataset) enum CsvColumn {
     /// The number of rows of a column that the job does not need.
     Unwanted(usize),
-    Boolean(Values<bool>),
-    Int64(Values<i64>),
-    UInt64(Values<u64>),
-    Float64(Values<f64>),
-    Date(Values<i32>),
-    Timestamp(Values<i64>),
+    Boolean(FixedValues<bool>),
+    Int64(FixedValues<i64>),
+    UInt64(FixedValues<u64>),
+    Float64(FixedValues<f64>),
+    Date(FixedValues<i32>),
+    Timestamp(FixedValues<i64>),
     String(StringBuilder),
 }
 
-impl Column {
+impl CsvColumn {
     /// An empty column, with room for `rows` rows. `kind` is `None` if the job does not need it.
     pub(in crate::dataset) fn new(kind: Option<ColumnType>, rows: usize) -> Self {
         let Some(kind) = kind else { return Self::Unwanted(0) };
         match kind {
-            ColumnType::Boolean => Self::Boolean(Values::new(rows)),
-            ColumnType::Int64 => Self::Int64(Values::new(rows)),
-            ColumnType::UInt64 => Self::UInt64(Values::new(rows)),
-            ColumnType::Float64 => Self::Float64(Values::new(rows)),
-            ColumnType::Date => Self::Date(Values::new(rows)),
-            ColumnType::Timestamp => Self::Timestamp(Values::new(rows)),
+            ColumnType::Boolean => Self::Boolean(FixedValues::new(rows)),
+            ColumnType::Int64 => Self::Int64(FixedValues::new(rows)),
+            ColumnType::UInt64 => Self::UInt64(FixedValues::new(rows)),
+            ColumnType::Float64 => Self::Float64(FixedValues::new(rows)),
+            ColumnType::Date => Self::Date(FixedValues::new(rows)),
+            ColumnType::Timestamp => Self::Timestamp(FixedValues::new(rows)),
             ColumnType::String | ColumnType::Json => {
                 Self::String(StringBuilder::with_capacity(rows, rows.saturating_mul(8)))
             }
@@ -77,7 +77,7 @@ impl Column {
 }
 
 fn put<T: Copy + Default>(
-    values: &mut Values<T>,
+    values: &mut FixedValues<T>,
     text: Option<&str>,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Option<()> {
@@ -89,7 +89,7 @@ fn put<T: Copy + Default>(
 }
 
 /// The table of these columns. `None` if they do not match the schema.
-pub(in crate::dataset) fn table(columns: Vec<Column>, schema: &SchemaRef) -> Option<RecordBatch> {
+pub(in crate::dataset) fn table(columns: Vec<CsvColumn>, schema: &SchemaRef) -> Option<RecordBatch> {
     let arrays = columns.into_iter().zip(schema.fields());
     let arrays = arrays.map(|(column, field)| {
         let array = column.finish()?;

@@ -1,9 +1,9 @@
 //! Cuts one CSV file into slices, in one pass.
 
 use super::header::read_names;
-use super::joined::Joined;
-use super::records::Records;
-use super::scan::{LONGEST, Passed, Scan};
+use super::joined::JoinedLines;
+use super::records::RecordWalk;
+use super::scan::{LONGEST, Passed, CsvScan};
 use super::window::Window;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice, to_usize};
@@ -42,13 +42,13 @@ pub struct CutFile<'a> {
     path: PathBuf,
     name: String,
     unpacked: Option<String>,
-    scan: Scan,
+    scan: CsvScan,
     /// How many bytes of the window were scanned.
     at: usize,
     /// The offset in the file of the byte at `at`.
     offset: u64,
     header: Vec<u8>,
-    joined: Option<Joined>,
+    joined: Option<JoinedLines>,
     /// How many more records may be passed. `None` if there is no limit.
     most: Option<u64>,
 }
@@ -97,9 +97,9 @@ impl Cutter {
         unpacked: Option<String>,
     ) -> Result<CutFile<'_>, DatasetError> {
         let mut scan = match &self.csv {
-            Some(csv) if csv.quoted_newlines => Scan::of(csv),
-            Some(csv) => Scan::of_lines_of(csv),
-            None => Scan::of_lines(),
+            Some(csv) if csv.quoted_newlines => CsvScan::of(csv),
+            Some(csv) => CsvScan::of_lines_of(csv),
+            None => CsvScan::of_lines(),
         };
         scan.longest = self.max_rest;
         let mut opened = CutFile {
@@ -154,7 +154,7 @@ impl CutFile<'_> {
     pub fn has_stray_header(&self) -> bool {
         let csv = self.cutter.csv.as_ref();
         csv.is_some_and(|csv| {
-            let record = Records::new(&self.header, csv).next_record().map(|it| it.stray.is_some());
+            let record = RecordWalk::new(&self.header, csv).next_record().map(|it| it.stray.is_some());
             record == Some(true)
         })
     }
@@ -164,14 +164,14 @@ impl CutFile<'_> {
     pub fn look_for_joined(&mut self, columns: usize) {
         let csv = self.cutter.csv.as_ref().filter(|csv| csv.quoted_newlines && columns > 1);
         if let Some(csv) = csv {
-            self.joined = Some(Joined::new(csv.delimiter, columns));
+            self.joined = Some(JoinedLines::new(csv.delimiter, columns));
             self.scan.spans = Some(Vec::new());
         }
     }
 
     /// The first and the last line of each of the first such fields, and how many there have been so far.
     pub fn joined(&self) -> (&[(u64, u64)], u64) {
-        self.joined.as_ref().map_or((&[], 0), Joined::found)
+        self.joined.as_ref().map_or((&[], 0), JoinedLines::found)
     }
 
     /// Makes slices of at most this many more records in total. With 0 it makes no more slices.

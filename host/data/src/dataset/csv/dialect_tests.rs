@@ -2,7 +2,7 @@
 //! its rows were gathered with those of other files.
 
 use super::rows::{each_row, quote_field};
-use super::tests::{Files, format, read};
+use super::tests::{CsvFixture, format, read};
 use crate::dataset::DatasetError;
 use crate::model::{ColumnType, CsvFormat, TableFormat, TextSlice};
 use proptest::prelude::*;
@@ -127,7 +127,7 @@ fn table(csv: &CsvFormat) -> TableFormat {
 }
 
 /// The rows of slices, after they were gathered in one text.
-fn gathered(files: &Files, csv: &CsvFormat, slices: &[TextSlice]) -> Cells {
+fn gathered(files: &CsvFixture, csv: &CsvFormat, slices: &[TextSlice]) -> Cells {
     let mut text = b"a,b,c\n".to_vec();
     let mut more = vec![csv.delimiter];
     quote_field(b"x,\"'\\y", &csv.gathered(), &mut more);
@@ -142,7 +142,7 @@ fn gathered(files: &Files, csv: &CsvFormat, slices: &[TextSlice]) -> Cells {
         })
         .unwrap();
     }
-    let files = Files::new(&[("t.csv", &text)]);
+    let files = CsvFixture::new(&[("t.csv", &text)]);
     let csv = csv.gathered();
     let kinds = ["a", "b", "c"].map(|name| (name, ColumnType::String));
     let format = format(csv.clone(), &kinds);
@@ -165,7 +165,7 @@ proptest! {
     ) {
         let rows = writer.possible(rows);
         let text = writer.text(&rows);
-        let files = Files::new(&[("t.csv", &text)]);
+        let files = CsvFixture::new(&[("t.csv", &text)]);
         let slices = files.slices(&writer.csv, size);
         let (read, rejected) = read(&files, &table(&writer.csv), &slices);
         prop_assert_eq!(rejected, []);
@@ -185,7 +185,7 @@ proptest! {
         quoted_newlines: bool,
     ) {
         let csv = CsvFormat { header: false, quoted_newlines, ..writer.csv };
-        let files = Files::new(&[("t.csv", text.as_bytes())]);
+        let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
         let kinds = [("a", ColumnType::String)];
         let read = |size| {
             let slices = files.slices(&csv, size);
@@ -199,7 +199,7 @@ proptest! {
 
 /// The rows of a text that is cut small, and what was rejected, with its line.
 fn odd(csv: &CsvFormat, text: &str) -> (Cells, Vec<(Option<u64>, String)>) {
-    let files = Files::new(&[("t.csv", text.as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv.clone(), &[("a", ColumnType::Int64), ("b", ColumnType::String)]);
     let (rows, rejected) = read(&files, &format, &files.slices(csv, 7));
     (rows, rejected.into_iter().map(|it| (it.line, it.reason)).collect())
@@ -235,7 +235,7 @@ fn quotes_of_another_dialect_can_be_stray() {
 fn strays_stay_in_their_rows_when_they_are_written_anew() {
     let csv = CsvFormat { escape: Some(b'\\'), header: false, ..CsvFormat::default() };
     let text = "1,\"open\\\"\n2,b\n3,\"c\\\"\"d\n4\\,5,\"x\\\ny\"\n6,a\\";
-    let files = Files::new(&[("t.csv", text.as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let mut gathered = Vec::new();
     let mut buffer = Vec::new();
     for slice in files.slices(&csv, 5) {
@@ -247,7 +247,7 @@ fn strays_stay_in_their_rows_when_they_are_written_anew() {
     }
     let (rows, rejected) = {
         let csv = csv.gathered();
-        let files = Files::new(&[("t.csv", &gathered)]);
+        let files = CsvFixture::new(&[("t.csv", &gathered)]);
         let kinds = ["a", "b", "c"].map(|name| (name, ColumnType::String));
         read(&files, &format(csv.clone(), &kinds), &files.slices(&csv, 5))
     };

@@ -23,14 +23,14 @@ pub(in crate::dataset) struct FieldEnds<'a> {
 
 /// Ends that were found and not yet passed. Several walks use it one after the other.
 #[derive(Debug, Default)]
-pub(in crate::dataset) struct Found {
+pub(in crate::dataset) struct FoundEnds {
     /// The end before the first one, then the ends.
     slots: Vec<u32>,
     /// The number of ends.
     pub(in crate::dataset) count: usize,
 }
 
-impl Found {
+impl FoundEnds {
     /// Where the field before the first one ended (`u32::MAX`, as -1, at the beginning), then the ends.
     pub(in crate::dataset) fn ends(&self) -> &[u32] {
         self.slots.get(..=self.count).unwrap_or_default()
@@ -77,7 +77,7 @@ impl<'a> FieldEnds<'a> {
         delimiter: u8,
         quote: Option<u8>,
         fields: usize,
-        found: &mut Found,
+        found: &mut FoundEnds,
     ) -> Option<Self> {
         let text = text.as_bytes();
         if text.len() > i32::MAX as usize {
@@ -92,7 +92,7 @@ impl<'a> FieldEnds<'a> {
     /// Finds more ends. With those already in `found` they are at least one record. Returns false at the end
     /// of the text. If the text has quotes, the ends are right only if each field with quotes begins and ends
     /// with one, and has pairs of quotes in between.
-    pub(in crate::dataset) fn more(&mut self, found: &mut Found) -> bool {
+    pub(in crate::dataset) fn more(&mut self, found: &mut FoundEnds) -> bool {
         while found.count + 1 + BLOCK < found.slots.len() {
             let rest = self.text.get(self.at..).unwrap_or_default();
             if let Some(block) = rest.first_chunk() {
@@ -115,7 +115,7 @@ impl<'a> FieldEnds<'a> {
 
     #[expect(clippy::cast_possible_truncation, reason = "`new` takes no text of more than 31 bits")]
     #[inline(always)]
-    fn pass(&mut self, block: &[u8; BLOCK], found: &mut Found) {
+    fn pass(&mut self, block: &[u8; BLOCK], found: &mut FoundEnds) {
         let mut before = [self.before; BLOCK];
         before[1..].copy_from_slice(&block[..BLOCK - 1]);
         let delimiter = self.delimiter;

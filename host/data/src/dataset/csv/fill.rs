@@ -1,6 +1,6 @@
 //! Fills columns from text whose field ends are known.
 
-use super::ends::Found;
+use super::ends::FoundEnds;
 use super::tally::is_terminator;
 use arrow::array::{BooleanArray, BooleanBufferBuilder, PrimitiveArray};
 use arrow::buffer::NullBuffer;
@@ -8,7 +8,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 
 /// Some records of a text, and where their fields end.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::dataset) struct Records<'a> {
+pub(in crate::dataset) struct FieldedRecords<'a> {
     pub(in crate::dataset) text: &'a str,
     /// The end before their first field, then the ends of all their fields, and possibly more.
     ends: &'a [u32],
@@ -18,11 +18,11 @@ pub(in crate::dataset) struct Records<'a> {
     delimiter: u8,
 }
 
-impl<'a> Records<'a> {
+impl<'a> FieldedRecords<'a> {
     /// The whole records among the ends that were found, with this many fields each.
     pub(in crate::dataset) fn new(
         text: &'a str,
-        found: &'a Found,
+        found: &'a FoundEnds,
         fields: usize,
         delimiter: u8,
     ) -> Self {
@@ -71,12 +71,12 @@ impl<'a> Records<'a> {
 
 /// Values of a fixed width, and the rows that are null.
 #[derive(Debug)]
-pub(in crate::dataset) struct Values<T> {
+pub(in crate::dataset) struct FixedValues<T> {
     all: Vec<T>,
     nulls: Vec<usize>,
 }
 
-impl<T: Copy + Default> Values<T> {
+impl<T: Copy + Default> FixedValues<T> {
     /// Reserves room for `rows` values.
     pub(in crate::dataset) fn new(rows: usize) -> Self {
         Self { all: Vec::with_capacity(rows), nulls: Vec::new() }
@@ -84,10 +84,10 @@ impl<T: Copy + Default> Values<T> {
 
     /// Adds `count` empty values, which the caller fills.
     #[inline(always)]
-    pub(in crate::dataset) fn room(&mut self, count: usize) -> Room<'_, T> {
+    pub(in crate::dataset) fn room(&mut self, count: usize) -> ValueBuffer<'_, T> {
         let row = self.all.len();
         self.all.resize(row + count, T::default());
-        Room { all: &mut self.all, nulls: &mut self.nulls, row }
+        ValueBuffer { all: &mut self.all, nulls: &mut self.nulls, row }
     }
 
     /// Which rows have values. `None` if all have.
@@ -113,7 +113,7 @@ impl<T: Copy + Default> Values<T> {
     }
 }
 
-impl Values<bool> {
+impl FixedValues<bool> {
     /// The finished column.
     pub(in crate::dataset) fn booleans(self) -> BooleanArray {
         let nulls = self.null_buffer();
@@ -123,13 +123,13 @@ impl Values<bool> {
 
 /// Empty values that are filled one after the other.
 #[derive(Debug)]
-pub(in crate::dataset) struct Room<'v, T> {
+pub(in crate::dataset) struct ValueBuffer<'v, T> {
     all: &'v mut [T],
     nulls: &'v mut Vec<usize>,
     row: usize,
 }
 
-impl<T> Room<'_, T> {
+impl<T> ValueBuffer<'_, T> {
     /// Fills the next value; `None` is null. Returns `None` if no empty value is left.
     #[inline(always)]
     pub(in crate::dataset) fn put(&mut self, value: Option<T>) -> Option<()> {

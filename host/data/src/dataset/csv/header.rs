@@ -1,6 +1,6 @@
 //! Reads the names of a table's columns.
 
-use super::records::Records;
+use super::records::RecordWalk;
 use crate::dataset::{DatasetError, fail};
 use crate::model::CsvFormat;
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ pub(super) fn read_names(
     csv: &CsvFormat,
     path: &Path,
 ) -> Result<Vec<String>, DatasetError> {
-    let mut records = Records::new(header, csv);
+    let mut records = RecordWalk::new(header, csv);
     let Some(record) = records.next_record() else { return Ok(Vec::new()) };
     let mut names = Vec::with_capacity(record.len());
     for (index, field) in record.fields().enumerate() {

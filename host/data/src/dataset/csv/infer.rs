@@ -3,11 +3,11 @@
 use super::cut::Cutter;
 use super::header::{check_names, default_name};
 use super::misfit::shortened;
-use super::records::Records;
+use super::records::RecordWalk;
 use super::slice::read_slice;
 use super::tally::count_lines;
 use super::types::{accepts, guess, is_exact_float, is_null, join, may_be_code};
-use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
+use crate::dataset::{DatasetError, SourceListing, MayLook, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
 /// How many bytes of an input are sampled.
@@ -44,11 +44,11 @@ pub fn infer_format<E: From<DatasetError>>(
     unpacker: &Unpacker,
     may_open: &mut MayLook<'_, E>,
 ) -> Result<Inferred, E> {
-    let mut inference = Inference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
+    let mut inference = TypeInference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
     let mut left = SAMPLE;
     let mut files = 0;
     'sources: for (index, source) in (0..).zip(sources) {
-        let mut listing = Listing::of_rows(source)?;
+        let mut listing = SourceListing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
             if !may_open(index, &file, &mut listing)? {
                 continue;
@@ -72,18 +72,18 @@ pub fn infer_format<E: From<DatasetError>>(
     })
 }
 
-struct Inference<'a> {
+struct TypeInference<'a> {
     csv: &'a CsvFormat,
     unpacker: &'a Unpacker,
     /// The names of the columns, and what is known of their values.
-    columns: Vec<(String, Found)>,
+    columns: Vec<(String, ColumnEvidence)>,
     /// The file that the names came from.
     first_file: String,
 }
 
 /// What the values of one column have in common.
 #[derive(Default)]
-struct Found {
+struct ColumnEvidence {
     /// The kind that holds all values. `None` if there has been no value.
     kind: Option<ColumnType>,
     /// The kind that holds the values that are not just text, and how many there were.
@@ -97,7 +97,7 @@ struct Found {
     long: Option<(String, String)>,
 }
 
-impl Found {
+impl ColumnEvidence {
     /// Learns from a value that is not null. `place` is where it is.
     fn take(&mut self, text: &str, place: impl Fn() -> String) {
         match self.kind {
@@ -160,7 +160,7 @@ impl Found {
     }
 }
 
-impl Inference<'_> {
+impl TypeInference<'_> {
     /// Learns from a file, or from about its first `most` bytes. Returns how many bytes of rows it used.
     fn take_file(
         &mut self,
@@ -176,7 +176,7 @@ impl Inference<'_> {
                 return Ok(0);
             }
             if self.columns.is_empty() {
-                self.columns = names.into_iter().map(|name| (name, Found::default())).collect();
+                self.columns = names.into_iter().map(|name| (name, ColumnEvidence::default())).collect();
                 self.first_file = cut.path().display().to_string();
             } else {
                 let expected = self.columns.iter().map(|(name, _)| name.as_str());
@@ -198,7 +198,7 @@ impl Inference<'_> {
 
     /// Learns from records. Skips those that are wrong whatever the types are.
     fn take_text(&mut self, text: &[u8], slice: &TextSlice) {
-        let mut records = Records::new(text, self.csv);
+        let mut records = RecordWalk::new(text, self.csv);
         let mut stray_fields = 0;
         while let Some(record) = records.next_record() {
             if record.stray.is_some() {
@@ -230,6 +230,6 @@ impl Inference<'_> {
 
     fn number_columns(&mut self, count: usize) {
         let names = (0..count).map(default_name);
-        self.columns = names.map(|name| (name, Found::default())).collect();
+        self.columns = names.map(|name| (name, ColumnEvidence::default())).collect();
     }
 }

@@ -20,7 +20,7 @@ const ENOUGH: usize = 8;
 
 /// Quoted fields over lines most of which would be records themselves.
 #[derive(Debug)]
-pub(super) struct Joined {
+pub(super) struct JoinedLines {
     delimiter: u8,
     /// The number of fields in a record.
     columns: usize,
@@ -29,7 +29,7 @@ pub(super) struct Joined {
     count: u64,
 }
 
-impl Joined {
+impl JoinedLines {
     /// For records with this many columns.
     pub(super) fn new(delimiter: u8, columns: usize) -> Self {
         Self { delimiter, columns, named: Vec::new(), count: 0 }
@@ -101,7 +101,7 @@ mod tests {
 
     fn is_joined(columns: usize, field: &str) -> bool {
         let closes = field.rfind('"').unwrap();
-        Joined::new(b',', columns).is_joined(field.as_bytes(), closes)
+        JoinedLines::new(b',', columns).is_joined(field.as_bytes(), closes)
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Reads a slice record by record, and sorts out the records that do not fit the table. This is slower than
 //! `plain`, which reads the same from the same bytes, and is used after that has given up.
 
-use super::columns::Column;
+use super::columns::CsvColumn;
 use super::origins::Origins;
-use super::records::{Record, Records, StrayField};
+use super::records::{Record, RecordWalk, StrayField};
 use super::tally::count_lines;
 use super::types::{accepts, is_null, refusal};
 use crate::model::{AttemptReport, FailedItem, FailureKind, TableFormat};
@@ -30,7 +30,7 @@ impl Misfits {
         text: &[u8],
         start: usize,
         reason: String,
-        places: &mut Places<'_>,
+        places: &mut RecordOrigins<'_>,
         counted: &mut usize,
     ) {
         self.count += 1;
@@ -38,8 +38,8 @@ impl Misfits {
             return;
         }
         let (item, line) = match places {
-            Places::Files(origins) => origins.of_record(self.kept + self.count - 1),
-            Places::File { item, first_line } => {
+            RecordOrigins::Files(origins) => origins.of_record(self.kept + self.count - 1),
+            RecordOrigins::File { item, first_line } => {
                 let before = if *counted == 0 { b'\n' } else { text[*counted - 1] };
                 *first_line += count_lines(&text[*counted..start], before);
                 *counted = start;
@@ -61,7 +61,7 @@ impl Misfits {
 
 /// Where the records of a text come from.
 #[derive(Debug)]
-pub(in crate::dataset) enum Places<'a> {
+pub(in crate::dataset) enum RecordOrigins<'a> {
     /// From one file, unchanged.
     File {
         /// The name of the file in messages.
@@ -73,7 +73,7 @@ pub(in crate::dataset) enum Places<'a> {
     Files(Origins<'a>),
 }
 
-impl Places<'_> {
+impl RecordOrigins<'_> {
     /// The line on which a text of one file begins.
     pub(in crate::dataset) fn first_line(&self) -> u64 {
         match self {
@@ -89,14 +89,14 @@ pub(in crate::dataset) fn sort_out(
     text: &[u8],
     format: &TableFormat,
     wanted: impl Fn(usize) -> bool,
-    places: &mut Places<'_>,
-) -> (Vec<Column>, Misfits) {
+    places: &mut RecordOrigins<'_>,
+) -> (Vec<CsvColumn>, Misfits) {
     let kinds = format.columns.iter().enumerate();
     let kinds = kinds.map(|(index, column)| wanted(index).then_some(column.kind));
-    let mut columns: Vec<Column> = kinds.map(|kind| Column::new(kind, 0)).collect();
+    let mut columns: Vec<CsvColumn> = kinds.map(|kind| CsvColumn::new(kind, 0)).collect();
     let mut misfits = Misfits::default();
     let mut counted = 0;
-    let mut records = Records::new(text, &format.csv);
+    let mut records = RecordWalk::new(text, &format.csv);
     while let Some(record) = records.next_record() {
         let Some(reason) = reason(&record, format) else {
             for (column, field) in columns.iter_mut().zip(record.fields()) {

@@ -35,14 +35,14 @@ pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 
 /// Writes names, which are numbered from 0. A second file has the positions of the names.
 #[derive(Debug)]
-pub struct Names {
+pub struct OriginNames {
     text: BufWriter<File>,
     index: BufWriter<File>,
     length: u64,
     count: u64,
 }
 
-impl Names {
+impl OriginNames {
     /// Creates the two files.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut index = BufWriter::new(File::create(index_of(path))?);
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn records_are_traced_to_their_files() {
         let folder = tempfile::tempdir().unwrap();
-        let mut names = Names::create(&folder.path().join("names")).unwrap();
+        let mut names = OriginNames::create(&folder.path().join("names")).unwrap();
         for (number, name) in ["a.csv", "", "b/c.csv"].into_iter().enumerate() {
             assert_eq!(names.add(name).unwrap(), number as u64);
         }

@@ -2,9 +2,9 @@
 //! text, once the field ends are known. A text that has something unusual, or that does not fit, is left to
 //! [`sort_out`](super::misfit::sort_out).
 
-use super::columns::{Column, table};
-use super::ends::{FieldEnds, Found};
-use super::fill::{Records, Values};
+use super::columns::{CsvColumn, table};
+use super::ends::{FieldEnds, FoundEnds};
+use super::fill::{FieldedRecords, FixedValues};
 use super::numbers::{exact_float, exact_integer, short_float, short_integer};
 use super::tally::begins_a_line;
 use super::types::{boolean, date, float, integer, microseconds, unsigned};
@@ -27,7 +27,7 @@ pub(in crate::dataset) struct PlainDecoder {
     kinds: Vec<Option<ColumnType>>,
     /// Whether the kinds were inferred.
     exact: bool,
-    found: Found,
+    found: FoundEnds,
 }
 
 impl PlainDecoder {
@@ -46,7 +46,7 @@ impl PlainDecoder {
         let kinds = kinds.map(|(at, column)| is_wanted(at).then_some(column.kind)).collect();
         let schema = Arc::clone(schema);
         let csv = format.csv.clone();
-        let found = Found::default();
+        let found = FoundEnds::default();
         plain.then_some(Self { schema, csv, kinds, exact: format.inferred, found })
     }
 
@@ -58,15 +58,15 @@ impl PlainDecoder {
         }
         let fields = self.kinds.len();
         let kinds = self.kinds.iter();
-        let mut columns: Vec<Column> = kinds.map(|kind| Column::new(*kind, rows)).collect();
+        let mut columns: Vec<CsvColumn> = kinds.map(|kind| CsvColumn::new(*kind, rows)).collect();
         let delimiter = self.csv.delimiter;
         let mut walk = FieldEnds::new(text, delimiter, self.csv.quote, fields, &mut self.found)?;
         loop {
             let more = walk.more(&mut self.found);
-            let records = Records::new(text, &self.found, fields, delimiter);
+            let records = FieldedRecords::new(text, &self.found, fields, delimiter);
             let quote = self.csv.quote.filter(|_| walk.quoted);
             let nulls = &self.csv.null_values;
-            let records = Fields { records, quote, exact: self.exact, nulls };
+            let records = PlainFields { records, quote, exact: self.exact, nulls };
             for (index, column) in columns.iter_mut().enumerate() {
                 take(column, &records, index)?;
             }
@@ -91,8 +91,8 @@ impl PlainDecoder {
 }
 
 /// The fields of some records.
-struct Fields<'a> {
-    records: Records<'a>,
+struct PlainFields<'a> {
+    records: FieldedRecords<'a>,
     /// The quote. `None` if the text has no quotes.
     quote: Option<u8>,
     /// Whether the columns' kinds were inferred.
@@ -100,7 +100,7 @@ struct Fields<'a> {
     nulls: &'a [String],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> PlainFields<'a> {
     /// The text of a field; the inner `None` is null. The outer `None` means that its quotes are not as
     /// expected.
     #[inline]
@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
     #[inline(always)]
     fn fill<T: Copy + Default>(
         &self,
-        values: &mut Values<T>,
+        values: &mut FixedValues<T>,
         column: usize,
         short: impl Fn(usize, usize) -> Option<T>,
         long: impl Fn(&str) -> Option<T>,
@@ -145,7 +145,7 @@ impl<'a> Fields<'a> {
 
     /// Fills in the floats of a column.
     #[inline(always)]
-    fn fill_floats(&self, values: &mut Values<f64>, column: usize) -> Option<()> {
+    fn fill_floats(&self, values: &mut FixedValues<f64>, column: usize) -> Option<()> {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
@@ -162,7 +162,7 @@ impl<'a> Fields<'a> {
     /// The same, several at once. Stops trying that after too many misses.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn fill_floats_wide(&self, values: &mut Values<f64>, column: usize) -> Option<()> {
+    fn fill_floats_wide(&self, values: &mut FixedValues<f64>, column: usize) -> Option<()> {
         let text = self.records.text.as_bytes();
         let count = self.records.count;
         let short = |start, end| match self.exact {
@@ -228,10 +228,10 @@ fn unquoted(raw: &str, quote: char) -> Option<Cow<'_, str>> {
 }
 
 /// Adds the fields of a column of some records. `None` if the column does not accept one.
-fn take(filled: &mut Column, fields: &Fields<'_>, column: usize) -> Option<()> {
+fn take(filled: &mut CsvColumn, fields: &PlainFields<'_>, column: usize) -> Option<()> {
     let text = fields.records.text.as_bytes();
     match filled {
-        Column::Unwanted(rows) => {
+        CsvColumn::Unwanted(rows) => {
             *rows += fields.records.count;
             match fields.quote.is_some() {
                 true => fields.records.each(column, |start, end| {
@@ -241,7 +241,7 @@ fn take(filled: &mut Column, fields: &Fields<'_>, column: usize) -> Option<()> {
                 false => Some(()),
             }
         }
-        Column::Int64(values) => fields.fill(
+        CsvColumn::Int64(values) => fields.fill(
             values,
             column,
             |start, end| match fields.exact {
@@ -250,7 +250,7 @@ fn take(filled: &mut Column, fields: &Fields<'_>, column: usize) -> Option<()> {
             },
             |text| integer(text, fields.exact),
         ),
-        Column::UInt64(values) => fields.fill(
+        CsvColumn::UInt64(values) => fields.fill(
             values,
             column,
             |start, end| match fields.exact {
@@ -259,13 +259,13 @@ fn take(filled: &mut Column, fields: &Fields<'_>, column: usize) -> Option<()> {
             },
             |text| unsigned(text, fields.exact),
         ),
-        Column::Float64(values) => fields.fill_floats(values, column),
-        Column::Boolean(values) => fields.fill(values, column, |_, _| None, boolean),
-        Column::Date(values) => {
+        CsvColumn::Float64(values) => fields.fill_floats(values, column),
+        CsvColumn::Boolean(values) => fields.fill(values, column, |_, _| None, boolean),
+        CsvColumn::Date(values) => {
             fields.fill(values, column, |_, _| None, |text| date(text, fields.exact))
         }
-        Column::Timestamp(values) => fields.fill(values, column, |_, _| None, microseconds),
-        Column::String(values) => fields.records.each(column, |start, end| {
+        CsvColumn::Timestamp(values) => fields.fill(values, column, |_, _| None, microseconds),
+        CsvColumn::String(values) => fields.records.each(column, |start, end| {
             values.append_option(fields.field(start, end)?);
             Some(())
         }),

@@ -1,5 +1,5 @@
-use super::super::misfit::{Places, sort_out};
-use super::super::scan::Scan;
+use super::super::misfit::{RecordOrigins, sort_out};
+use super::super::scan::CsvScan;
 use super::super::types::arrow_type;
 use super::*;
 use crate::model::{Column as Named, CsvFormat};
@@ -85,7 +85,7 @@ fn by_records(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     let columns = decoder.kinds.iter().map(column).collect();
     let format = TableFormat { csv, columns, inferred: decoder.exact, ..TableFormat::default() };
     let wanted = |at: usize| decoder.kinds[at].is_some();
-    let mut places = Places::File { item: "t.csv", first_line: 1 };
+    let mut places = RecordOrigins::File { item: "t.csv", first_line: 1 };
     let (columns, misfits) = sort_out(text.as_bytes(), &format, wanted, &mut places);
     (misfits.count == 0).then(|| cells(&table(columns, &decoder.schema).unwrap()))
 }
@@ -103,7 +103,7 @@ fn check(decoder: &mut PlainDecoder, text: &str) -> Result<(), TestCaseError> {
     let arrow = by_arrow(decoder, text);
     let is_large = arrow.iter().flatten().flatten().any(|cell| cell.contains("inf"));
     if !(decoder.exact || decoder.kinds.iter().any(is_cut) || is_large)
-        && Scan::strays(text.as_bytes(), &decoder.csv).is_empty()
+        && CsvScan::strays(text.as_bytes(), &decoder.csv).is_empty()
     {
         prop_assert_eq!(expected, arrow, "{:?}", text);
     }

@@ -2,7 +2,7 @@
 
 /// Where the scan is in relation to quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum QuoteState {
     /// Outside quotes.
     Plain,
     /// Inside a quoted field.
@@ -21,7 +21,7 @@ pub(super) enum State {
 
 /// The meaning of quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quotes {
+pub(super) enum QuoteRules {
     /// Nothing.
     Ignored,
     /// They enclose fields that end on their line.
@@ -43,7 +43,7 @@ pub(super) enum Passed {
 
 /// A quote that opened a field. Its position in its block is computed only when it is needed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Opened {
+pub(super) struct OpeningQuote {
     /// Its offset, or that of its block.
     pub(super) at: u64,
     /// How many lines had ended at `at`.
@@ -54,7 +54,7 @@ pub(super) struct Opened {
     pub(super) ends: u64,
 }
 
-impl Opened {
+impl OpeningQuote {
     /// Its offset, and how many lines had ended before it.
     pub(super) fn place(self) -> (u64, u64) {
         match self.opens.checked_ilog2() {

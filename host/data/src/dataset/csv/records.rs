@@ -1,7 +1,7 @@
 //! Single records of a piece of CSV text. [`Scan`] finds the stray quotes, and csv-core parses.
 
 use super::quotes::Stray;
-use super::scan::Scan;
+use super::scan::CsvScan;
 use super::tally::is_terminator;
 use crate::model::{CsvFormat, to_usize};
 use csv_core::ReadRecordResult;
@@ -37,7 +37,7 @@ fn lead(text: &[u8], comment: Option<u8>) -> usize {
 
 /// Walks over the records of a text that starts and ends at record boundaries.
 #[derive(Debug)]
-pub(in crate::dataset) struct Records<'a> {
+pub(in crate::dataset) struct RecordWalk<'a> {
     parser: csv_core::Reader,
     csv: &'a CsvFormat,
     text: &'a [u8],
@@ -72,10 +72,10 @@ pub(in crate::dataset) struct StrayField<'a> {
     pub(in crate::dataset) text_follows: bool,
 }
 
-impl<'a> Records<'a> {
+impl<'a> RecordWalk<'a> {
     /// The records of `text`.
     pub(in crate::dataset) fn new(text: &'a [u8], csv: &'a CsvFormat) -> Self {
-        let strays = Scan::strays(text, csv).into_iter();
+        let strays = CsvScan::strays(text, csv).into_iter();
         let mut parser = csv_core::ReaderBuilder::new()
             .delimiter(csv.delimiter)
             .quote(csv.quote.unwrap_or(b'"'))
@@ -141,7 +141,7 @@ impl<'a> Records<'a> {
     }
 }
 
-impl Records<'_> {
+impl RecordWalk<'_> {
     /// Like [`Self::parse`], for a text with escapes: csv-core knows them only in quotes.
     fn parse_escaped(&mut self, limit: usize, escape: u8) -> Option<(usize, usize)> {
         let text = self.text.get(..limit)?;
@@ -272,7 +272,7 @@ mod tests {
     fn records_come_with_their_place() {
         let text = b"\n1,\"a\nb\"\r\n\xEF\xBB\xBFx\n\ny,z,\"\"\"\"";
         let csv = CsvFormat::default();
-        let mut records = Records::new(text, &csv);
+        let mut records = RecordWalk::new(text, &csv);
         let mut seen = Vec::new();
         while let Some(record) = records.next_record() {
             let fields: Vec<_> = record.fields().map(String::from_utf8_lossy).collect();
@@ -292,7 +292,7 @@ mod tests {
     fn wide_and_long_records_fit() {
         let text = format!("{}\n{}", "ab,".repeat(500), "x".repeat(100_000));
         let csv = CsvFormat::default();
-        let mut records = Records::new(text.as_bytes(), &csv);
+        let mut records = RecordWalk::new(text.as_bytes(), &csv);
         assert_eq!(records.next_record().unwrap().len(), 501);
         assert_eq!(records.next_record().unwrap().fields().next().unwrap().len(), 100_000);
         assert!(records.next_record().is_none());

@@ -1,6 +1,6 @@
 //! The records of a slice one by one, with their text in the file.
 
-use super::records::{Record, Records, StrayField, followed, unclosed};
+use super::records::{Record, RecordWalk, StrayField, followed, unclosed};
 use super::slice::read_slice;
 use super::tally::{count_lines, is_terminator};
 use super::types::is_null;
@@ -94,7 +94,7 @@ pub fn each_row<E: From<DatasetError>>(
     mut take: impl FnMut(&RawRow<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let text = read_slice(root, slice, buffer)?;
-    let mut records = Records::new(text, csv);
+    let mut records = RecordWalk::new(text, csv);
     let mut counted = 0;
     let mut line = slice.first_line;
     while let Some(record) = records.next_record() {
@@ -160,7 +160,7 @@ mod tests {
             .unwrap();
         }
         let mut again = Vec::new();
-        let mut records = Records::new(&written, &csv);
+        let mut records = RecordWalk::new(&written, &csv);
         while let Some(record) = records.next_record() {
             again.push(fields(&record));
         }

@@ -6,7 +6,7 @@
 //! a scan sometimes has to go back to just after the stray quote.
 
 pub(super) use super::quotes::Passed;
-use super::quotes::{Opened, Quotes, Span, State, Stray};
+use super::quotes::{OpeningQuote, QuoteRules, Span, QuoteState, Stray};
 use super::tally::{
     BLOCK, begins_a_line, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
 };
@@ -22,21 +22,21 @@ pub(super) const LONGEST: u64 = 1 << 29;
 
 /// A scan over the bytes of one file, in order, in pieces of any size.
 #[derive(Debug)]
-pub(super) struct Scan {
+pub(super) struct CsvScan {
     delimiter: u8,
     quote: u8,
-    quotes: Quotes,
+    quotes: QuoteRules,
     escape: Option<u8>,
     /// Whether an escape makes text of a line end.
     escapes_lines: bool,
     comment: Option<u8>,
-    state: State,
+    state: QuoteState,
     /// The byte before the next one.
     before: u8,
     /// The offset of the next byte.
     pub(super) at: u64,
     /// The last quote that opened a field. Valid if the scan is inside a field or has just left one.
-    opened: Opened,
+    opened: OpeningQuote,
     /// The offset of the last quote that may have closed a field with line ends, if these are collected.
     closed: u64,
     /// [`LONGEST`]. Tests set less.
@@ -53,7 +53,7 @@ pub(super) struct Scan {
     pub(super) spans: Option<Vec<Span>>,
 }
 
-impl Scan {
+impl CsvScan {
     /// A scan at the start of a record.
     pub(super) fn new(delimiter: u8, quoted_newlines: bool) -> Self {
         Self {
@@ -62,11 +62,11 @@ impl Scan {
             escape: None,
             escapes_lines: quoted_newlines,
             comment: None,
-            quotes: if quoted_newlines { Quotes::AcrossLines } else { Quotes::WithinLines },
-            state: State::Plain,
+            quotes: if quoted_newlines { QuoteRules::AcrossLines } else { QuoteRules::WithinLines },
+            state: QuoteState::Plain,
             before: b'\n',
             at: 0,
-            opened: Opened::default(),
+            opened: OpeningQuote::default(),
             closed: 0,
             longest: LONGEST,
             records: 0,
@@ -79,7 +79,7 @@ impl Scan {
 
     /// The same for text in which each line that is not empty is a record.
     pub(super) fn of_lines() -> Self {
-        Self { quotes: Quotes::Ignored, ..Self::new(0, false) }
+        Self { quotes: QuoteRules::Ignored, ..Self::new(0, false) }
     }
 
     /// A scan of text of this dialect, at the start of a record.
@@ -87,7 +87,7 @@ impl Scan {
         let scan = Self::new(csv.delimiter, csv.quoted_newlines);
         Self {
             quote: csv.quote.unwrap_or(QUOTE),
-            quotes: if csv.quote.is_some() { scan.quotes } else { Quotes::Ignored },
+            quotes: if csv.quote.is_some() { scan.quotes } else { QuoteRules::Ignored },
             escape: csv.escape,
             comment: csv.comment,
             ..scan
@@ -115,17 +115,17 @@ impl Scan {
     /// Whether the next byte is the first of a record (or of a blank line). After a CR it may
     /// still be the LF that belongs to it.
     pub(super) fn at_record_start(&self) -> bool {
-        self.state == State::Plain && is_terminator(self.before)
+        self.state == QuoteState::Plain && is_terminator(self.before)
     }
 
     /// Whether an LF as the next byte would belong to the line end just passed.
     pub(super) fn after_cr(&self) -> bool {
-        self.state == State::Plain && self.before == b'\r'
+        self.state == QuoteState::Plain && self.before == b'\r'
     }
 
     /// Whether the next byte is inside quotes, as far as is known yet.
     pub(super) fn is_quoted(&self) -> bool {
-        self.state == State::Quoted
+        self.state == QuoteState::Quoted
     }
 
     /// Ends the last record, which needs no line end. If no quote closes a field, it returns the offset at
@@ -133,15 +133,15 @@ impl Scan {
     #[must_use]
     pub(super) fn finish(&mut self) -> Option<u64> {
         match self.state {
-            State::Comment => {
-                self.state = State::Plain;
+            QuoteState::Comment => {
+                self.state = QuoteState::Plain;
                 self.before = b'\n';
             }
-            State::Escaped { is_quoted: true, .. } => self.state = State::Quoted,
-            State::Escaped { is_quoted: false, .. } => self.state = State::Plain,
+            QuoteState::Escaped { is_quoted: true, .. } => self.state = QuoteState::Quoted,
+            QuoteState::Escaped { is_quoted: false, .. } => self.state = QuoteState::Plain,
             _ => {}
         }
-        if self.state == State::Quoted {
+        if self.state == QuoteState::Quoted {
             return Some(self.go_back(false));
         }
         if matches!(self.state, State::QuoteSeen | State::Closed) {
@@ -150,7 +150,7 @@ impl Scan {
         if !self.at_record_start() {
             self.end_stray();
             self.records += 1;
-            self.state = State::Plain;
+            self.state = QuoteState::Plain;
             self.before = b'\n';
         }
         None
@@ -159,7 +159,7 @@ impl Scan {
     /// Passes all of `bytes`, or returns the offset at which to continue: some bytes have to be passed again.
     #[must_use]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<u64> {
-        if self.quotes == Quotes::Ignored && self.escape.is_none() && self.comment.is_none() {
+        if self.quotes == QuoteRules::Ignored && self.escape.is_none() && self.comment.is_none() {
             self.pass_plain(bytes);
             return None;
         }
@@ -170,12 +170,12 @@ impl Scan {
                 }
                 continue;
             }
-            if self.quotes == Quotes::Ignored {
+            if self.quotes == QuoteRules::Ignored {
                 self.pass_plain(chunk);
                 continue;
             }
             let (blocks, rest) = match self.state {
-                State::Plain | State::Quoted if memchr(self.quote, chunk).is_none() => {
+                QuoteState::Plain | QuoteState::Quoted if memchr(self.quote, chunk).is_none() => {
                     (&[][..], chunk)
                 }
                 _ => chunk.as_chunks::<BLOCK>(),
@@ -216,7 +216,7 @@ impl Scan {
     fn advance_stepwise(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while !bytes.is_empty() {
             bytes = match self.state {
-                State::Plain => {
+                QuoteState::Plain => {
                     let (plain, rest) =
                         bytes.split_at(memchr(self.quote, bytes).unwrap_or(bytes.len()));
                     self.pass_plain(plain);
@@ -225,12 +225,12 @@ impl Scan {
                     }
                     rest.get(1..).unwrap_or_default()
                 }
-                State::Stray => {
+                QuoteState::Stray => {
                     let passed = self.pass_stray(bytes).unwrap_or(bytes.len());
                     &bytes[passed..]
                 }
-                State::Comment | State::Escaped { .. } => return self.advance_marked(bytes),
-                State::Quoted | State::QuoteSeen | State::Closed => {
+                QuoteState::Comment | QuoteState::Escaped { .. } => return self.advance_marked(bytes),
+                QuoteState::Quoted | QuoteState::QuoteSeen | QuoteState::Closed => {
                     match self.advance_quoted(bytes) {
                         Ok(rest) => rest,
                         Err(back) => return Some(back),
@@ -246,8 +246,8 @@ impl Scan {
     /// is in the middle of a field, it may be stray: then this does nothing and returns false.
     fn advance_block(&mut self, block: &[u8; BLOCK]) -> bool {
         let was_quoted = match self.state {
-            State::Plain if self.before != self.quote => false,
-            State::Quoted | State::QuoteSeen
+            QuoteState::Plain if self.before != self.quote => false,
+            QuoteState::Quoted | QuoteState::QuoteSeen
                 if self.at + BLOCK as u64 - self.opened.at <= self.longest =>
             {
                 self.is_quoted()
@@ -264,11 +264,11 @@ impl Scan {
         let lines = mask(block, &before, ends_line);
         let inside = parity(quotes) ^ if was_quoted { u64::MAX } else { 0 };
         let after_border = borders << 1 | u64::from(is_border(self.before));
-        let after_close = (quotes & !inside) << 1 | u64::from(self.state == State::QuoteSeen);
+        let after_close = (quotes & !inside) << 1 | u64::from(self.state == QuoteState::QuoteSeen);
         if (quotes & inside & !after_border) | (after_close & !borders) != 0 {
             return false;
         }
-        if self.quotes == Quotes::WithinLines && lines & inside != 0 {
+        if self.quotes == QuoteRules::WithinLines && lines & inside != 0 {
             return false;
         }
         // The second half of `""` follows a quote. An opening quote does not.
@@ -278,7 +278,7 @@ impl Scan {
         }
         let last = block[BLOCK - 1];
         if opens != 0 {
-            self.opened = Opened { at: self.at, lines: self.lines, opens, ends: lines };
+            self.opened = OpeningQuote { at: self.at, lines: self.lines, opens, ends: lines };
         }
         self.closed = self.at + BLOCK as u64 - 1;
         let records = mask(block, &before, ends_record) & !inside;
@@ -287,19 +287,19 @@ impl Scan {
         self.before = last;
         self.at += BLOCK as u64;
         self.state = match (inside >> (BLOCK - 1), last) {
-            (1, _) => State::Quoted,
-            (_, last) if last == quote => State::QuoteSeen,
-            _ => State::Plain,
+            (1, _) => QuoteState::Quoted,
+            (_, last) if last == quote => QuoteState::QuoteSeen,
+            _ => QuoteState::Plain,
         };
         true
     }
 
     /// Records the fields with line ends that end in a block.
     fn add_spans(&mut self, lines: u64, opens: u64, quotes: u64, inside: u64) {
-        if self.state == State::QuoteSeen && quotes & 1 == 0 {
+        if self.state == QuoteState::QuoteSeen && quotes & 1 == 0 {
             self.add_span();
         }
-        let has_lines = self.state != State::Plain && self.lines > self.opened.lines;
+        let has_lines = self.state != QuoteState::Plain && self.lines > self.opened.lines;
         if lines & inside == 0 && !has_lines {
             return;
         }
@@ -311,7 +311,7 @@ impl Scan {
             let below = (1 << bit) - 1;
             let opened = match opens & below {
                 0 => self.opened,
-                opens => Opened { at: self.at, lines: self.lines, opens, ends: lines },
+                opens => OpeningQuote { at: self.at, lines: self.lines, opens, ends: lines },
             };
             let (opens, begun) = opened.place();
             let ended = self.lines + u64::from((lines & below).count_ones());
@@ -329,25 +329,25 @@ impl Scan {
         let mut at = 0;
         while at < bytes.len() {
             match self.state {
-                State::Plain if self.at_record_start() && self.comment == Some(bytes[at]) => {
-                    self.state = State::Comment;
+                QuoteState::Plain if self.at_record_start() && self.comment == Some(bytes[at]) => {
+                    self.state = QuoteState::Comment;
                     continue;
                 }
-                State::Plain => {}
-                State::Comment => {
+                QuoteState::Plain => {}
+                QuoteState::Comment => {
                     at += self.pass_comment(&bytes[at..]);
                     continue;
                 }
-                State::Escaped { is_quoted, after_cr } => {
+                QuoteState::Escaped { is_quoted, after_cr } => {
                     at += usize::from(self.pass_escaped(bytes[at], is_quoted, after_cr));
                     continue;
                 }
-                State::Stray => {
+                QuoteState::Stray => {
                     return self
                         .pass_stray(&bytes[at..])
                         .map_or(Passed::All, |passed| Passed::Record(at + passed));
                 }
-                State::Quoted | State::QuoteSeen | State::Closed => {
+                QuoteState::Quoted | QuoteState::QuoteSeen | QuoteState::Closed => {
                     match self.advance_quoted(&bytes[at..]) {
                         Ok(rest) => at = bytes.len() - rest.len(),
                         Err(back) => return Passed::Back(back),
@@ -364,7 +364,7 @@ impl Scan {
                 return Passed::All;
             }
             let byte = bytes[at - 1];
-            if byte == self.quote && self.quotes != Quotes::Ignored {
+            if byte == self.quote && self.quotes != QuoteRules::Ignored {
                 self.pass_quote();
                 continue;
             }
@@ -384,10 +384,10 @@ impl Scan {
     /// The index of the next byte outside quotes that may change the state.
     fn find_mark(&self, bytes: &[u8]) -> Option<usize> {
         match (self.quotes, self.escape) {
-            (Quotes::Ignored, None) => memchr2(b'\n', b'\r', bytes),
+            (QuoteRules::Ignored, None) => memchr2(b'\n', b'\r', bytes),
             (_, None) => memchr3(self.quote, b'\n', b'\r', bytes),
             (quotes, Some(escape)) => bytes.iter().position(|&byte| {
-                let is_quote = byte == self.quote && quotes != Quotes::Ignored;
+                let is_quote = byte == self.quote && quotes != QuoteRules::Ignored;
                 is_terminator(byte) || byte == escape || is_quote
             }),
         }
@@ -395,7 +395,7 @@ impl Scan {
 
     /// Passes an escape.
     fn pass_escape(&mut self, byte: u8, is_quoted: bool) {
-        self.state = State::Escaped { is_quoted, after_cr: false };
+        self.state = QuoteState::Escaped { is_quoted, after_cr: false };
         self.before = byte;
         self.at += 1;
     }
@@ -406,12 +406,12 @@ impl Scan {
             true => byte == b'\n',
             false => self.escapes_lines || !is_terminator(byte),
         };
-        self.state = if is_quoted { State::Quoted } else { State::Plain };
+        self.state = if is_quoted { QuoteState::Quoted } else { QuoteState::Plain };
         if is_taken {
             self.at += 1;
             self.lines += u64::from(!after_cr && is_terminator(byte));
             if byte == b'\r' {
-                self.state = State::Escaped { is_quoted, after_cr: true };
+                self.state = QuoteState::Escaped { is_quoted, after_cr: true };
             }
         }
         if is_taken || after_cr {
@@ -430,7 +430,7 @@ impl Scan {
         self.at += end as u64 + 1;
         self.lines += 1;
         self.before = bytes[end];
-        self.state = State::Plain;
+        self.state = QuoteState::Plain;
         end + 1
     }
 
@@ -459,10 +459,10 @@ impl Scan {
     /// Passes a quote outside quotes.
     fn pass_quote(&mut self) {
         if self.before == self.delimiter || is_terminator(self.before) {
-            self.state = State::Quoted;
+            self.state = QuoteState::Quoted;
             let at = self.at;
             let lines = self.lines;
-            self.opened = Opened { at, lines, opens: 0, ends: 0 };
+            self.opened = OpeningQuote { at, lines, opens: 0, ends: 0 };
         }
         self.before = self.quote;
         self.at += 1;
@@ -478,7 +478,7 @@ impl Scan {
         let end = end?;
         self.pass_line_end(bytes[end]);
         self.end_stray();
-        self.state = State::Plain;
+        self.state = QuoteState::Plain;
         Some(end + 1)
     }
 
@@ -487,34 +487,34 @@ impl Scan {
     fn advance_quoted<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
         let Some((&byte, rest)) = bytes.split_first() else { return Ok(bytes) };
         match self.state {
-            State::QuoteSeen if byte == self.quote => {
-                self.state = State::Quoted;
+            QuoteState::QuoteSeen if byte == self.quote => {
+                self.state = QuoteState::Quoted;
                 self.at += 1;
                 Ok(rest)
             }
-            State::QuoteSeen => {
-                self.state = State::Closed;
+            QuoteState::QuoteSeen => {
+                self.state = QuoteState::Closed;
                 Ok(bytes)
             }
-            State::Closed if byte == self.delimiter || is_terminator(byte) => {
+            QuoteState::Closed if byte == self.delimiter || is_terminator(byte) => {
                 self.add_span();
-                self.state = State::Plain;
+                self.state = QuoteState::Plain;
                 Ok(bytes)
             }
-            State::Closed if byte == b' ' || byte == b'\t' => {
+            QuoteState::Closed if byte == b' ' || byte == b'\t' => {
                 self.before = byte;
                 self.at += 1;
                 Ok(rest)
             }
-            State::Closed => Err(self.go_back(self.lines == self.opened.place().1)),
+            QuoteState::Closed => Err(self.go_back(self.lines == self.opened.place().1)),
             _ => self.advance_in_field(bytes),
         }
     }
 
     fn advance_in_field<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
         let found = match (self.quotes, self.escape) {
-            (Quotes::WithinLines, None) => memchr3(self.quote, b'\n', b'\r', bytes),
-            (Quotes::WithinLines, Some(_)) => self.find_mark(bytes),
+            (QuoteRules::WithinLines, None) => memchr3(self.quote, b'\n', b'\r', bytes),
+            (QuoteRules::WithinLines, Some(_)) => self.find_mark(bytes),
             (_, None) => memchr(self.quote, bytes),
             (_, Some(escape)) => memchr2(self.quote, escape, bytes),
         };
@@ -534,7 +534,7 @@ impl Scan {
             }
             Some(_) => return Err(self.go_back(false)),
         }
-        self.state = State::QuoteSeen;
+        self.state = QuoteState::QuoteSeen;
         self.closed = self.at;
         self.before = self.quote;
         self.at += 1;
@@ -550,7 +550,7 @@ impl Scan {
     /// Goes back to just after the quote that opened the field. Returns that offset.
     fn go_back(&mut self, text_follows: bool) -> u64 {
         let (at, lines) = self.opened.place();
-        self.state = State::Stray;
+        self.state = QuoteState::Stray;
         self.at = at + 1;
         self.lines = lines;
         self.before = self.quote;
@@ -563,7 +563,7 @@ impl Scan {
 
     /// Records the end of a record with a stray quote. Does nothing for other records.
     fn end_stray(&mut self) {
-        if self.state == State::Stray
+        if self.state == QuoteState::Stray
             && let Some(stray) = self.strays.as_mut().and_then(|strays| strays.last_mut())
         {
             stray.end = self.at;

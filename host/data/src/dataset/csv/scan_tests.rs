@@ -54,7 +54,7 @@ fn field_end(text: &[u8], quote: usize, newlines: bool, longest: usize) -> Optio
 }
 
 /// The numbers of records, of lines and of records with stray quotes, if pieces of this size are passed.
-fn by_pieces(mut scan: Scan, text: &[u8], size: usize) -> (u64, u64, u64) {
+fn by_pieces(mut scan: CsvScan, text: &[u8], size: usize) -> (u64, u64, u64) {
     let mut at = 0;
     loop {
         let piece = &text[at..(at + size).min(text.len())];
@@ -70,7 +70,7 @@ fn by_pieces(mut scan: Scan, text: &[u8], size: usize) -> (u64, u64, u64) {
 }
 
 /// The ends of records, found one by one in pieces of this size.
-fn by_records(mut scan: Scan, text: &[u8], size: usize) -> Vec<(usize, bool)> {
+fn by_records(mut scan: CsvScan, text: &[u8], size: usize) -> Vec<(usize, bool)> {
     let mut at = 0;
     let mut ends = Vec::new();
     let mut stray = 0;
@@ -99,7 +99,7 @@ fn by_records(mut scan: Scan, text: &[u8], size: usize) -> Vec<(usize, bool)> {
 /// Compares all ways to scan a text. Returns the numbers of records, lines and stray records.
 fn check(text: &[u8], newlines: bool, longest: u64) -> (u64, u64, u64) {
     let shown = String::from_utf8_lossy(text);
-    let scan = || Scan { longest, ..Scan::new(b',', newlines) };
+    let scan = || CsvScan { longest, ..CsvScan::new(b',', newlines) };
     let expected = by_hand(text, newlines, longest as usize);
     let counts = by_pieces(scan(), text, text.len().max(1));
     assert_eq!(counts.0, expected.len() as u64, "{shown:?}");
@@ -115,11 +115,11 @@ fn check(text: &[u8], newlines: bool, longest: u64) -> (u64, u64, u64) {
         assert_eq!(by_records(scan(), text, size), expected, "{shown:?}");
     }
     if !newlines {
-        let lines = by_pieces(Scan::of_lines(), text, 50);
+        let lines = by_pieces(CsvScan::of_lines(), text, 50);
         assert_eq!((lines.0, lines.1), (counts.0, counts.1), "each line is a record: {shown:?}");
     }
     let csv = CsvFormat { quoted_newlines: newlines, ..CsvFormat::default() };
-    let strays = Scan::strays(text, &csv);
+    let strays = CsvScan::strays(text, &csv);
     if longest == LONGEST {
         let ends: Vec<_> = strays.iter().map(|stray| (stray.end as usize, true)).collect();
         let expected: Vec<_> = expected.into_iter().filter(|record| record.1).collect();
@@ -171,7 +171,7 @@ fn a_field_that_is_too_long_is_given_up() {
 fn stray_quotes_are_named() {
     let stray = |quote, end, text_follows| Stray { quote, end, text_follows };
     let csv = CsvFormat::default();
-    let strays = |text: &str| Scan::strays(text.as_bytes(), &csv);
+    let strays = |text: &str| CsvScan::strays(text.as_bytes(), &csv);
     assert_eq!(strays("a\"b,\"c\"\n\"d\ne\"\n"), []);
     assert_eq!(
         strays("1,\"b\"c\r\n2,\"\n3,\"d\"e"),
@@ -182,7 +182,7 @@ fn stray_quotes_are_named() {
 #[test]
 fn fields_with_line_ends_are_collected() {
     let spans = |text: &str, size: usize| {
-        let mut scan = Scan { spans: Some(Vec::new()), ..Scan::new(b',', true) };
+        let mut scan = CsvScan { spans: Some(Vec::new()), ..CsvScan::new(b',', true) };
         text.as_bytes().chunks(size).for_each(|piece| assert_eq!(scan.advance(piece), None));
         assert_eq!(scan.finish(), None);
         scan.spans.unwrap()
@@ -214,7 +214,7 @@ fn long_runs_do_not_overflow_the_counters() {
 fn texts_full_of_stray_quotes_are_scanned_in_little_time() {
     for line in ["a\",\"b\n", "1,\"x\n", "\"\"\"x\n", "\"\" \"\n", "1,\"\"\",\"\n", ",\"a\"\"\n"] {
         let text = line.repeat(4 << 20 >> line.len().ilog2());
-        let counts = by_pieces(Scan::new(b',', true), text.as_bytes(), 1 << 20);
+        let counts = by_pieces(CsvScan::new(b',', true), text.as_bytes(), 1 << 20);
         assert_eq!(counts.1, text.len() as u64 / line.len() as u64);
     }
 }

@@ -1,6 +1,6 @@
 //! Stray quotes, from cutting to reading.
 
-use super::tests::{Files, csv, format, pieces, read};
+use super::tests::{CsvFixture, csv, format, pieces, read};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, TableFormat};
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// The rows, with a bar between fields, and what was refused. Asserts that they do not depend on how the text
 /// is cut.
 fn told_with(text: &str, csv: CsvFormat, columns: &[(&str, ColumnType)]) -> String {
-    let files = Files::new(&[("t.csv", text.as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv, columns);
     let told = |size: SliceSize| {
         let (rows, refused) = read(&files, &format, &files.cut(&format.csv, size));
@@ -97,7 +97,7 @@ fn a_header_with_a_stray_quote_is_one_line() {
         [("a,\"b\n", ["a", "b"]), ("a,\"b\"c\n", ["a", "bc"]), ("\"a\"x,b\n", ["ax", "b"])]
     {
         let text = format!("{header}1,2\n3,\"4\"\n");
-        let files = Files::new(&[("t.csv", text.as_bytes())]);
+        let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
         let inferred = files.infer(&csv(true), false).unwrap();
         assert_eq!(inferred, names.map(|name| (name.to_owned(), ColumnType::Int64)));
         let mut cutter = super::Cutter::new(&csv(true), SliceSize::Bytes(1));
@@ -111,7 +111,7 @@ fn a_header_with_a_stray_quote_is_one_line() {
 
 #[test]
 fn a_file_of_nothing_but_stray_quotes_has_columns() {
-    let files = Files::new(&[("t.csv", b"1,\"a \"b\" c\"\n2,\"a \"b\" c\"\n")]);
+    let files = CsvFixture::new(&[("t.csv", b"1,\"a \"b\" c\"\n2,\"a \"b\" c\"\n")]);
     let columns = files.infer(&csv(false), false).unwrap();
     let names: Vec<_> = columns.iter().map(|column| column.0.as_str()).collect();
     assert_eq!(names, ["column_0", "column_1"]);
@@ -120,7 +120,7 @@ fn a_file_of_nothing_but_stray_quotes_has_columns() {
 #[test]
 fn joined_lines_are_looked_for() {
     let joined = |text: &str, columns| {
-        let files = Files::new(&[("t.csv", text.as_bytes())]);
+        let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
         let mut found = Vec::new();
         for size in [1, 10, 1 << 20] {
             let mut cutter = super::Cutter::new(&csv(true), SliceSize::Bytes(size));
@@ -147,7 +147,7 @@ fn joined_lines_are_looked_for() {
 fn a_long_field_is_no_stray_quote() {
     let field = "some text, \"\"quoted\"\"\n".repeat(300_000);
     let text = format!("id,text\n1,\"{field}\"\n2,b\n");
-    let files = Files::new(&[("t.csv", text.as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv(true), &COLUMNS);
     let (rows, refused) = read(&files, &format, &files.slices(&format.csv, 1 << 20));
     assert_eq!((rows.len(), refused), (2, Vec::new()));
@@ -160,7 +160,7 @@ fn codes_after_the_sample_are_refused() {
         "n,x,d\n{}007,7,2026-01-02\n7,007.5,2026-01-02\n7,7,2026-1-2\n+7,7,\n",
         "1,0.5,2026-01-02\n".repeat(70_000)
     );
-    let files = Files::new(&[("t.csv", text.as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let columns = files.infer(&csv(true), false).unwrap();
     let kinds = columns.iter().map(|column| column.1).collect::<Vec<_>>();
     assert_eq!(kinds, [ColumnType::Int64, ColumnType::Float64, ColumnType::Date]);
@@ -216,10 +216,10 @@ fn columns_of_codes_are_text() {
         (&["2026-01-05", "2026-01-05T10:00:00.123456789"], String),
     ] {
         let text = format!("v\n{}\n", values.join("\n"));
-        let files = Files::new(&[("t.csv", text.as_bytes())]);
+        let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
         assert_eq!(files.infer(&csv(true), false).unwrap()[0].1, kind, "{values:?}");
         let bare = CsvFormat { header: false, ..csv(true) };
-        let files = Files::new(&[("t.csv", &text.as_bytes()[2..])]);
+        let files = CsvFixture::new(&[("t.csv", &text.as_bytes()[2..])]);
         assert_eq!(files.infer(&bare, false).unwrap()[0].1, kind, "{values:?}");
     }
 }
@@ -258,7 +258,7 @@ proptest! {
         quoted_newlines in any::<bool>(),
     ) {
         use ColumnType::String;
-        let files = Files::new(&[("t.csv", &text)]);
+        let files = CsvFixture::new(&[("t.csv", &text)]);
         let csv = CsvFormat { quoted_newlines, ..csv(header) };
         let format = format(csv, &[("a", String), ("b", String)]);
         let whole = read(&files, &format, &files.slices(&format.csv, 1 << 20));

@@ -15,9 +15,9 @@ use proptest::prelude::*;
 use std::io::Cursor;
 use std::path::PathBuf;
 
-pub(super) struct Files(tempfile::TempDir);
+pub(super) struct CsvFixture(tempfile::TempDir);
 
-impl Files {
+impl CsvFixture {
     pub(super) fn new(files: &[(&str, &[u8])]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -80,7 +80,7 @@ fn texts(batch: &RecordBatch) -> Vec<Vec<Option<String>>> {
 
 /// All rows of the slices, and what was rejected.
 pub(super) fn read(
-    files: &Files,
+    files: &CsvFixture,
     format: &TableFormat,
     slices: &[TextSlice],
 ) -> (Vec<Vec<Option<String>>>, Vec<FailedItem>) {
@@ -173,7 +173,7 @@ proptest! {
         text in table(), size in 1u64..200, header in any::<bool>(),
     ) {
         use ColumnType::String;
-        let files = Files::new(&[("t.csv", &text)]);
+        let files = CsvFixture::new(&[("t.csv", &text)]);
         let format = format(csv(header), &[("a", String), ("b", String), ("c", String)]);
         let slices = files.slices(&format.csv, size);
         check_bounds(&text, &slices, size);
@@ -189,7 +189,7 @@ proptest! {
     #[test]
     fn any_text_can_be_cut_and_read(text in pieces(), size in 1u64..80, header in any::<bool>()) {
         use ColumnType::{Int64, String};
-        let files = Files::new(&[("t.csv", &text)]);
+        let files = CsvFixture::new(&[("t.csv", &text)]);
         let format = format(csv(header), &[("a", String), ("b", Int64)]);
         let slices = files.slices(&format.csv, size);
         check_bounds(&text, &slices, size);
@@ -204,7 +204,7 @@ proptest! {
         text in prop_oneof![table(), pieces()], rows in 1u64..9, header in any::<bool>(),
     ) {
         use ColumnType::String;
-        let files = Files::new(&[("t.csv", &text)]);
+        let files = CsvFixture::new(&[("t.csv", &text)]);
         let format = format(csv(header), &[("a", String), ("b", String), ("c", String)]);
         let slices = files.cut(&format.csv, SliceSize::Rows(rows));
         check_bounds(&text, &slices, 1);
@@ -217,7 +217,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_without_panic(text in prop::collection::vec(any::<u8>(), 0..200)) {
-        let files = Files::new(&[("t.csv", &text)]);
+        let files = CsvFixture::new(&[("t.csv", &text)]);
         let columns = ColumnType::ALL.map(|kind| ("a", kind));
         for columns in [&columns[..1], &columns] {
             let format = format(csv(false), columns);
@@ -228,7 +228,7 @@ proptest! {
 
 #[test]
 fn a_slice_ends_at_the_first_boundary_behind_its_size() {
-    let files = Files::new(&[("t.csv", b"h\n11\r\n22\r\n\r\n33\r\n44")]);
+    let files = CsvFixture::new(&[("t.csv", b"h\n11\r\n22\r\n\r\n33\r\n44")]);
     let bounds = |size| {
         let slices = files.slices(&csv(true), size);
         slices.iter().map(|it| (it.offset, it.length, it.first_line, it.rows)).collect::<Vec<_>>()
@@ -242,7 +242,7 @@ fn a_slice_ends_at_the_first_boundary_behind_its_size() {
 
 #[test]
 fn rows_are_cut_by_number() {
-    let files = Files::new(&[("t.csv", b"h\n11\r\n22\r\n\r\n33\r\n\"4\n4\"")]);
+    let files = CsvFixture::new(&[("t.csv", b"h\n11\r\n22\r\n\r\n33\r\n\"4\n4\"")]);
     let bounds = |rows| {
         let slices = files.cut(&csv(true), SliceSize::Rows(rows));
         slices.iter().map(|it| (it.offset, it.length, it.first_line, it.rows)).collect::<Vec<_>>()
@@ -261,7 +261,7 @@ fn rows_are_cut_by_number() {
 fn cuts_do_not_depend_on_the_blocks_read() {
     let record = "1234567,\"quoted\r\n,text\",\"\"\"\"\r\n";
     let text = format!("a,b,c\r\n{}", record.repeat(40_000));
-    let files = Files::new(&[("t.csv", text.as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let slices = files.slices(&csv(true), 100_000);
     check_bounds(text.as_bytes(), &slices, 100_000);
     assert!(slices.iter().all(|slice| slice.length % record.len() as u64 == 0));
@@ -270,7 +270,7 @@ fn cuts_do_not_depend_on_the_blocks_read() {
 
 #[test]
 fn a_record_without_end_is_refused_whatever_the_size() {
-    let files = Files::new(&[("t.csv", b"h\n1\n\"")]);
+    let files = CsvFixture::new(&[("t.csv", b"h\n1\n\"")]);
     let file = std::fs::File::options().write(true).open(files.root().join("t.csv")).unwrap();
     file.set_len(10 << 20).unwrap();
     for size in [1, 1 << 20] {
@@ -294,7 +294,7 @@ fn a_record_without_end_is_refused_whatever_the_size() {
 #[test]
 fn files_without_rows_give_no_slice() {
     for text in ["", "\u{feff}", "h", "h\n", "\u{feff}h\r\n\r\n\n", "\"h\n"] {
-        let files = Files::new(&[("t.csv", text.as_bytes())]);
+        let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
         assert!(files.slices(&csv(true), 10).is_empty(), "{text:?}");
     }
 }
@@ -311,7 +311,7 @@ fn short_records_under_a_wide_header_cost_little() {
     const ROWS: usize = 10_000;
     let full = [vec!["1"; COLUMNS].join(","), "\n".to_owned()].concat();
     let text = ["h\n", &"1\n".repeat(ROWS), &full].concat();
-    let files = Files::new(&[("t.csv", text.as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let names: Vec<_> = (0..COLUMNS).map(|index| format!("c{index}")).collect();
     let columns: Vec<_> = names.iter().map(|name| (name.as_str(), ColumnType::Int64)).collect();
     let mut reader = TableReader::new(&format(csv(true), &columns)).unwrap();
@@ -331,7 +331,7 @@ fn types_are_inferred_from_rows() {
         2,,2.5,FALSE,2026-01-03,2026-01-02,2,,NA\n\
         bad row\n\
         -3,2e3,3,,,,,,\n";
-    let files = Files::new(&[("t.csv", text)]);
+    let files = CsvFixture::new(&[("t.csv", text)]);
     let csv = CsvFormat { null_values: vec!["NA".to_owned()], ..CsvFormat::default() };
     let columns = files.infer(&csv, false).unwrap();
     let columns: Vec<_> = columns.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
@@ -353,7 +353,7 @@ fn types_are_inferred_from_rows() {
 
 #[test]
 fn without_a_header_columns_are_numbered() {
-    let files = Files::new(&[("t.csv", b"\xEF\xBB\xBF1;x\n2;y\n")]);
+    let files = CsvFixture::new(&[("t.csv", b"\xEF\xBB\xBF1;x\n2;y\n")]);
     let csv = CsvFormat { header: false, delimiter: b';', ..CsvFormat::default() };
     let columns = files.infer(&csv, false).unwrap();
     assert_eq!(
@@ -367,11 +367,11 @@ fn the_first_part_decides_unless_all_is_asked_for() {
     let mut text = b"n\n".to_vec();
     text.extend(b"1\n".repeat(1 << 20));
     text.extend(b"1.5\n");
-    let files = Files::new(&[("a.csv", b""), ("b.csv", b"n\n"), ("t.csv", &text)]);
+    let files = CsvFixture::new(&[("a.csv", b""), ("b.csv", b"n\n"), ("t.csv", &text)]);
     assert_eq!(files.infer(&csv(true), false).unwrap()[0].1, ColumnType::Int64);
     assert_eq!(files.infer(&csv(true), true).unwrap()[0].1, ColumnType::Float64);
     // Files that cannot be read, or that have another header, are skipped.
-    let files = Files::new(&[
+    let files = CsvFixture::new(&[
         ("a.csv", b"\0\n1\n"),
         ("b.csv", b"n\n"),
         ("c.csv", b"m\nx\n"),
@@ -379,7 +379,7 @@ fn the_first_part_decides_unless_all_is_asked_for() {
     ]);
     let expected = [("n".to_owned(), ColumnType::Int64)];
     assert_eq!(files.infer(&csv(true), false).unwrap(), expected);
-    let files = Files::new(&[("a.csv", b""), ("b.csv", b"n,m\n")]);
+    let files = CsvFixture::new(&[("a.csv", b""), ("b.csv", b"n,m\n")]);
     assert_eq!(files.infer(&csv(true), false).unwrap().len(), 2);
 }
 
@@ -399,7 +399,7 @@ fn records_that_do_not_fit_are_named_with_their_line() {
         i,99999999999999999999,,,,\n\
         j,1,2,false,,,,\n\
         ok,2,2.5,FALSE,2026-01-03,2026-01-02 01:00:00+01:00";
-    let files = Files::new(&[("t.csv", text)]);
+    let files = CsvFixture::new(&[("t.csv", text)]);
     let columns = [
         ("name", String),
         ("age", Int64),
@@ -436,7 +436,7 @@ fn records_that_do_not_fit_are_named_with_their_line() {
 
 #[test]
 fn halves_of_a_character_in_two_fields_are_no_text() {
-    let files = Files::new(&[("t.csv", b"\xC3,\xA9\nx,y\n")]);
+    let files = CsvFixture::new(&[("t.csv", b"\xC3,\xA9\nx,y\n")]);
     let format = format(csv(false), &[("a", ColumnType::String), ("b", ColumnType::String)]);
     let (rows, rejected) = read(&files, &format, &files.slices(&format.csv, 100));
     assert_eq!((rows.len(), rejected.len()), (1, 1));
@@ -444,7 +444,7 @@ fn halves_of_a_character_in_two_fields_are_no_text() {
 
 #[test]
 fn rejected_records_are_named_up_to_a_limit() {
-    let files = Files::new(&[("t.csv", "x\n".repeat(1500).as_bytes())]);
+    let files = CsvFixture::new(&[("t.csv", "x\n".repeat(1500).as_bytes())]);
     let format = format(csv(false), &[("a", ColumnType::Int64)]);
     let slices = files.slices(&format.csv, 1 << 20);
     let mut reader = TableReader::new(&format).unwrap();
@@ -455,7 +455,7 @@ fn rejected_records_are_named_up_to_a_limit() {
 
 #[test]
 fn null_values_are_nulls() {
-    let files = Files::new(&[("t.csv", b"1,a\nNA,NA\n-,n/a\n,\n4,NAN\n")]);
+    let files = CsvFixture::new(&[("t.csv", b"1,a\nNA,NA\n-,n/a\n,\n4,NAN\n")]);
     let null_values = ["NA", "n/a", "-"].map(str::to_owned).to_vec();
     let csv = CsvFormat { header: false, null_values, ..CsvFormat::default() };
     let format = format(csv, &[("a", ColumnType::Int64), ("b", ColumnType::String)]);
@@ -468,7 +468,7 @@ fn null_values_are_nulls() {
 
 #[test]
 fn a_file_that_changed_is_an_error() {
-    let files = Files::new(&[("t.csv", b"1\n2\n3\n")]);
+    let files = CsvFixture::new(&[("t.csv", b"1\n2\n3\n")]);
     let format = format(csv(false), &[("a", ColumnType::Int64)]);
     let slices = files.slices(&format.csv, 100);
     let mut reader = TableReader::new(&format).unwrap();
@@ -489,7 +489,7 @@ fn a_file_that_changed_is_an_error() {
 
 #[test]
 fn a_table_without_columns_cannot_be_read() {
-    let files = Files::new(&[("t.csv", b"1\n")]);
+    let files = CsvFixture::new(&[("t.csv", b"1\n")]);
     let format = format(csv(false), &[]);
     let slices = files.slices(&format.csv, 100);
     let mut reader = TableReader::new(&format).unwrap();

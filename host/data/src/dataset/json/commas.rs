@@ -8,7 +8,7 @@ const SHORT: usize = 16;
 
 /// What was seen last, except for blanks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum LastToken {
     /// The beginning of a line, a list or an object; or a colon.
     Begin,
     /// The end of a value.
@@ -19,26 +19,26 @@ enum Last {
 /// Whether there is a comma between any two values of lists and objects, and nowhere else. Checks nothing
 /// else: the result for a text with other mistakes may be either.
 pub(super) fn are_right(text: &[u8]) -> bool {
-    let mut last = Last::Begin;
+    let mut last = LastToken::Begin;
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         at += 1;
         last = match (byte, last) {
             (b' ' | b'\t', last) => last,
-            (b'\n' | b'\r' | b':', _) => Last::Begin,
-            (b',', Last::Value) => Last::Comma,
-            (b',', _) | (b'}' | b']', Last::Comma) => return false,
-            (b'}' | b']', _) => Last::Value,
-            (_, Last::Value) => return false,
-            (b'{' | b'[', _) => Last::Begin,
+            (b'\n' | b'\r' | b':', _) => LastToken::Begin,
+            (b',', LastToken::Value) => LastToken::Comma,
+            (b',', _) | (b'}' | b']', LastToken::Comma) => return false,
+            (b'}' | b']', _) => LastToken::Value,
+            (_, LastToken::Value) => return false,
+            (b'{' | b'[', _) => LastToken::Begin,
             (b'"', _) => {
                 at = string_end(text, at);
-                Last::Value
+                LastToken::Value
             }
             _ => {
                 let rest = text[at..].iter();
                 at += rest.take_while(|byte| is_plain(**byte)).count();
-                Last::Value
+                LastToken::Value
             }
         };
     }

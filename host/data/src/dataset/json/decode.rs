@@ -1,10 +1,10 @@
 //! Decodes lines to Arrow tables.
 
 use super::commas;
-use super::decoders::{Counting, Decoders};
-use super::lines::Lines;
+use super::decoders::{UnknownKeyCount, Decoders};
+use super::lines::FilledLines;
 use super::misfit::reason;
-use super::parts::Part;
+use super::parts::PartTarget;
 use super::plain::PlainLines;
 use crate::dataset::csv::shortened;
 use crate::dataset::{DatasetError, fail};
@@ -30,7 +30,7 @@ pub struct JsonDecoder {
     schema: SchemaRef,
     /// Whether floats must not be rounded.
     exact: bool,
-    part: Part,
+    part: PartTarget,
     /// The fast path, for lines that are all alike.
     plain: Option<PlainLines>,
     /// A decoder that is between two rows, and how many rows it can take at once.
@@ -41,7 +41,7 @@ pub struct JsonDecoder {
     /// column is JSON.
     quoted: Option<Vec<u8>>,
     /// Detects keys without a column. `None` if they are not counted.
-    unknown: Option<Arc<Counting>>,
+    unknown: Option<Arc<UnknownKeyCount>>,
 }
 
 /// The records that have keys without a column.
@@ -60,7 +60,7 @@ impl JsonDecoder {
     /// refused. `dropped`: counts the records with keys that are neither columns nor `dropped`; `None`: does
     /// not count.
     pub fn new(schema: SchemaRef, exact: bool, dropped: Option<&[String]>) -> Self {
-        let part = Part::of_line(&schema, dropped.unwrap_or_default());
+        let part = PartTarget::of_line(&schema, dropped.unwrap_or_default());
         Self {
             plain: PlainLines::new(&schema, exact),
             exact,
@@ -68,7 +68,7 @@ impl JsonDecoder {
             part,
             decoder: None,
             checker: None,
-            unknown: dropped.map(|dropped| Arc::new(Counting::new(&schema, dropped))),
+            unknown: dropped.map(|dropped| Arc::new(UnknownKeyCount::new(&schema, dropped))),
             schema,
         }
     }
@@ -91,7 +91,7 @@ impl JsonDecoder {
             return if commas::are_right(text) { self.decode_any(text, rows) } else { None };
         };
         quoted.clear();
-        let is_json = Lines::new(text).all(|(_, line)| self.part.quote(line, &mut quoted));
+        let is_json = FilledLines::new(text).all(|(_, line)| self.part.quote(line, &mut quoted));
         let batch = if is_json { self.decode_any(&quoted, rows) } else { None };
         self.quoted = Some(quoted);
         batch
@@ -104,7 +104,7 @@ impl JsonDecoder {
         if let Some(names) =
             self.plain.as_mut().and_then(|plain| plain.take_unknown(&unknown.dropped))
         {
-            let mut lines = Lines::new(text);
+            let mut lines = FilledLines::new(text);
             let (start, _) = lines.next()?;
             let records = 1 + lines.count() as u64;
             let names = names.iter().take(NAMES).map(|name| shortened(name)).collect();
@@ -114,7 +114,7 @@ impl JsonDecoder {
             return None;
         }
         let mut found = Unknown { records: 0, names: Vec::new(), start: 0 };
-        for (start, line) in Lines::new(text) {
+        for (start, line) in FilledLines::new(text) {
             let Ok(line) = std::str::from_utf8(line) else { continue };
             if self.part.unknown(line, "", NAMES, &mut found.names) {
                 if found.records == 0 {
@@ -133,7 +133,7 @@ impl JsonDecoder {
             Some((decoder, capacity)) if capacity > rows => (decoder, capacity),
             _ => (self.build(rows + rows / 8 + 2).ok()?, rows + rows / 8 + 2),
         };
-        for (number, (_, line)) in Lines::new(text).enumerate() {
+        for (number, (_, line)) in FilledLines::new(text).enumerate() {
             // A line that is not exactly one value must not continue in the next line.
             let passed = decoder.decode(line).ok()?;
             if passed != line.len() || decoder.has_partial_record() || decoder.len() != number + 1 {

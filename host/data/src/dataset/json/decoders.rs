@@ -3,7 +3,7 @@
 
 use super::field::is_json;
 use super::moments::{day, days, microseconds};
-use crate::dataset::exact::{Number, exact_float, float, integer, unsigned};
+use crate::dataset::exact::{WrittenNumber, exact_float, float, integer, unsigned};
 use arrow::array::{ArrayRef, PrimitiveBuilder, StringBuilder};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, FieldRef, Fields, Float64Type, Int64Type, Schema,
@@ -21,12 +21,12 @@ pub(super) struct Decoders {
     /// Whether floats must not be rounded.
     pub(super) exact: bool,
     /// Detects keys without a column.
-    pub(super) unknown: Option<Arc<Counting>>,
+    pub(super) unknown: Option<Arc<UnknownKeyCount>>,
 }
 
 /// Records whether objects have keys without a column.
 #[derive(Debug)]
-pub(super) struct Counting {
+pub(super) struct UnknownKeyCount {
     /// Set at the first such key.
     pub(super) found: AtomicBool,
     /// Keys of a record that are known, although they have no column.
@@ -35,7 +35,7 @@ pub(super) struct Counting {
     record: Fields,
 }
 
-impl Counting {
+impl UnknownKeyCount {
     pub(super) fn new(schema: &Schema, dropped: &[String]) -> Self {
         let record = schema.fields().clone();
         Self { found: AtomicBool::new(false), dropped: dropped.to_owned(), record }
@@ -56,14 +56,14 @@ impl DecoderFactory for Decoders {
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
         Ok(match field.data_type() {
             DataType::Int64 => {
-                Some(Box::new(Numbers::<Int64Type> { parse: integer, name: "int64" }))
+                Some(Box::new(NumberColumn::<Int64Type> { parse: integer, name: "int64" }))
             }
             DataType::UInt64 => {
-                Some(Box::new(Numbers::<UInt64Type> { parse: unsigned, name: "uint64" }))
+                Some(Box::new(NumberColumn::<UInt64Type> { parse: unsigned, name: "uint64" }))
             }
             DataType::Float64 => {
                 let parse = if self.exact { exact_float } else { float };
-                Some(Box::new(Numbers::<Float64Type> { parse, name: "float64" }))
+                Some(Box::new(NumberColumn::<Float64Type> { parse, name: "float64" }))
             }
             DataType::Date32 => Some(Box::new(Moments::<Date32Type> {
                 kind: DataType::Date32,
@@ -81,7 +81,7 @@ impl DecoderFactory for Decoders {
             DataType::Struct(fields) => match &self.unknown {
                 Some(unknown) => {
                     let inner = context.make_builtin_decoder(field, is_nullable)?;
-                    Some(Box::new(Watched::new(fields, inner, Arc::clone(unknown))))
+                    Some(Box::new(WatchedObject::new(fields, inner, Arc::clone(unknown))))
                 }
                 None => None,
             },
@@ -121,12 +121,12 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for Moments<T> {
 }
 
 /// A column of numbers, which `parse` reads.
-struct Numbers<T: ArrowPrimitiveType> {
+struct NumberColumn<T: ArrowPrimitiveType> {
     parse: fn(&str) -> Option<T::Native>,
     name: &'static str,
 }
 
-impl<T: ArrowPrimitiveType> ArrayDecoder for Numbers<T> {
+impl<T: ArrowPrimitiveType> ArrayDecoder for NumberColumn<T> {
     fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
         let mut builder = PrimitiveBuilder::<T>::with_capacity(pos.len());
         for &at in pos {
@@ -166,7 +166,7 @@ impl ArrayDecoder for Texts {
                 TapeElement::True => Some("true"),
                 TapeElement::False => Some("false"),
                 TapeElement::Number(index) => {
-                    Some(tape.get_string(index)).filter(|text| Number::new(text).is_some())
+                    Some(tape.get_string(index)).filter(|text| WrittenNumber::new(text).is_some())
                 }
                 _ => None,
             };
@@ -183,16 +183,16 @@ impl ArrayDecoder for Texts {
 }
 
 /// A decoder of objects that checks their keys.
-struct Watched {
+struct WatchedObject {
     /// The keys that have columns, in the order in which they usually occur.
     keys: Vec<String>,
     known: HashSet<String>,
     inner: Box<dyn ArrayDecoder>,
-    unknown: Arc<Counting>,
+    unknown: Arc<UnknownKeyCount>,
 }
 
-impl Watched {
-    fn new(fields: &Fields, inner: Box<dyn ArrayDecoder>, unknown: Arc<Counting>) -> Self {
+impl WatchedObject {
+    fn new(fields: &Fields, inner: Box<dyn ArrayDecoder>, unknown: Arc<UnknownKeyCount>) -> Self {
         let keys: Vec<_> = fields.iter().map(|field| field.name().clone()).collect();
         let known = keys.iter().chain(unknown.dropped_of(fields)).cloned().collect();
         Self { known, keys, inner, unknown }
@@ -217,7 +217,7 @@ impl Watched {
     }
 }
 
-impl ArrayDecoder for Watched {
+impl ArrayDecoder for WatchedObject {
     fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
         if !self.unknown.found.load(Ordering::Relaxed) {
             for &at in pos {

@@ -59,7 +59,7 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
         0x1e => Some(Foreign::Sequence),
         b'[' => list(text, line, rest, is_long),
         b'{' => match first_value(line) {
-            First::Whole(after) => {
+            FirstToken::Whole(after) => {
                 let second = second_line(rest);
                 let is_damaged =
                     matches!(first_value(second), First::Whole("")) && second.starts_with('{');
@@ -69,9 +69,9 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
                     _ => None,
                 }
             }
-            First::Cut if is_long => None,
-            First::Cut => is_on_lines(text, rest).then_some(Foreign::Objects),
-            First::Wrong => None,
+            FirstToken::Cut if is_long => None,
+            FirstToken::Cut => is_on_lines(text, rest).then_some(Foreign::Objects),
+            FirstToken::Wrong => None,
         },
         _ => None,
     }
@@ -84,13 +84,13 @@ fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<Foreign> {
     let of_objects = text.get(1..)?.trim_ascii_start().starts_with(['{', ']']);
     let second = second_line(rest);
     match first_value(line) {
-        First::Whole("") => match first_value(second) {
+        FirstToken::Whole("") => match first_value(second) {
             _ if rest.is_empty() => Some(Foreign::List { on_lines: false, of_objects }),
-            First::Whole(_) if second.starts_with('[') => Some(Foreign::Lists { of_objects }),
+            FirstToken::Whole(_) if second.starts_with('[') => Some(Foreign::Lists { of_objects }),
             _ => None,
         },
-        First::Cut if is_long => Some(Foreign::List { on_lines: false, of_objects }),
-        First::Cut if is_on_lines(text, rest) => Some(Foreign::List { on_lines: true, of_objects }),
+        FirstToken::Cut if is_long => Some(Foreign::List { on_lines: false, of_objects }),
+        FirstToken::Cut if is_on_lines(text, rest) => Some(Foreign::List { on_lines: true, of_objects }),
         _ => None,
     }
 }
@@ -109,7 +109,7 @@ fn encoding(start: &[u8]) -> Option<&'static str> {
 }
 
 /// What a text begins with.
-enum First<'a> {
+enum FirstToken<'a> {
     /// A whole value, and the text after it, trimmed.
     Whole(&'a str),
     /// A value that the text cuts off.
@@ -123,12 +123,12 @@ fn second_line(rest: &str) -> &str {
     rest.split(['\n', '\r']).next().unwrap_or_default()
 }
 
-fn first_value(text: &str) -> First<'_> {
+fn first_value(text: &str) -> FirstToken<'_> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match values.next() {
-        Some(Ok(_)) => First::Whole(text[values.byte_offset()..].trim_ascii()),
-        Some(Err(error)) if error.is_eof() => First::Cut,
-        _ => First::Wrong,
+        Some(Ok(_)) => FirstToken::Whole(text[values.byte_offset()..].trim_ascii()),
+        Some(Err(error)) if error.is_eof() => FirstToken::Cut,
+        _ => FirstToken::Wrong,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests that no digit and no value is lost between a file and its table.
 
 use super::field::{field_of, is_json};
-use super::tests::{File, format_of, inferred};
+use super::tests::{JsonFixture, format_of, inferred};
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{Column, ColumnType, SliceSize, TableFormat};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -12,7 +12,7 @@ const WHOLE: SliceSize = SliceSize::Bytes(MAX_SLICE);
 /// The type of a column `a` with these values, as text, and the values that are read from it.
 fn column(values: &[&str]) -> (String, Vec<String>) {
     let lines: Vec<_> = values.iter().map(|value| format!("{{\"a\":{value}}}\n")).collect();
-    let file = File::new(lines.concat());
+    let file = JsonFixture::new(lines.concat());
     let (schema, _) = file.infer();
     let (rows, refused, unknown) = file.read_as(&inferred(&schema), WHOLE);
     assert!(refused.is_empty() && unknown.is_empty(), "{refused:?} {unknown:?}");
@@ -115,7 +115,7 @@ fn values_of_several_shapes_are_json() {
 /// The objects of GeoJSON (RFC 7946).
 #[test]
 fn coordinates_of_several_depths_are_kept() {
-    let file = File::new(
+    let file = JsonFixture::new(
         "{\"type\":\"Point\",\"coordinates\":[1.0,2.0]}\n\
          {\"type\":\"LineString\",\"coordinates\":[[0.0,0.0],[1.0,1.0]]}\n\
          {\"type\":\"GeometryCollection\",\"geometries\":[{\"type\":\"Point\",\"coordinates\":[7.0,8.0]}]}\n",
@@ -131,7 +131,7 @@ fn coordinates_of_several_depths_are_kept() {
 
 #[test]
 fn the_last_word_on_a_column_is_told() {
-    let file = File::new("{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":[]}\n{\"a\":true}\n");
+    let file = JsonFixture::new("{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":[]}\n{\"a\":true}\n");
     let (schema, doubts) = file.infer();
     assert!(is_json(schema.field(0)));
     assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it holds a list here, and something else before: t.jsonl, about line 3");
@@ -141,7 +141,7 @@ fn the_last_word_on_a_column_is_told() {
 fn a_column_of_json_takes_any_value() {
     let columns = [("id", ColumnType::UInt64), ("j", ColumnType::Json), ("s", ColumnType::String)];
     let columns = columns.map(|(name, kind)| field_of(&Column { name: name.to_owned(), kind }));
-    let file = File::new(
+    let file = JsonFixture::new(
         "{\"id\":1,\"j\":{\"a\" : [1e400, \"\\u00e9\\n\"]}}\n{\"id\":2,\"j\":null}\n{\"id\":3}\n\
          {\"id\":4,\"j\":\"text\",\"s\":\"x\"}\n{\"id\":18446744073709551615, \"j\": -0.10 }\n\
          {\"id\":6,\"j\":01}\n{\"id\":7,\"j\":[1,]}\n{\"id\":-8,\"j\":[]}\n{\"id\":9,\"j\":{},\"s\":[]}\n\
@@ -164,8 +164,8 @@ fn a_column_of_json_takes_any_value() {
 #[test]
 fn values_after_the_sample_are_not_rounded() {
     let (schema, _) =
-        File::new("{\"i\":1,\"f\":0.5,\"l\":[0.5],\"u\":18446744073709551615}\n").infer();
-    let file = File::new(
+        JsonFixture::new("{\"i\":1,\"f\":0.5,\"l\":[0.5],\"u\":18446744073709551615}\n").infer();
+    let file = JsonFixture::new(
         "{\"i\":9223372036854775808}\n{\"i\":9007199254740993.0}\n{\"i\":1.00000000000000000001}\n\
          {\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":0.10000000000000001}\n\
          {\"l\":[1,9007199254740993]}\n{\"u\":-1}\n{\"u\":1e3}\n{\"f\":1e400}\n{\"i\":\"1\"}\n",
@@ -186,7 +186,7 @@ fn values_after_the_sample_are_not_rounded() {
     // If the job file says float64, values are rounded to the nearest float.
     let columns = vec![Field::new("f", DataType::Float64, true)];
     let file =
-        File::new("{\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":1e400}\n");
+        JsonFixture::new("{\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":1e400}\n");
     assert_snapshot!(file.told_as(&format_of(&Schema::new(columns))), @r#"
     {"f":9.007199254740992e15}
     {"f":0.12345678901234568}
@@ -198,7 +198,7 @@ fn values_after_the_sample_are_not_rounded() {
 fn times_are_exact_or_refused() {
     let columns = [("day", ColumnType::Date), ("at", ColumnType::Timestamp)];
     let columns = columns.map(|(name, kind)| field_of(&Column { name: name.to_owned(), kind }));
-    let file = File::new(
+    let file = JsonFixture::new(
         "{\"day\":\"1500-01-01\",\"at\":\"1500-01-01T00:00:00Z\"}\n{\"day\":\"+10000-01-01\"}\n\
          {\"at\":\"2026-11-22T10:00:00.123456000+05:30\"}\n{\"day\":\"2026-11-22T00:00:00.000Z\"}\n\
          {\"at\":\"9999-12-31T23:59:59.999999-01:00\"}\n{\"at\":\"2026-11-22T10:00:00.1234567\"}\n\
@@ -226,8 +226,8 @@ fn times_are_exact_or_refused() {
 #[test]
 fn keys_without_a_column_are_counted() {
     let found = |sample: &str, text: &str| {
-        let (schema, _) = File::new(sample).infer();
-        let (rows, _, unknown) = File::new(text).read_as(&inferred(&schema), WHOLE);
+        let (schema, _) = JsonFixture::new(sample).infer();
+        let (rows, _, unknown) = JsonFixture::new(text).read_as(&inferred(&schema), WHOLE);
         let told = unknown.iter().map(|keys| {
             format!(
                 "{} of {}: {:?}, {} line {}",
@@ -256,8 +256,8 @@ fn keys_without_a_column_are_counted() {
     assert_snapshot!(found("{\"a\":1}\n", &format!("{{\"a\":[],\"c\":1}}\n{{\"a\":2}}\n\n{refused}")), @r#"1 of 2: ["b"], t line 4"#);
     assert_eq!(found("{\"a\":1}\n", "{\"a\":[],\"c\":1}\n{\"a\":2}\n"), "");
     // If the job file names the columns, other keys are not counted.
-    let (schema, _) = File::new("{\"a\":1}\n").infer();
-    let (_, _, unknown) = File::new("{\"a\":1,\"b\":1}\n").read_as(&format_of(&schema), WHOLE);
+    let (schema, _) = JsonFixture::new("{\"a\":1}\n").infer();
+    let (_, _, unknown) = JsonFixture::new("{\"a\":1,\"b\":1}\n").read_as(&format_of(&schema), WHOLE);
     assert!(unknown.is_empty());
     // Keys that the job drops are known: in lines that are all alike, and in others.
     let format = TableFormat { dropped: vec!["b".to_owned()], ..inferred(&schema) };
@@ -267,7 +267,7 @@ fn keys_without_a_column_are_counted() {
         ("{\"a\":1,\"b\":1,\"c\":1}\n", "c"),
         ("{\"a\":1,\"b\":1}\n{\"c\":1}\n", "c"),
     ] {
-        let (_, _, unknown) = File::new(text).read_as(&format, WHOLE);
+        let (_, _, unknown) = JsonFixture::new(text).read_as(&format, WHOLE);
         let names: Vec<_> = unknown.iter().flat_map(|it| &it.names).map(String::as_str).collect();
         assert_eq!(names.join(" "), expected, "{text}");
     }

@@ -1,11 +1,11 @@
 //! Infers the columns of a JSON lines input whose job file does not name them.
 
 use super::document::{START, foreign};
-use super::kinds::{Fields, Kind};
-use super::lines::Lines;
-use super::walk::{Members, Shape, shape};
+use super::kinds::{ObjectFields, ValueKind};
+use super::lines::FilledLines;
+use super::walk::{Members, ValueShape, shape};
 use crate::dataset::csv::{Cutter, read_slice};
-use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
+use crate::dataset::{DatasetError, SourceListing, MayLook, Unpacker};
 use crate::model::{SliceSize, Source};
 use arrow::datatypes::Schema;
 use serde::de::IgnoredAny;
@@ -48,11 +48,11 @@ pub fn infer_json<E: From<DatasetError>>(
     unpacker: &Unpacker,
     may_open: &mut MayLook<'_, E>,
 ) -> Result<InferredJson, E> {
-    let mut learned = Learned { fields: Fields::default(), notes: Notes::default() };
+    let mut learned = Learned { fields: ObjectFields::default(), notes: InferenceNotes::default() };
     let mut left = SAMPLE;
     let mut files = 0;
     'sources: for (index, source) in (0..).zip(sources) {
-        let mut listing = Listing::of_rows(source)?;
+        let mut listing = SourceListing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
             if !may_open(index, &file, &mut listing)? {
                 continue;
@@ -72,8 +72,8 @@ pub fn infer_json<E: From<DatasetError>>(
 }
 
 struct Learned {
-    fields: Fields,
-    notes: Notes,
+    fields: ObjectFields,
+    notes: InferenceNotes,
 }
 
 impl Learned {
@@ -97,7 +97,7 @@ impl Learned {
         {
             taken += slice.length;
             let text = read_slice(unpacker.root_of(&slice, &source.root), &slice, &mut buffer)?;
-            for ((_, line), number) in Lines::new(text).zip(slice.first_line..) {
+            for ((_, line), number) in FilledLines::new(text).zip(slice.first_line..) {
                 // Approximate: blank lines are not counted.
                 self.notes.place = (file.to_owned(), number);
                 self.take_line(line);
@@ -109,7 +109,7 @@ impl Learned {
     /// Learns from a line. Ignores lines that are not objects.
     fn take_line(&mut self, line: &[u8]) {
         let Ok(line) = std::str::from_utf8(line) else { return };
-        if let Shape::Object(members) = shape(line)
+        if let ValueShape::Object(members) = shape(line)
             && serde_json::from_str::<IgnoredAny>(line).is_ok()
         {
             self.notes.take_members(&mut self.fields, members, 0);
@@ -119,7 +119,7 @@ impl Learned {
 
 /// The state of one inference, apart from the columns themselves.
 #[derive(Default)]
-struct Notes {
+struct InferenceNotes {
     /// The file and line that is being read.
     place: (String, u64),
     /// The top-level column that is being read.
@@ -144,7 +144,7 @@ impl Doubted {
     }
 }
 
-impl Notes {
+impl InferenceNotes {
     fn doubt(&mut self, what: &'static str) {
         let is_json = |what: &str| what.starts_with("is json");
         match self.doubts.iter().position(|known| known.column == self.column) {
@@ -166,7 +166,7 @@ impl Notes {
     }
 
     /// Learns from the members of an object that is nested in `level` other values.
-    fn take_members(&mut self, fields: &mut Fields, members: Members<'_>, level: usize) {
+    fn take_members(&mut self, fields: &mut ObjectFields, members: Members<'_>, level: usize) {
         for (name, value) in members {
             if level == 0 {
                 self.column.clear();
@@ -186,27 +186,27 @@ impl Notes {
     }
 
     /// Learns from a value of a column or of a nested field.
-    fn take(&mut self, kind: &mut Kind, value: &str, level: usize) {
+    fn take(&mut self, kind: &mut ValueKind, value: &str, level: usize) {
         let doubt = match shape(value) {
-            Shape::Null => None,
-            Shape::Boolean => kind.take(Kind::Boolean),
-            Shape::Text => kind.take(Kind::String),
-            Shape::Number => kind.take_number(value),
-            Shape::List(_) | Shape::Object(_) if level >= LEVELS => {
+            ValueShape::Null => None,
+            ValueShape::Boolean => kind.take(ValueKind::Boolean),
+            ValueShape::Text => kind.take(ValueKind::String),
+            ValueShape::Number => kind.take_number(value),
+            ValueShape::List(_) | ValueShape::Object(_) if level >= LEVELS => {
                 let is_new = !matches!(kind, Kind::Json);
-                *kind = Kind::Json;
+                *kind = ValueKind::Json;
                 is_new.then_some(
                     "is json, which keeps each value's own text, as it has more than 16 levels",
                 )
             }
-            Shape::List(items) => match kind.take_list() {
+            ValueShape::List(items) => match kind.take_list() {
                 Ok(item) => {
                     items.for_each(|value| self.take(item, value, level + 1));
                     None
                 }
                 Err(doubt) => doubt,
             },
-            Shape::Object(members) => match kind.take_object() {
+            ValueShape::Object(members) => match kind.take_object() {
                 Ok(fields) => {
                     self.take_members(fields, members, level + 1);
                     None

@@ -1,7 +1,7 @@
 //! Determines what the values of a column have in common, and so its type.
 
 use super::field::{is_json, json_field};
-use crate::dataset::exact::Number;
+use crate::dataset::exact::WrittenNumber;
 use arrow::datatypes::{DataType, Field};
 use std::collections::HashMap;
 use std::mem::discriminant;
@@ -11,21 +11,21 @@ pub(super) type Doubt = Option<&'static str>;
 
 /// What the values of a column have in common.
 #[derive(Debug, Default)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// Nothing yet.
     #[default]
     Unknown,
     Boolean,
-    Number(Numbers),
+    Number(NumberKind),
     /// Texts, or a mix of plain values.
     String,
-    List(Box<Kind>),
-    Struct(Fields),
+    List(Box<ValueKind>),
+    Struct(ObjectFields),
     /// Values that no other type can hold together.
     Json,
 }
 
-impl Kind {
+impl ValueKind {
     /// Adds a value of this kind. It is neither a list nor an object.
     pub(super) fn take(&mut self, kind: Self) -> Doubt {
         match (&mut *self, kind) {
@@ -50,7 +50,7 @@ impl Kind {
     }
 
     /// Adds a list. Returns what is known of the items, as long as all values are lists.
-    pub(super) fn take_list(&mut self) -> Result<&mut Kind, Doubt> {
+    pub(super) fn take_list(&mut self) -> Result<&mut ValueKind, Doubt> {
         match self {
             Self::Unknown => *self = Self::List(Box::default()),
             Self::List(_) | Self::Json => {}
@@ -65,9 +65,9 @@ impl Kind {
     }
 
     /// Adds an object. Returns what is known of the members, as long as all values are objects.
-    pub(super) fn take_object(&mut self) -> Result<&mut Fields, Doubt> {
+    pub(super) fn take_object(&mut self) -> Result<&mut ObjectFields, Doubt> {
         match self {
-            Self::Unknown => *self = Self::Struct(Fields::default()),
+            Self::Unknown => *self = Self::Struct(ObjectFields::default()),
             Self::Struct(_) | Self::Json => {}
             _ => {
                 *self = Self::Json;
@@ -83,10 +83,10 @@ impl Kind {
     /// Adds a number.
     pub(super) fn take_number(&mut self, text: &str) -> Doubt {
         if matches!(self, Self::Unknown) {
-            *self = Self::Number(Numbers::default());
+            *self = Self::Number(NumberKind::default());
         }
         let Self::Number(numbers) = self else {
-            return self.take(Self::Number(Numbers::default()));
+            return self.take(Self::Number(NumberKind::default()));
         };
         let before = numbers.data_type();
         numbers.take(text);
@@ -119,7 +119,7 @@ impl Kind {
 
 /// What numbers have in common.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct NumberKind {
     /// One is written with a point or an exponent.
     fractions: bool,
     negative: bool,
@@ -133,10 +133,10 @@ pub(super) struct Numbers {
     rounds: bool,
 }
 
-impl Numbers {
+impl NumberKind {
     fn take(&mut self, text: &str) {
         // Always succeeds: the line is valid JSON.
-        let Some(number) = Number::new(text) else { return };
+        let Some(number) = WrittenNumber::new(text) else { return };
         let is_kept = number.float().is_some();
         if !number.is_plain {
             self.fractions = true;
@@ -182,25 +182,25 @@ impl Numbers {
 
 /// The columns of a table, or the members of an object, in order of appearance.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
-    fields: Vec<(String, Kind)>,
+pub(super) struct ObjectFields {
+    fields: Vec<(String, ValueKind)>,
     places: HashMap<String, usize>,
 }
 
-impl Fields {
+impl ObjectFields {
     /// The fields, as Arrow has them.
     pub(super) fn arrow(&self) -> Vec<Field> {
         self.fields.iter().map(|(name, kind)| kind.field(name)).collect()
     }
 
     /// The kind of a field. A new field is added if `may_grow` allows it.
-    pub(super) fn get(&mut self, name: &str, may_grow: impl FnOnce() -> bool) -> Option<&mut Kind> {
+    pub(super) fn get(&mut self, name: &str, may_grow: impl FnOnce() -> bool) -> Option<&mut ValueKind> {
         let place = match self.places.get(name) {
             Some(&place) => place,
             None if !may_grow() => return None,
             None => {
                 self.places.insert(name.to_owned(), self.fields.len());
-                self.fields.push((name.to_owned(), Kind::Unknown));
+                self.fields.push((name.to_owned(), ValueKind::Unknown));
                 self.fields.len() - 1
             }
         };

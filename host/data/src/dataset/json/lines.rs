@@ -4,19 +4,19 @@ use memchr::memchr2;
 
 /// Iterates over the lines of a text that are not empty.
 #[derive(Debug)]
-pub struct Lines<'a> {
+pub struct FilledLines<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> FilledLines<'a> {
     /// Starts at the first line.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for FilledLines<'a> {
     /// The offset of a line, and the line without its end.
     type Item = (usize, &'a [u8]);
 

@@ -2,7 +2,7 @@
 
 use super::field::is_json;
 use super::moments::{day, days, microseconds};
-use super::walk::{Shape, shape};
+use super::walk::{ValueShape, shape};
 use crate::dataset::csv::shortened;
 use crate::dataset::exact::{exact_float, float, integer, unsigned};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
@@ -27,7 +27,7 @@ pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> 
         return syntax(text, &whole.unwrap_or(error));
     }
     match shape(text) {
-        Shape::Object(_) => {
+        ValueShape::Object(_) => {
             let misfit = Misfit { exact }.members(text, schema.fields(), "");
             misfit.unwrap_or_else(|| match whole {
                 Some(whole) => syntax(text, &whole),
@@ -58,7 +58,7 @@ struct Misfit {
 
 impl Misfit {
     fn members(&self, object: &str, fields: &Fields, path: &str) -> Option<String> {
-        let Shape::Object(members) = shape(object) else { return None };
+        let ValueShape::Object(members) = shape(object) else { return None };
         // If a name occurs several times, the last member counts.
         let members: HashMap<Cow<'_, str>, &str> = members.collect();
         fields.iter().find_map(|field| {
@@ -71,20 +71,20 @@ impl Misfit {
     fn value(&self, value: &str, field: &Field, path: &str) -> Option<String> {
         let kind = field.data_type();
         let (fits, name) = match (kind, shape(value)) {
-            (_, Shape::Null) => return None,
-            (DataType::List(field), Shape::List(mut items)) => {
+            (_, ValueShape::Null) => return None,
+            (DataType::List(field), ValueShape::List(mut items)) => {
                 let mut index = 0..;
                 return items.find_map(|item| {
                     let index = index.next().unwrap_or_default();
                     self.value(item, field, &format!("{path}[{index}]"))
                 });
             }
-            (DataType::Struct(fields), Shape::Object(_)) => {
+            (DataType::Struct(fields), ValueShape::Object(_)) => {
                 return self.members(value, fields, &format!("{path}."));
             }
             (DataType::List(_), _) => (false, "list"),
             (DataType::Struct(_), _) => (false, "object"),
-            (DataType::Float64, Shape::Number) if self.exact && float(value).is_some() => {
+            (DataType::Float64, ValueShape::Number) if self.exact && float(value).is_some() => {
                 if exact_float(value).is_some() {
                     return None;
                 }
@@ -94,7 +94,7 @@ impl Misfit {
                     shortened(value)
                 ));
             }
-            (DataType::Float64, Shape::Number) => (float(value).is_some(), "float64"),
+            (DataType::Float64, ValueShape::Number) => (float(value).is_some(), "float64"),
             (DataType::Float64, _) => (false, "float64"),
             (DataType::Int64, shape) => {
                 (matches!(shape, Shape::Number) && integer(value).is_some(), "int64")
@@ -117,26 +117,26 @@ impl Misfit {
 /// Whether a column of dates or times accepts the value.
 fn moment<T>(
     value: &str,
-    shape: &Shape<'_>,
+    shape: &ValueShape<'_>,
     parse: fn(&str) -> Option<T>,
     count: fn(&str) -> Option<T>,
 ) -> bool {
     match shape {
-        Shape::Text => {
+        ValueShape::Text => {
             serde_json::from_str::<String>(value).is_ok_and(|text| parse(&text).is_some())
         }
-        Shape::Number => count(value).is_some(),
+        ValueShape::Number => count(value).is_some(),
         _ => false,
     }
 }
 
-fn what(shape: &Shape<'_>) -> &'static str {
+fn what(shape: &ValueShape<'_>) -> &'static str {
     match shape {
-        Shape::Null => "null",
-        Shape::Boolean => "a truth value",
-        Shape::Number => "a number",
-        Shape::Text => "a text",
-        Shape::List(_) => "a list",
-        Shape::Object(_) => "an object",
+        ValueShape::Null => "null",
+        ValueShape::Boolean => "a truth value",
+        ValueShape::Number => "a number",
+        ValueShape::Text => "a text",
+        ValueShape::List(_) => "a list",
+        ValueShape::Object(_) => "an object",
     }
 }

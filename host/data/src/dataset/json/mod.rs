@@ -34,7 +34,7 @@ pub use decode::{JsonDecoder, Unknown};
 pub use document::{Foreign, START, foreign};
 pub use field::{field_of, is_json};
 pub use infer::{InferredJson, infer_json};
-pub use lines::Lines;
+pub use lines::FilledLines;
 
 #[cfg(test)]
 mod exact_tests;

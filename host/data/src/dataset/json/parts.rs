@@ -2,25 +2,25 @@
 //! without a column.
 
 use super::field::is_json;
-use super::walk::{Shape, shape};
+use super::walk::{ValueShape, shape};
 use arrow::datatypes::{DataType, Field, Schema};
 use serde::de::IgnoredAny;
 use std::collections::HashMap;
 
 /// How a value is read.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum PartTarget {
     /// It is decoded as its type.
     Typed,
     /// Its text is kept unchanged.
     Json,
     /// Each item of a list is read like this.
-    Items(Box<Part>),
+    Items(Box<PartTarget>),
     /// The named members of an object are read like these. Other members have no column.
-    Members(HashMap<String, Part>),
+    Members(HashMap<String, PartTarget>),
 }
 
-impl Part {
+impl PartTarget {
     /// The part for a line of a table. `dropped` keys are known, although they have no column.
     pub(super) fn of_line(schema: &Schema, dropped: &[String]) -> Self {
         let dropped = dropped.iter().map(|name| (name.clone(), Self::Typed));
@@ -68,17 +68,17 @@ impl Part {
     /// `value` is a part of `line`. The part of `line` before `copied` has already been appended.
     fn quote_value(&self, value: &str, line: &str, copied: &mut usize, out: &mut Vec<u8>) {
         match (self, shape(value)) {
-            (Self::Typed, _) | (_, Shape::Null) => {}
+            (Self::Typed, _) | (_, ValueShape::Null) => {}
             (Self::Json, _) => {
                 let start = value.as_ptr().addr() - line.as_ptr().addr();
                 out.extend_from_slice(&line.as_bytes()[*copied..start]);
                 out.extend_from_slice(serde_json::Value::from(value).to_string().as_bytes());
                 *copied = start + value.len();
             }
-            (Self::Items(item), Shape::List(items)) => {
+            (Self::Items(item), ValueShape::List(items)) => {
                 items.for_each(|value| item.quote_value(value, line, copied, out));
             }
-            (Self::Members(parts), Shape::Object(members)) => {
+            (Self::Members(parts), ValueShape::Object(members)) => {
                 for (name, value) in members {
                     if let Some(part) = parts.get(name.as_ref()) {
                         part.quote_value(value, line, copied, out);
@@ -104,10 +104,10 @@ impl Part {
         };
         let mut found = false;
         match (self, shape(value)) {
-            (Self::Items(item), Shape::List(items)) => {
+            (Self::Items(item), ValueShape::List(items)) => {
                 items.for_each(|value| found |= item.unknown(value, path, most, names));
             }
-            (Self::Members(parts), Shape::Object(members)) => {
+            (Self::Members(parts), ValueShape::Object(members)) => {
                 for (name, value) in members {
                     match parts.get(name.as_ref()) {
                         Some(Self::Typed | Self::Json) => {}
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use insta::assert_snapshot;
 
-    fn part() -> Part {
+    fn part() -> PartTarget {
         let inner = vec![Field::new("n", DataType::Int64, true), json_field("j")];
         let object = DataType::Struct(inner.into());
         let list = DataType::new_list(object.clone(), true);
@@ -144,7 +144,7 @@ mod tests {
         let mut fields: Vec<_> =
             fields.into_iter().map(|(name, kind)| Field::new(name, kind, true)).collect();
         fields.push(json_field("j"));
-        Part::of_line(&Schema::new(fields), &[])
+        PartTarget::of_line(&Schema::new(fields), &[])
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! end, and a loop for each column fills it. All other texts are left to arrow-json.
 
 use super::field::is_json;
-use crate::dataset::csv::{FieldEnds, Found, Records, Values, short_float, short_integer};
-use crate::dataset::exact::{Number, exact_float, float, integer, unsigned};
+use crate::dataset::csv::{FieldEnds, FoundEnds, FieldedRecords, FixedValues, short_float, short_integer};
+use crate::dataset::exact::{WrittenNumber, exact_float, float, integer, unsigned};
 use arrow::array::{ArrayRef, RecordBatch, StringBuilder, new_null_array};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use memchr::memchr;
@@ -24,11 +24,11 @@ pub(super) struct PlainLines {
     exact: bool,
     /// The keys without a column in the last text. All of its lines have them.
     unknown: Vec<String>,
-    found: Found,
+    found: FoundEnds,
 }
 
 /// The key that all lines have at one position.
-struct Key<'a> {
+struct CommonKey<'a> {
     /// All bytes before the value: `{"id": `, or `"id": `.
     before: &'a [u8],
     name: &'a str,
@@ -48,7 +48,7 @@ impl PlainLines {
             schema.fields().iter().enumerate().map(|(at, field)| (field.name().clone(), at));
         let names: HashMap<_, _> = names.collect();
         let unknown = Vec::new();
-        let found = Found::default();
+        let found = FoundEnds::default();
         plain.then(|| Self { schema: Arc::clone(schema), names, exact, unknown, found })
     }
 
@@ -69,15 +69,15 @@ impl PlainLines {
             return None;
         }
         let keys = self.keys(text.trim_start_matches(['\r', '\n']).as_bytes())?;
-        let mut columns: Vec<Column> =
-            keys.iter().map(|key| Column::new(self.kind(key), rows, self.exact)).collect();
+        let mut columns: Vec<JsonColumn> =
+            keys.iter().map(|key| JsonColumn::new(self.kind(key), rows, self.exact)).collect();
         let mut walk = FieldEnds::new(text, b',', Some(b'"'), keys.len(), &mut self.found)?;
         let mut passed = 0;
         loop {
             let more = walk.more(&mut self.found);
-            let records = Records::new(text, &self.found, keys.len(), b',');
+            let records = FieldedRecords::new(text, &self.found, keys.len(), b',');
             for (index, (column, key)) in columns.iter_mut().zip(&keys).enumerate() {
-                column.take(&Fields { records: &records, index, key, last: keys.len() - 1 })?;
+                column.take(&ColumnFields { records: &records, index, key, last: keys.len() - 1 })?;
             }
             let count = records.count;
             passed += count;
@@ -101,15 +101,15 @@ impl PlainLines {
         RecordBatch::try_new(Arc::clone(&self.schema), arrays).ok()
     }
 
-    fn kind(&self, key: &Key<'_>) -> Option<&DataType> {
+    fn kind(&self, key: &CommonKey<'_>) -> Option<&DataType> {
         key.column.map(|at| self.schema.field(at).data_type())
     }
 
     /// The keys of the first line. `None` if the line is not in the expected form, or if it has a column's
     /// key twice.
-    fn keys<'a>(&self, text: &'a [u8]) -> Option<Vec<Key<'a>>> {
+    fn keys<'a>(&self, text: &'a [u8]) -> Option<Vec<CommonKey<'a>>> {
         let skip = |at: usize| at + text[at..].iter().take_while(|&&b| b == b' ').count();
-        let mut keys: Vec<Key<'a>> = Vec::new();
+        let mut keys: Vec<CommonKey<'a>> = Vec::new();
         let mut seen = vec![false; self.schema.fields().len()];
         let mut start = 0;
         let mut at = skip(usize::from(text.first() == Some(&b'{')));
@@ -129,7 +129,7 @@ impl PlainLines {
             if column.is_some_and(|column| std::mem::replace(&mut seen[column], true)) {
                 return None;
             }
-            keys.push(Key { before: text.get(start..at)?, name, column });
+            keys.push(CommonKey { before: text.get(start..at)?, name, column });
             let value = text.get(at..)?;
             let length = match value.strip_prefix(b"\"") {
                 Some(inner) => memchr(b'"', inner)? + 2,
@@ -146,14 +146,14 @@ impl PlainLines {
 }
 
 /// The fields of a column in some records.
-struct Fields<'a> {
-    records: &'a Records<'a>,
+struct ColumnFields<'a> {
+    records: &'a FieldedRecords<'a>,
     index: usize,
-    key: &'a Key<'a>,
+    key: &'a CommonKey<'a>,
     last: usize,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ColumnFields<'a> {
     /// Calls `take` with the bounds of each value. Returns `None` if `take` does, or if a line has a
     /// different key here.
     #[inline(always)]
@@ -174,7 +174,7 @@ impl<'a> Fields<'a> {
     #[inline(always)]
     fn fill<T: Copy + Default>(
         &self,
-        values: &mut Values<T>,
+        values: &mut FixedValues<T>,
         short: impl Fn(usize, usize) -> Option<T>,
         long: impl Fn(&'a str) -> Option<T>,
     ) -> Option<()> {
@@ -193,27 +193,27 @@ impl<'a> Fields<'a> {
 }
 
 /// A column that is being filled.
-enum Column {
-    Boolean(Values<bool>),
-    Int64(Values<i64>),
-    UInt64(Values<u64>),
+enum JsonColumn {
+    Boolean(FixedValues<bool>),
+    Int64(FixedValues<i64>),
+    UInt64(FixedValues<u64>),
     /// The function parses the values that `short_float` does not.
-    Float64(Values<f64>, fn(&str) -> Option<f64>),
+    Float64(FixedValues<f64>, fn(&str) -> Option<f64>),
     Text(StringBuilder),
     /// A key without a column: its values are only checked.
     Other,
 }
 
-impl Column {
+impl JsonColumn {
     fn new(kind: Option<&DataType>, rows: usize, exact: bool) -> Self {
         match kind {
-            Some(DataType::Boolean) => Self::Boolean(Values::new(rows)),
-            Some(DataType::Int64) => Self::Int64(Values::new(rows)),
-            Some(DataType::UInt64) => Self::UInt64(Values::new(rows)),
+            Some(DataType::Boolean) => Self::Boolean(FixedValues::new(rows)),
+            Some(DataType::Int64) => Self::Int64(FixedValues::new(rows)),
+            Some(DataType::UInt64) => Self::UInt64(FixedValues::new(rows)),
             // `short_float` handles these texts safely even if `exact`: they have no more digits than a float
             // keeps.
             Some(DataType::Float64) => {
-                Self::Float64(Values::new(rows), if exact { exact_float } else { float })
+                Self::Float64(FixedValues::new(rows), if exact { exact_float } else { float })
             }
             Some(_) => Self::Text(StringBuilder::with_capacity(rows, rows.saturating_mul(8))),
             None => Self::Other,
@@ -221,7 +221,7 @@ impl Column {
     }
 
     /// Takes the values. `None` if one is not in its plainest form, or has another type.
-    fn take(&mut self, fields: &Fields<'_>) -> Option<()> {
+    fn take(&mut self, fields: &ColumnFields<'_>) -> Option<()> {
         let text = fields.records.text.as_bytes();
         match self {
             Self::Int64(values) => fields.fill(
@@ -287,7 +287,7 @@ fn is_plain(text: &[u8], start: usize, end: usize) -> bool {
 
 /// Whether the text is a number or a boolean.
 fn is_scalar(text: &str) -> bool {
-    boolean(text).is_some() || Number::new(text).is_some()
+    boolean(text).is_some() || WrittenNumber::new(text).is_some()
 }
 
 fn boolean(text: &str) -> Option<bool> {

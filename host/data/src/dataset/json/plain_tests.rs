@@ -22,12 +22,12 @@ fn plain_lines(exact: bool) -> PlainLines {
 }
 
 fn plain(text: &str, exact: bool) -> Option<RecordBatch> {
-    let rows = crate::dataset::json::Lines::new(text.as_bytes()).count();
+    let rows = crate::dataset::json::FilledLines::new(text.as_bytes()).count();
     plain_lines(exact).decode(text.as_bytes(), rows)
 }
 
 fn by_arrow(text: &str, exact: bool) -> Option<RecordBatch> {
-    let rows = crate::dataset::json::Lines::new(text.as_bytes()).count();
+    let rows = crate::dataset::json::FilledLines::new(text.as_bytes()).count();
     JsonDecoder::new(schema(), exact, None).decode_any(text.as_bytes(), rows)
 }
 

@@ -16,9 +16,9 @@ use std::io::Cursor;
 use std::path::Path;
 use tempfile::TempDir;
 
-pub(super) struct File(TempDir);
+pub(super) struct JsonFixture(TempDir);
 
-impl File {
+impl JsonFixture {
     pub(super) fn new(text: impl AsRef<[u8]>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("t.jsonl"), text).unwrap();
@@ -111,7 +111,7 @@ fn printed(batch: &RecordBatch) -> Vec<String> {
 
 #[test]
 fn columns_are_inferred() {
-    let file = File::new(
+    let file = JsonFixture::new(
         "\u{feff}{\"id\": 1, \"x\": 1, \"on\": true, \"tags\": [\"a\"], \"at\": {\"lat\": 1.5}}\r\n\
          {\"id\": 2, \"x\": 2.5, \"none\": null, \"tags\": [], \"at\": {\"lon\": 3}}\n\n\
          {\"id\": 3, \"mixed\": 1, \"big\": 9223372036854775808, \"deep\": [[{\"k\": [1]}]]}\r\
@@ -144,7 +144,7 @@ fn columns_are_inferred() {
 
 #[test]
 fn what_no_type_holds_is_json() {
-    let file = File::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
+    let file = JsonFixture::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
     let (schema, doubts) = file.infer();
     assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it holds a plain value here, and something else before: t.jsonl, about line 2");
     assert_snapshot!(file.told(&schema), @r#"
@@ -156,23 +156,23 @@ fn what_no_type_holds_is_json() {
     let deep =
         |levels: usize| format!("{{\"a\": {}1{}}}\n", "[".repeat(levels), "]".repeat(levels));
     assert_eq!(File::new(deep(16)).infer().0.fields().len(), 1);
-    let (schema, doubts) = File::new(deep(17)).infer();
+    let (schema, doubts) = JsonFixture::new(deep(17)).infer();
     assert!(is_json(schema.field(0)), "{schema}");
     assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it has more than 16 levels: t.jsonl, about line 1");
-    let file = File::new(deep(100_000));
+    let file = JsonFixture::new(deep(100_000));
     assert_eq!(
         file.told(&file.infer().0),
         deep(100_000).trim_end().replace(": ", ":\"").replace('}', "\"}")
     );
     let wide: Vec<_> = (0..10_001).map(|n| format!("\"k{n}\": 1")).collect();
-    let (schema, doubts) = File::new(format!("{{{}}}\n", wide.join(", "))).infer();
+    let (schema, doubts) = JsonFixture::new(format!("{{{}}}\n", wide.join(", "))).infer();
     assert_eq!(schema.fields().len(), 10_000);
     assert_snapshot!(doubts.join("\n"), @"column 'k10000' and what comes after it is left out: there are too many: t.jsonl, about line 1");
 }
 
 #[test]
 fn lines_that_are_no_rows_are_refused() {
-    let (schema, _) = File::new(
+    let (schema, _) = JsonFixture::new(
         "{\"id\": 1, \"x\": 0.5, \"s\": \"a\", \"on\": true, \"l\": [1], \"o\": {\"k\": 1}}\n",
     )
     .infer();
@@ -181,7 +181,7 @@ fn lines_that_are_no_rows_are_refused() {
         {\"l\": [1, \"a\"]}\n{\"l\": 1}\n{\"o\": {\"k\": []}}\n{\"o\": []}\n[1]\n12\n\"a\"\nnull\n   \n\
         {\"id\": 1\n\"x\": 2}\n{\"id\": 1} {\"id\": 2}\nid=1\n{\"s\": \"caf\xE9\"}\n{\"id\": }\n\
         {\"s\": \"a\0b\"}\n{'id': 1}\n{\"s\": \"\\ud800\"}\n{\"id\": 2}";
-    assert_snapshot!(File::new(text).told(&schema), @r#"
+    assert_snapshot!(JsonFixture::new(text).told(&schema), @r#"
     {"id":1}
     {"id":1,"x":2.0,"s":"5"}
     {"s":"a\u0000b"}
@@ -210,7 +210,7 @@ fn lines_that_are_no_rows_are_refused() {
     line 25: is no JSON: key must be a string at character 2
     line 26: is no JSON: unexpected end of hex escape at character 14
     "#);
-    assert_snapshot!(File::new("{\"a\": 1}\n{}\n").told(&Schema::empty()), @"
+    assert_snapshot!(JsonFixture::new("{\"a\": 1}\n{}\n").told(&Schema::empty()), @"
     line 1: cannot be read: the table has no columns
     line 2: cannot be read: the table has no columns
     ");
@@ -218,10 +218,10 @@ fn lines_that_are_no_rows_are_refused() {
 
 #[test]
 fn commas_are_not_overlooked() {
-    let (schema, _) = File::new("{\"a\": 1, \"b\": [1]}\n").infer();
+    let (schema, _) = JsonFixture::new("{\"a\": 1, \"b\": [1]}\n").infer();
     let text = "{\"a\": 1 \"b\": [2]}\n{\"a\": 1,, \"b\": [2]}\n{\"a\": 1, \"b\": [2 3]}\n\
         {\"a\": 1, \"b\": [2,]}\n{\"a\": 4, \"b\": [5, 6]}\n{\"a\": 1,}\n{,\"a\": 1}";
-    assert_snapshot!(File::new(text).told(&schema), @r#"
+    assert_snapshot!(JsonFixture::new(text).told(&schema), @r#"
     {"a":4,"b":[5,6]}
     line 1: is no JSON: expected `,` or `}` at character 9
     line 2: is no JSON: key must be a string at character 9
@@ -242,7 +242,7 @@ fn dates_and_times_are_not_cut() {
         {\"day\": 1, \"at\": 1000000}\n{\"day\": null, \"at\": 2e6}\n\
         {\"day\": 1.5}\n{\"at\": 0.5}\n{\"day\": 1e10}\n{\"at\": 1e300}\n{\"day\": true}\n\
         {\"day\": \"soon\"}\n{\"at\": []}\n{\"at\": \"now\"}";
-    assert_snapshot!(File::new(text).told(&schema), @r#"
+    assert_snapshot!(JsonFixture::new(text).told(&schema), @r#"
     {"day":"2026-11-22","at":"2026-11-22T09:00:00.500Z"}
     {"day":"1970-01-02","at":"1970-01-01T00:00:01Z"}
     {"at":"1970-01-01T00:00:02Z"}
@@ -260,7 +260,7 @@ fn dates_and_times_are_not_cut() {
 #[test]
 fn sparse_rows_do_not_fill_the_memory() {
     let wide: Vec<_> = (0..10_000).map(|n| format!("\"k{n}\": 1")).collect();
-    let file = File::new(format!("{{{}}}\n{}", wide.join(", "), "{}\n".repeat(200_000)));
+    let file = JsonFixture::new(format!("{{{}}}\n{}", wide.join(", "), "{}\n".repeat(200_000)));
     let (schema, _) = file.infer();
     let mut reader = TableReader::new(&inferred(&schema)).unwrap();
     let slices = file.slices(SliceSize::Bytes(MAX_SLICE));
@@ -285,7 +285,7 @@ proptest! {
     /// However a text is cut, it has the same rows, and all rows that serde_json reads.
     #[test]
     fn cutting_changes_nothing(text in text(), size in 1u64..60, by_rows in any::<bool>()) {
-        let file = File::new(&text);
+        let file = JsonFixture::new(&text);
         let columns = [("a", arrow::datatypes::DataType::Int64), ("b", arrow::datatypes::DataType::Utf8)];
         let fields = columns.map(|(name, kind)| arrow::datatypes::Field::new(name, kind, true));
         let schema = Schema::new(fields.to_vec());

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// The type of a value, with the means to walk into it.
 #[derive(Debug)]
-pub(super) enum Shape<'a> {
+pub(super) enum ValueShape<'a> {
     Null,
     Boolean,
     Number,
@@ -15,15 +15,15 @@ pub(super) enum Shape<'a> {
 }
 
 /// The shape of the value that the text begins with, after blanks.
-pub(super) fn shape(text: &str) -> Shape<'_> {
+pub(super) fn shape(text: &str) -> ValueShape<'_> {
     let text = text.trim_ascii();
     match text.as_bytes().first() {
-        Some(b'{') => Shape::Object(Members(Rest { text, at: 1 })),
-        Some(b'[') => Shape::List(Items(Rest { text, at: 1 })),
-        Some(b'"') => Shape::Text,
-        Some(b't' | b'f') => Shape::Boolean,
-        Some(b'n') => Shape::Null,
-        _ => Shape::Number,
+        Some(b'{') => ValueShape::Object(Members(Rest { text, at: 1 })),
+        Some(b'[') => ValueShape::List(Items(Rest { text, at: 1 })),
+        Some(b'"') => ValueShape::Text,
+        Some(b't' | b'f') => ValueShape::Boolean,
+        Some(b'n') => ValueShape::Null,
+        _ => ValueShape::Number,
     }
 }
 
@@ -117,8 +117,8 @@ mod tests {
     /// What the walk sees, as a `Value`.
     fn seen(text: &str) -> Value {
         match shape(text) {
-            Shape::List(items) => items.map(seen).collect(),
-            Shape::Object(members) => {
+            ValueShape::List(items) => items.map(seen).collect(),
+            ValueShape::Object(members) => {
                 members.map(|(name, value)| (name.into_owned(), seen(value))).collect()
             }
             _ => serde_json::from_str(text).unwrap(),
@@ -151,10 +151,10 @@ mod tests {
         /// The walk ends on any text.
         #[test]
         fn nothing_breaks(text in "[{}\\[\\]\",:a1 \\\\é]{0,40}") {
-            if let Shape::Object(members) = shape(&text) {
+            if let ValueShape::Object(members) = shape(&text) {
                 members.for_each(drop);
             }
-            if let Shape::List(items) = shape(&text) {
+            if let ValueShape::List(items) = shape(&text) {
                 items.for_each(drop);
             }
         }

@@ -11,7 +11,7 @@ const EXACT: u64 = 1 << 53;
 
 /// The type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StorageClass {
     Boolean,
     Int64,
     Float64,
@@ -19,7 +19,7 @@ pub(super) enum Kind {
     Binary,
 }
 
-impl Kind {
+impl StorageClass {
     /// The kind for the type that a table declares for the column, interpreted as in SQLite. `None` if the
     /// values decide.
     pub(super) fn declared(declared: &str) -> Option<Self> {
@@ -87,7 +87,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for StorageClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Boolean => "truth values (0 or 1)",

@@ -1,7 +1,7 @@
 //! Runs the query and reads its result row by row.
 
 use super::bounds::PATIENCE;
-use super::columns::{Kind, size, what};
+use super::columns::{StorageClass, size, what};
 use super::open::Database;
 use super::words::told;
 use crate::dataset::csv::MAX_SLICE;
@@ -63,7 +63,7 @@ impl Database {
             }
             check_size(bytes)
         })?;
-        let fields: Vec<_> = columns.iter().map(Seen::field).collect();
+        let fields: Vec<_> = columns.iter().map(SeenColumn::field).collect();
         Ok(Survey { schema: Arc::new(Schema::new(fields)), rows, bytes })
     }
 
@@ -80,7 +80,7 @@ impl Database {
         let mut made = Vec::with_capacity(columns.fields().len());
         for field in columns.fields() {
             let place = statement.column_names().position(|name| name == field.name());
-            made.push((place, Builder::new(field)?));
+            made.push((place, ColumnBuilder::new(field)?));
         }
         let mut read = 0;
         let mut bytes = 0_u64;
@@ -143,32 +143,32 @@ fn check_size(bytes: u64) -> Result<(), DatasetError> {
 
 /// What is known of a column of the result.
 #[derive(Debug)]
-struct Seen {
+struct SeenColumn {
     name: String,
     /// The type that its table declares, unchanged.
     declared: Option<String>,
-    kind: Option<Kind>,
+    kind: Option<StorageClass>,
 }
 
 /// The columns, before the first row is read.
-fn seen(statement: &Statement<'_>) -> Vec<Seen> {
+fn seen(statement: &Statement<'_>) -> Vec<SeenColumn> {
     let columns = statement.columns().map(|column| {
-        let kind = column.decl_type().and_then(Kind::declared);
+        let kind = column.decl_type().and_then(StorageClass::declared);
         let declared = kind.and(column.decl_type()).map(str::to_owned);
-        Seen { name: column.name().to_owned(), declared, kind }
+        SeenColumn { name: column.name().to_owned(), declared, kind }
     });
     columns.collect()
 }
 
-impl Seen {
+impl SeenColumn {
     fn field(&self) -> Field {
         // A column without values is text, as in CSV.
-        let kind = self.kind.unwrap_or(Kind::String);
+        let kind = self.kind.unwrap_or(StorageClass::String);
         Field::new(&self.name, kind.arrow(), true)
     }
 
     fn take(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
-        let Some(kind) = Kind::of(value) else { return Ok(()) };
+        let Some(kind) = StorageClass::of(value) else { return Ok(()) };
         match (self.kind, &self.declared) {
             (None, _) => self.kind = Some(kind),
             (Some(known), None) => self.kind = Some(known.join(kind).unwrap_or(known)),
@@ -200,14 +200,14 @@ fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result
 
 /// Makes one column of a table.
 #[derive(Debug)]
-struct Builder {
+struct ColumnBuilder {
     name: String,
-    kind: Kind,
-    values: Values,
+    kind: StorageClass,
+    values: SqliteValues,
 }
 
 #[derive(Debug)]
-enum Values {
+enum SqliteValues {
     Boolean(BooleanBuilder),
     Int64(Int64Builder),
     Float64(Float64Builder),
@@ -215,17 +215,17 @@ enum Values {
     Binary(BinaryBuilder),
 }
 
-impl Builder {
+impl ColumnBuilder {
     fn new(field: &Field) -> Result<Self, DatasetError> {
-        let Some(kind) = Kind::from_arrow(field.data_type()) else {
+        let Some(kind) = StorageClass::from_arrow(field.data_type()) else {
             return fail!("cannot give a column '{}' of {}", field.name(), field.data_type());
         };
         let values = match kind {
-            Kind::Boolean => Values::Boolean(BooleanBuilder::new()),
-            Kind::Int64 => Values::Int64(Int64Builder::new()),
-            Kind::Float64 => Values::Float64(Float64Builder::new()),
-            Kind::String => Values::String(StringBuilder::new()),
-            Kind::Binary => Values::Binary(BinaryBuilder::new()),
+            StorageClass::Boolean => SqliteValues::Boolean(BooleanBuilder::new()),
+            StorageClass::Int64 => SqliteValues::Int64(Int64Builder::new()),
+            StorageClass::Float64 => SqliteValues::Float64(Float64Builder::new()),
+            StorageClass::String => SqliteValues::String(StringBuilder::new()),
+            StorageClass::Binary => SqliteValues::Binary(BinaryBuilder::new()),
         };
         Ok(Self { name: field.name().clone(), kind, values })
     }
@@ -236,35 +236,35 @@ impl Builder {
             return misfit(&self.name, row, value, &expected);
         }
         match (&mut self.values, value) {
-            (Values::Boolean(values), ValueRef::Integer(number)) => {
+            (SqliteValues::Boolean(values), ValueRef::Integer(number)) => {
                 values.append_value(number == 1);
             }
-            (Values::Boolean(values), _) => values.append_null(),
-            (Values::Int64(values), ValueRef::Integer(number)) => values.append_value(number),
-            (Values::Int64(values), _) => values.append_null(),
-            (Values::Float64(values), ValueRef::Real(number)) => values.append_value(number),
-            (Values::Float64(values), ValueRef::Integer(number)) => {
+            (SqliteValues::Boolean(values), _) => values.append_null(),
+            (SqliteValues::Int64(values), ValueRef::Integer(number)) => values.append_value(number),
+            (SqliteValues::Int64(values), _) => values.append_null(),
+            (SqliteValues::Float64(values), ValueRef::Real(number)) => values.append_value(number),
+            (SqliteValues::Float64(values), ValueRef::Integer(number)) => {
                 #[expect(clippy::cast_precision_loss, reason = "`Kind::holds` takes exact ones")]
                 values.append_value(number as f64);
             }
-            (Values::Float64(values), _) => values.append_null(),
-            (Values::String(values), ValueRef::Text(text)) => {
+            (SqliteValues::Float64(values), _) => values.append_null(),
+            (SqliteValues::String(values), ValueRef::Text(text)) => {
                 values.append_option(std::str::from_utf8(text).ok());
             }
-            (Values::String(values), _) => values.append_null(),
-            (Values::Binary(values), ValueRef::Blob(bytes)) => values.append_value(bytes),
-            (Values::Binary(values), _) => values.append_null(),
+            (SqliteValues::String(values), _) => values.append_null(),
+            (SqliteValues::Binary(values), ValueRef::Blob(bytes)) => values.append_value(bytes),
+            (SqliteValues::Binary(values), _) => values.append_null(),
         }
         Ok(())
     }
 
     fn finish(self) -> ArrayRef {
         match self.values {
-            Values::Boolean(mut values) => Arc::new(values.finish()),
-            Values::Int64(mut values) => Arc::new(values.finish()),
-            Values::Float64(mut values) => Arc::new(values.finish()),
-            Values::String(mut values) => Arc::new(values.finish()),
-            Values::Binary(mut values) => Arc::new(values.finish()),
+            SqliteValues::Boolean(mut values) => Arc::new(values.finish()),
+            SqliteValues::Int64(mut values) => Arc::new(values.finish()),
+            SqliteValues::Float64(mut values) => Arc::new(values.finish()),
+            SqliteValues::String(mut values) => Arc::new(values.finish()),
+            SqliteValues::Binary(mut values) => Arc::new(values.finish()),
         }
     }
 }

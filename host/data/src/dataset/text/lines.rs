@@ -1,8 +1,8 @@
 //! Finds the file and the line of a row of a table.
 
-use crate::dataset::csv::records::Records;
+use crate::dataset::csv::records::RecordWalk;
 use crate::dataset::csv::{Origins, count_lines, read_slice, reason};
-use crate::dataset::json::{JsonDecoder, Lines};
+use crate::dataset::json::{JsonDecoder, FilledLines};
 use crate::model::{SpilledRows, TableFormat, TextSlice};
 use arrow::datatypes::SchemaRef;
 use std::path::PathBuf;
@@ -15,22 +15,22 @@ pub struct RowLines<'a> {
     pub(super) format: &'a TableFormat,
     /// The columns in the files, for JSON lines.
     pub(super) json: Option<SchemaRef>,
-    pub(super) origin: Origin,
+    pub(super) origin: LineOrigin,
     /// The name of all the table's files together.
     pub(super) label: String,
 }
 
 #[derive(Debug)]
-pub(super) enum Origin {
+pub(super) enum LineOrigin {
     /// Slices of files, one after the other.
-    Parts(Vec<Part>),
+    Parts(Vec<LineSlice>),
     /// Rows that were gathered from many files.
     Spilled { root: PathBuf, rows: SpilledRows, all_fit: bool },
 }
 
 /// A slice of a file.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct LineSlice {
     pub(super) root: PathBuf,
     pub(super) slice: TextSlice,
     pub(super) item: String,
@@ -44,7 +44,7 @@ impl RowLines<'_> {
     pub fn of(&self, rows: &[usize]) -> Vec<(String, Option<u64>)> {
         let mut found = Vec::with_capacity(rows.len());
         match &self.origin {
-            Origin::Parts(parts) => {
+            LineOrigin::Parts(parts) => {
                 let mut first = 0;
                 let mut rest = rows;
                 for part in parts {
@@ -56,7 +56,7 @@ impl RowLines<'_> {
                     (first, rest) = (end, later);
                 }
             }
-            Origin::Spilled { root, rows: spilled, all_fit } => {
+            LineOrigin::Spilled { root, rows: spilled, all_fit } => {
                 let mut origins = Origins::new(root, spilled, &self.label);
                 let mut text = Vec::new();
                 if let Ok(text) = read_slice(root, &spilled.text, &mut text) {
@@ -70,7 +70,7 @@ impl RowLines<'_> {
         found
     }
 
-    fn lines(&self, part: &Part, rows: &[usize]) -> Vec<u64> {
+    fn lines(&self, part: &LineSlice, rows: &[usize]) -> Vec<u64> {
         let mut buffer = Vec::new();
         let mut found = Vec::with_capacity(rows.len());
         if rows.is_empty() {
@@ -95,7 +95,7 @@ impl RowLines<'_> {
         let mut wanted = rows.iter().copied().peekable();
         if let Some(schema) = &self.json {
             let mut json = JsonDecoder::new(Arc::clone(schema), self.format.inferred, None);
-            let lines = (0..).zip(Lines::new(text));
+            let lines = (0..).zip(FilledLines::new(text));
             let lines = lines.filter(|(_, (_, line))| all_fit || json.misfit(line).is_none());
             for (row, (number, (start, _))) in lines.enumerate() {
                 if wanted.next_if_eq(&row).is_some() {
@@ -107,7 +107,7 @@ impl RowLines<'_> {
             }
             return;
         }
-        let mut records = Records::new(text, &self.format.csv);
+        let mut records = RecordWalk::new(text, &self.format.csv);
         let mut row = 0;
         let mut number = 0;
         while wanted.peek().is_some()
@@ -127,7 +127,7 @@ impl RowLines<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::csv::{Names, put_number};
+    use crate::dataset::csv::{OriginNames, put_number};
     use crate::dataset::{TablePart, TableReader};
     use crate::model::{Column, ColumnType, CsvFormat};
 
@@ -175,7 +175,7 @@ mod tests {
         let root = folder.path();
         let text = "1,a\nx,misfit\n2,b\n";
         std::fs::write(root.join("text"), text).unwrap();
-        let mut names = Names::create(&root.join("names")).unwrap();
+        let mut names = OriginNames::create(&root.join("names")).unwrap();
         names.add("/a.csv").unwrap();
         names.add("/b.csv").unwrap();
         names.finish().unwrap();

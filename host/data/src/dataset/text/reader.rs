@@ -1,11 +1,11 @@
 //! The worker's side: turns a slice of a file into Arrow IPC.
 
-use super::lines::{Origin, Part, RowLines};
+use super::lines::{LineOrigin, LineSlice, RowLines};
 use crate::dataset::csv::{
-    Misfits, Origins, Places, PlainDecoder, arrow_type, count_lines, read_slice, sort_out, table,
+    Misfits, Origins, RecordOrigins, PlainDecoder, arrow_type, count_lines, read_slice, sort_out, table,
 };
-use crate::dataset::json::{JsonDecoder, Lines, Unknown};
-use crate::dataset::{DatasetError, Stream, fail, schema_of};
+use crate::dataset::json::{JsonDecoder, FilledLines, Unknown};
+use crate::dataset::{DatasetError, ArrowStream, fail, schema_of};
 use crate::model::{
     ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
     UnknownKeys,
@@ -37,14 +37,14 @@ pub struct TableReader {
     kept: Vec<u8>,
     /// Those of the current mini-batch.
     unknown_keys: Option<UnknownKeys>,
-    ipc: Stream,
+    ipc: ArrowStream,
 }
 
 /// A mini-batch in memory.
 #[derive(Debug)]
 pub struct LoadedTable<'a> {
     /// A schema, one record batch and an end mark.
-    pub ipc: &'a Stream,
+    pub ipc: &'a ArrowStream,
     /// The number of rows.
     pub rows: u64,
     /// How many records did not fit the schema. This is exact even if `rejected` was cut.
@@ -136,7 +136,7 @@ impl TableReader {
             text: Vec::new(),
             kept: Vec::new(),
             unknown_keys: None,
-            ipc: Stream::default(),
+            ipc: ArrowStream::default(),
         })
     }
 
@@ -170,7 +170,7 @@ impl TableReader {
         let mut origins = Vec::new();
         for part in parts {
             let (batch, more) = self.load(part)?;
-            origins.push(Part {
+            origins.push(LineSlice {
                 root: part.root.to_owned(),
                 slice: part.slice.clone(),
                 item: part.item.to_owned(),
@@ -187,7 +187,7 @@ impl TableReader {
             },
         };
         drop(batches);
-        self.finish(&batch, misfits, Origin::Parts(origins), label)
+        self.finish(&batch, misfits, LineOrigin::Parts(origins), label)
     }
 
     /// Reads rows that were gathered from many files. All columns are in their text. Otherwise like
@@ -200,12 +200,12 @@ impl TableReader {
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
         self.ipc.clear();
-        let places = Places::Files(Origins::new(root, rows, label));
+        let places = RecordOrigins::Files(Origins::new(root, rows, label));
         let part = TablePart { root, slice: &rows.text, item: label };
         let (batch, misfits) = self.load_text(part, places)?;
         let batch = self.project(batch, label)?;
         let all_fit = misfits.count == 0;
-        let origin = Origin::Spilled { root: root.to_owned(), rows: rows.clone(), all_fit };
+        let origin = LineOrigin::Spilled { root: root.to_owned(), rows: rows.clone(), all_fit };
         self.finish(&batch, misfits, origin, label)
     }
 
@@ -213,11 +213,11 @@ impl TableReader {
         &mut self,
         batch: &RecordBatch,
         misfits: Misfits,
-        origin: Origin,
+        origin: LineOrigin,
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
         let rows = batch.num_rows() as u64;
-        match Stream::of(batch, &self.schema) {
+        match ArrowStream::of(batch, &self.schema) {
             Ok(stream) => Ok(LoadedTable {
                 ipc: self.ipc.put(stream),
                 rows,
@@ -237,7 +237,7 @@ impl TableReader {
 
     /// Loads a slice of one file, with the columns of its path.
     fn load(&mut self, part: TablePart<'_>) -> Result<(RecordBatch, Misfits), DatasetError> {
-        let places = Places::File { item: part.item, first_line: part.slice.first_line };
+        let places = RecordOrigins::File { item: part.item, first_line: part.slice.first_line };
         let (batch, misfits) = self.load_text(part, places)?;
         let Some(path) = &self.path else {
             return Ok((self.project(batch, part.item)?, misfits));
@@ -269,7 +269,7 @@ impl TableReader {
     fn load_text(
         &mut self,
         part: TablePart<'_>,
-        places: Places<'_>,
+        places: RecordOrigins<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
         let TablePart { root, slice, item } = part;
         if self.format.columns.is_empty() && self.json.is_none() {
@@ -298,7 +298,7 @@ impl TableReader {
         text: &[u8],
         rows: u64,
         item: &str,
-        mut places: Places<'_>,
+        mut places: RecordOrigins<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
         if self.json.is_some() {
             return self.decode_json(text, rows, item, places);
@@ -325,7 +325,7 @@ impl TableReader {
         text: &[u8],
         rows: u64,
         item: &str,
-        mut places: Places<'_>,
+        mut places: RecordOrigins<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
         let Some(json) = &mut self.json else { return fail!("{item}: is no JSON") };
         json.check_size(text, rows, item)?;
@@ -338,7 +338,7 @@ impl TableReader {
             None => {
                 let mut counted = 0;
                 self.kept.clear();
-                for (start, line) in Lines::new(text) {
+                for (start, line) in FilledLines::new(text) {
                     match json.misfit(line) {
                         Some(reason) => {
                             misfits.refuse(text, start, reason, &mut places, &mut counted);
@@ -363,7 +363,7 @@ impl TableReader {
         let unknown = match misfits.count {
             0 => json.unknown_keys(text),
             _ => json.unknown_keys(&self.kept).map(|unknown| {
-                let start = starts[Lines::new(&self.kept[..unknown.start]).count()];
+                let start = starts[FilledLines::new(&self.kept[..unknown.start]).count()];
                 Unknown { start, ..unknown }
             }),
         };

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, ErrorKind};
 
 /// A row. The bytes of keys sort in the same order as their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row<'a> {
+pub(super) struct ShuffleRow<'a> {
     pub(super) key: &'a [u8],
     pub(super) file: u64,
     pub(super) line: u64,
@@ -13,7 +13,7 @@ pub(super) struct Row<'a> {
     pub(super) text: &'a [u8],
 }
 
-impl<'a> Row<'a> {
+impl<'a> ShuffleRow<'a> {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_number(self.key.len() as u64, out);
         out.extend_from_slice(self.key);
@@ -61,8 +61,8 @@ impl OwnedRow {
         Ok(true)
     }
 
-    pub(super) fn row(&self) -> Row<'_> {
-        Row { key: &self.key, file: self.file, line: self.line, text: &self.text }
+    pub(super) fn row(&self) -> ShuffleRow<'_> {
+        ShuffleRow { key: &self.key, file: self.file, line: self.line, text: &self.text }
     }
 }
 
@@ -158,12 +158,12 @@ mod tests {
         ) {
             let rows: Vec<_> = rows
                 .iter()
-                .map(|(key, n, text)| Row { key, file: *n, line: n / 2, text: text.as_bytes() })
+                .map(|(key, n, text)| ShuffleRow { key, file: *n, line: n / 2, text: text.as_bytes() })
                 .collect();
             let mut bytes = Vec::new();
             rows.iter().for_each(|row| row.put(&mut bytes));
             let mut rest = bytes.as_slice();
-            let seen: Vec<_> = std::iter::from_fn(|| Row::take(&mut rest)).collect();
+            let seen: Vec<_> = std::iter::from_fn(|| ShuffleRow::take(&mut rest)).collect();
             prop_assert_eq!(&seen, &rows);
             let mut from = bytes.as_slice();
             let mut owned = OwnedRow::default();

@@ -1,6 +1,6 @@
 //! The processes that perform tasks, and the spares that replace dead ones.
 
-use super::message::{BUCKETS, Begin, Reply, Setup, Task, Word};
+use super::message::{BUCKETS, Begin, Reply, ShuffleSetup, ShuffleTask, Word};
 use super::serve::SHUFFLE_COMMAND;
 use crate::dataset::DatasetError;
 use crate::plan::PlanError;
@@ -107,7 +107,7 @@ impl Hand {
         self.input.flush()
     }
 
-    fn ask(&mut self, task: &Task) -> io::Result<Reply> {
+    fn ask(&mut self, task: &ShuffleTask) -> io::Result<Reply> {
         self.tell(&Word::Task(task.clone()))?;
         let reply = read_frame(&mut self.output, &mut Vec::new()).map_err(io::Error::other)?;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
@@ -137,7 +137,7 @@ impl Hand {
 
 /// Performs tasks, several at a time.
 pub(super) struct Crew<'a> {
-    pub(super) setup: &'a Setup,
+    pub(super) setup: &'a ShuffleSetup,
     pub(super) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
     pub(super) idle: &'a Idle,
     pub(super) processes: u32,
@@ -148,9 +148,9 @@ impl Crew<'_> {
     /// function that `give` receives fails once a task has failed, because then no further tasks are needed.
     pub(super) fn run(
         &self,
-        give: impl FnOnce(&mut dyn FnMut(Task) -> Result<(), PlanError>) -> Result<(), PlanError>,
+        give: impl FnOnce(&mut dyn FnMut(ShuffleTask) -> Result<(), PlanError>) -> Result<(), PlanError>,
     ) -> Result<(), PlanError> {
-        let (sender, tasks) = sync_channel::<Task>(1);
+        let (sender, tasks) = sync_channel::<ShuffleTask>(1);
         let tasks = Arc::new(Mutex::new(tasks));
         let failed = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -183,7 +183,7 @@ impl Crew<'_> {
     }
 
     /// Runs on a thread for each process: performs one task after another, with a new process if one dies.
-    fn place(&self, tasks: &Mutex<Receiver<Task>>) -> Result<(), PlanError> {
+    fn place(&self, tasks: &Mutex<Receiver<ShuffleTask>>) -> Result<(), PlanError> {
         let mut hand = None;
         let result = loop {
             let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -204,7 +204,7 @@ impl Crew<'_> {
         Ok(hand)
     }
 
-    fn perform(&self, task: &Task, place: &mut Option<Hand>) -> Result<(), PlanError> {
+    fn perform(&self, task: &ShuffleTask, place: &mut Option<Hand>) -> Result<(), PlanError> {
         let mut ends = Vec::new();
         for _ in 0..TRIES {
             let mut hand = match place.take() {

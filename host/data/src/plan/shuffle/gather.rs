@@ -1,8 +1,8 @@
 //! Turns a bucket's segments into its groups.
 
-use super::codec::Row;
-use super::index::Entry;
-use super::message::Setup;
+use super::codec::ShuffleRow;
+use super::index::GroupEntry;
+use super::message::ShuffleSetup;
 use super::runs::{Run, Sorted, merge, spill_error};
 use super::scatter::read_segment;
 use crate::dataset::csv::put_number;
@@ -13,7 +13,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 /// Writes the groups of a bucket, with their index. The bucket's rows are in this number of pieces.
-pub(super) fn gather(setup: &Setup, bucket: u32, pieces: u64) -> Result<(), DatasetError> {
+pub(super) fn gather(setup: &ShuffleSetup, bucket: u32, pieces: u64) -> Result<(), DatasetError> {
     let folder = &setup.folder;
     let failed = |error: io::Error| spill_error(folder, &error);
     let mut gathering = Gathering { setup, bucket, made: 0, runs: Vec::new() };
@@ -32,7 +32,7 @@ pub(super) fn gather(setup: &Setup, bucket: u32, pieces: u64) -> Result<(), Data
 
 /// The sorted runs of a bucket, in the order of their rows.
 struct Gathering<'a> {
-    setup: &'a Setup,
+    setup: &'a ShuffleSetup,
     bucket: u32,
     /// The number of runs made so far.
     made: usize,
@@ -95,14 +95,14 @@ struct GroupWriter {
     origins: BufWriter<File>,
     index: BufWriter<File>,
     /// The group that is being written, and the digest of its text.
-    group: Option<(Entry, Sha256)>,
+    group: Option<(GroupEntry, Sha256)>,
     text_length: u64,
     origins_length: u64,
     scratch: Vec<u8>,
 }
 
 impl GroupWriter {
-    fn create(setup: &Setup, bucket: u32) -> io::Result<Self> {
+    fn create(setup: &ShuffleSetup, bucket: u32) -> io::Result<Self> {
         let create = |path: PathBuf| File::create(path).map(BufWriter::new);
         Ok(Self {
             text: create(setup.text(bucket))?,
@@ -115,10 +115,10 @@ impl GroupWriter {
         })
     }
 
-    fn take(&mut self, row: Row<'_>) -> io::Result<()> {
+    fn take(&mut self, row: ShuffleRow<'_>) -> io::Result<()> {
         if self.group.as_ref().is_none_or(|(group, _)| group.key != row.key) {
             self.end_group()?;
-            let group = Entry {
+            let group = GroupEntry {
                 key: row.key.to_vec(),
                 offset: self.text_length,
                 length: 0,

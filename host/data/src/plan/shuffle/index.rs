@@ -1,6 +1,6 @@
 //! The groups of a bucket, sorted by key, and the groups of all buckets.
 
-use super::message::{BUCKETS, Setup};
+use super::message::{BUCKETS, ShuffleSetup};
 use crate::dataset::DatasetError;
 use crate::protocol::{encode, read_frame};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use std::io::{self, BufReader};
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct GroupEntry {
     /// Its key.
     pub(super) key: Vec<u8>,
     /// The offset of its text.
@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) digest: u64,
 }
 
-impl Entry {
+impl GroupEntry {
     /// Appends the entry to an index.
     pub(super) fn put(&self, out: &mut Vec<u8>) -> io::Result<()> {
         encode(self, out).map_err(io::Error::other)
@@ -39,12 +39,12 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Groups {
     files: Vec<BufReader<File>>,
-    heads: BinaryHeap<Reverse<(Entry, u32)>>,
+    heads: BinaryHeap<Reverse<(GroupEntry, u32)>>,
     buffer: Vec<u8>,
 }
 
 impl Groups {
-    pub(super) fn open(setup: &Setup) -> Result<Self, DatasetError> {
+    pub(super) fn open(setup: &ShuffleSetup) -> Result<Self, DatasetError> {
         let mut groups = Self { files: Vec::new(), heads: BinaryHeap::new(), buffer: Vec::new() };
         for bucket in 0..BUCKETS {
             let path = setup.index(bucket);
@@ -57,7 +57,7 @@ impl Groups {
         Ok(groups)
     }
 
-    pub(super) fn next_group(&mut self) -> Result<Option<(Entry, u32)>, DatasetError> {
+    pub(super) fn next_group(&mut self) -> Result<Option<(GroupEntry, u32)>, DatasetError> {
         let Some(Reverse((entry, bucket))) = self.heads.pop() else { return Ok(None) };
         self.read(bucket)?;
         Ok(Some((entry, bucket)))

@@ -10,7 +10,7 @@ pub(super) const BUCKETS: u32 = 32;
 
 /// Limits on memory and on the number of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::plan) struct Bounds {
+pub(in crate::plan) struct ShuffleLimits {
     /// Bytes of text in a task, approximately.
     pub(in crate::plan) task: u64,
     /// Bytes of rows that are sorted at a time, approximately.
@@ -19,7 +19,7 @@ pub(in crate::plan) struct Bounds {
     pub(in crate::plan) fan_in: usize,
 }
 
-impl Default for Bounds {
+impl Default for ShuffleLimits {
     fn default() -> Self {
         Self { task: 16 << 20, run: 64 << 20, fan_in: 64 }
     }
@@ -40,14 +40,14 @@ pub(super) struct Begin {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Word {
     /// The setup of the tasks that follow. It is not answered.
-    Setup(Setup),
+    Setup(ShuffleSetup),
     /// A task to perform.
-    Task(Task),
+    Task(ShuffleTask),
 }
 
 /// What tasks have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Setup {
+pub(super) struct ShuffleSetup {
     /// The CSV dialect of the input.
     pub(super) csv: CsvFormat,
     /// The number of columns in the files.
@@ -63,10 +63,10 @@ pub(super) struct Setup {
     /// The folder for this input's spill files.
     pub(super) folder: PathBuf,
     /// Limits on memory and on open files.
-    pub(super) bounds: Bounds,
+    pub(super) bounds: ShuffleLimits,
 }
 
-impl Setup {
+impl ShuffleSetup {
     /// The file of a piece's rows, with one segment for each bucket.
     pub(super) fn scattered(&self, number: u64) -> PathBuf {
         self.folder.join(format!("scattered-{number:06}"))
@@ -113,7 +113,7 @@ pub(super) fn origins_name(bucket: u32) -> String {
 
 /// A task. It can be repeated: it overwrites its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Task {
+pub(super) enum ShuffleTask {
     /// Put the rows of a piece of the input into buckets.
     Scatter {
         /// The piece's number, from 0.
@@ -130,9 +130,9 @@ pub(super) enum Task {
     },
 }
 
-impl Task {
+impl ShuffleTask {
     /// A description for people.
-    pub(super) fn what(&self, setup: &Setup) -> String {
+    pub(super) fn what(&self, setup: &ShuffleSetup) -> String {
         match self {
             Self::Gather { bucket, .. } => format!("bucket {bucket} of {BUCKETS}"),
             Self::Scatter { slices, .. } => slices.first().map_or_else(String::new, |slice| {

@@ -22,7 +22,7 @@ mod serve;
 pub use serve::{SHUFFLE_COMMAND, serve};
 
 pub(super) use crew::{Hand, Idle, start_processes};
-pub(super) use message::Bounds;
-pub(super) use run::{Shuffle, Tools, empty_spill};
+pub(super) use message::ShuffleLimits;
+pub(super) use run::{Shuffle, ShuffleContext, empty_spill};
 #[cfg(test)]
 pub(super) use serve::serve_on;

@@ -3,17 +3,17 @@
 use super::codec::values;
 use super::crew::{Crew, Hand, Idle, at_once};
 use super::index::Groups;
-use super::message::{BUCKETS, Bounds, NAMES, Setup, Slice, Task, origins_name, text_name};
+use super::message::{BUCKETS, ShuffleLimits, NAMES, ShuffleSetup, Slice, ShuffleTask, origins_name, text_name};
 use super::runs::spill_error;
-use crate::dataset::csv::Names;
+use crate::dataset::csv::OriginNames;
 use crate::dataset::{DatasetError, Unpacker};
 use crate::model::{SliceSize, SpilledRows, TableFormat, TextSlice, Work};
 use crate::plan::PlanError;
 use crate::plan::groups::{check_size, named};
-use crate::plan::input::Input;
+use crate::plan::input::PlanInput;
 use crate::plan::sender::Sender;
-use crate::plan::stamp::Stamp;
-use crate::plan::text::{Found, each_slice};
+use crate::plan::stamp::MiniBatchDigest;
+use crate::plan::text::{FoundSlice, each_slice};
 use crate::protocol::PlanRequest;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -23,24 +23,24 @@ const TASK_SLICES: usize = 1000;
 
 /// The means for a shuffle.
 #[derive(Clone, Copy)]
-pub(in crate::plan) struct Tools<'a> {
+pub(in crate::plan) struct ShuffleContext<'a> {
     /// The leader's request.
     pub(in crate::plan) request: &'a PlanRequest,
     /// Returns a process that has not received any task yet.
     pub(in crate::plan) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
     /// Limits on memory and on open files.
-    pub(in crate::plan) bounds: Bounds,
+    pub(in crate::plan) bounds: ShuffleLimits,
 }
 
 /// Groups the rows of one input.
 pub(in crate::plan) struct Shuffle<'a> {
-    pub(in crate::plan) input: &'a Input<'a>,
+    pub(in crate::plan) input: &'a PlanInput<'a>,
     pub(in crate::plan) format: &'a TableFormat,
     /// The indices of the key columns.
     pub(in crate::plan) columns: Vec<usize>,
     /// The input's number, which names its folder below the spill folder.
     pub(in crate::plan) number: u32,
-    pub(in crate::plan) tools: Tools<'a>,
+    pub(in crate::plan) tools: ShuffleContext<'a>,
     /// Opens the input's files.
     pub(in crate::plan) unpacker: &'a Unpacker,
     /// Processes that wait between steps and inputs.
@@ -89,7 +89,7 @@ impl Shuffle<'_> {
         crew.run(|give| self.scatter(&setup, sender, &mut pieces, give))?;
         crew.run(|give| {
             let mut buckets = 0..BUCKETS;
-            buckets.try_for_each(|bucket| give(Task::Gather { bucket, pieces }))
+            buckets.try_for_each(|bucket| give(ShuffleTask::Gather { bucket, pieces }))
         })?;
         for number in 0..pieces {
             let path = setup.scattered(number);
@@ -98,9 +98,9 @@ impl Shuffle<'_> {
         self.send(&setup, sender)
     }
 
-    fn setup(&self) -> Setup {
+    fn setup(&self) -> ShuffleSetup {
         let path_keys = self.input.path.as_ref().map_or(0, |path| path.keys().count());
-        Setup {
+        ShuffleSetup {
             csv: self.input.csv().clone(),
             columns: self.format.columns.len() - path_keys,
             keys: self.columns.clone(),
@@ -115,26 +115,26 @@ impl Shuffle<'_> {
     /// Passes the whole input to `give` as tasks, and counts the pieces.
     fn scatter(
         &self,
-        setup: &Setup,
+        setup: &ShuffleSetup,
         sender: &mut Sender<'_>,
         pieces: &mut u64,
-        give: &mut dyn FnMut(Task) -> Result<(), PlanError>,
+        give: &mut dyn FnMut(ShuffleTask) -> Result<(), PlanError>,
     ) -> Result<(), PlanError> {
         let first = self.input.first;
         let bounds = setup.bounds;
         let names_path = setup.names();
         let failed = |error: io::Error| PlanError::from(spill_error(&names_path, &error));
-        let mut names = Names::create(&names_path).map_err(failed)?;
+        let mut names = OriginNames::create(&names_path).map_err(failed)?;
         let mut waiting: Vec<Slice> = Vec::new();
         let mut bytes = 0;
         let mut last = None;
         let mut next = |slices: &mut Vec<Slice>| {
             *pieces += 1;
-            give(Task::Scatter { number: *pieces - 1, slices: std::mem::take(slices) })
+            give(ShuffleTask::Scatter { number: *pieces - 1, slices: std::mem::take(slices) })
         };
         let size = SliceSize::Bytes(bounds.task);
         each_slice(self.input, self.format, size, self.unpacker, sender, &mut |_, found| {
-            let Found { source, slice, .. } = found;
+            let FoundSlice { source, slice, .. } = found;
             let file = match &last {
                 Some((file, at, name)) if *at == source && *name == slice.file => *file,
                 _ => {
@@ -158,7 +158,7 @@ impl Shuffle<'_> {
         names.finish().map_err(failed)
     }
 
-    fn send(&self, setup: &Setup, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    fn send(&self, setup: &ShuffleSetup, sender: &mut Sender<'_>) -> Result<(), PlanError> {
         let keys = &self.tools.request.partition_keys;
         let below = |name: String| format!("{}/{name}", self.number);
         let mut groups = Groups::open(setup)?;
@@ -182,7 +182,7 @@ impl Shuffle<'_> {
                 origins_length: group.origins_length,
                 names: below(NAMES.to_owned()),
             });
-            let mut stamp = Stamp::new();
+            let mut stamp = MiniBatchDigest::new();
             stamp.add_digest(group.digest);
             sender.add_group(self.input.first, work, named(keys, values), stamp)?;
         }

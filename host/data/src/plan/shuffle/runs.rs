@@ -1,6 +1,6 @@
 //! Sorted runs of rows in memory and on disk, and merging them.
 
-use super::codec::{OwnedRow, Row, broken};
+use super::codec::{OwnedRow, ShuffleRow, broken};
 use crate::dataset::DatasetError;
 use crate::model::is_full;
 use std::cmp::Reverse;
@@ -32,7 +32,7 @@ impl Run {
         let mut rest = self.bytes.get(from..).unwrap_or_default();
         while !rest.is_empty() {
             self.starts.push(self.bytes.len() - rest.len());
-            Row::take(&mut rest).ok_or_else(broken)?;
+            ShuffleRow::take(&mut rest).ok_or_else(broken)?;
         }
         Ok(())
     }
@@ -62,9 +62,9 @@ impl Run {
 }
 
 /// `start` is always the offset of a row.
-fn row_at(bytes: &[u8], start: usize) -> Row<'_> {
-    let none = Row { key: &[], file: 0, line: 0, text: &[] };
-    bytes.get(start..).and_then(|mut bytes| Row::take(&mut bytes)).unwrap_or(none)
+fn row_at(bytes: &[u8], start: usize) -> ShuffleRow<'_> {
+    let none = ShuffleRow { key: &[], file: 0, line: 0, text: &[] };
+    bytes.get(start..).and_then(|mut bytes| ShuffleRow::take(&mut bytes)).unwrap_or(none)
 }
 
 fn key_at(bytes: &[u8], start: usize) -> &[u8] {
@@ -97,7 +97,7 @@ impl Sorted {
         }
     }
 
-    fn row(&self) -> Row<'_> {
+    fn row(&self) -> ShuffleRow<'_> {
         match self {
             Self::Memory(run, read) => row_at(&run.bytes, run.starts[*read - 1]),
             Self::Disk(_, row) => row.row(),
@@ -109,7 +109,7 @@ impl Sorted {
 /// come first.
 pub(super) fn merge(
     mut runs: Vec<Sorted>,
-    take: &mut dyn FnMut(Row<'_>) -> io::Result<()>,
+    take: &mut dyn FnMut(ShuffleRow<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut heads = BinaryHeap::new();
     for (index, run) in runs.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 //! Turns a piece of the input into a file with its rows by bucket.
 
-use super::codec::{Row, bucket, put_value};
-use super::message::{BUCKETS, Setup, Slice};
+use super::codec::{ShuffleRow, bucket, put_value};
+use super::message::{BUCKETS, ShuffleSetup, Slice};
 use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::{each_row, quote_field};
@@ -17,7 +17,7 @@ const MAX_KEY: usize = 64 << 10;
 /// Puts rows into buckets. Reuses its buffers from piece to piece.
 #[derive(Debug)]
 pub(super) struct Scatterer<'a> {
-    setup: &'a Setup,
+    setup: &'a ShuffleSetup,
     buckets: Vec<Vec<u8>>,
     slice: Vec<u8>,
     key: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Scatterer<'a> {
 }
 
 impl<'a> Scatterer<'a> {
-    pub(super) fn new(setup: &'a Setup) -> Self {
+    pub(super) fn new(setup: &'a ShuffleSetup) -> Self {
         Self {
             setup,
             buckets: vec![Vec::new(); BUCKETS as usize],
@@ -83,7 +83,7 @@ impl<'a> Scatterer<'a> {
             }
             text.clear();
             row.write(&more, csv, text);
-            Row { key, file: *file, line: row.line, text }
+            ShuffleRow { key, file: *file, line: row.line, text }
                 .put(&mut buckets[bucket(key, BUCKETS as usize)]);
             Ok(())
         })

@@ -1,12 +1,12 @@
 //! A helper process of a shuffle.
 
 use super::gather::gather;
-use super::message::{Begin, Reply, Task, Word};
+use super::message::{Begin, Reply, ShuffleTask, Word};
 use super::scatter::Scatterer;
 use crate::dataset::DatasetError;
 use crate::plan::lockdown::lock_down;
 use crate::protocol::{encode, read_frame};
-use crate::wall::{self, Occupant};
+use crate::wall::{self, WallRole};
 use std::io::{self, ErrorKind, Read, Write};
 
 /// The subcommand for such a process.
@@ -27,7 +27,7 @@ pub fn serve() -> io::Result<()> {
     let Some(begin) = begin else { return Ok(()) };
     let mode = begin.os_sandbox;
     let roots = begin.roots.into_iter();
-    lock_down(Occupant::Shuffler, mode, roots, &begin.spill, MEMORY_BYTES)?;
+    lock_down(WallRole::Shuffler, mode, roots, &begin.spill, MEMORY_BYTES)?;
     serve_on(input, &mut io::stdout().lock())
 }
 
@@ -50,8 +50,8 @@ pub(in crate::plan) fn serve_on(input: &mut impl Read, output: &mut impl Write) 
             word = next()?;
             let Some(Word::Task(task)) = word else { break };
             let done = match task {
-                Task::Scatter { number, slices } => scatterer.scatter(number, &slices),
-                Task::Gather { bucket, pieces } => gather(&setup, bucket, pieces),
+                ShuffleTask::Scatter { number, slices } => scatterer.scatter(number, &slices),
+                ShuffleTask::Gather { bucket, pieces } => gather(&setup, bucket, pieces),
             };
             answer(done, output)?;
         }

@@ -4,7 +4,7 @@ use super::super::CompileError;
 use super::super::artifact::encode;
 use super::glue::{glue, preparing_glue};
 use super::snapshot::with_reset;
-use super::world::World;
+use super::world::ParsedWorld;
 use wit_component::{StringEncoding, embed_component_metadata};
 
 /// The name of the module from which the interpreter imports `call`.
@@ -15,7 +15,7 @@ const DOOR: &str = "host";
 /// # Errors
 /// If the module lacks an export that an interpreter has.
 pub(in super::super) fn assemble(module: &[u8]) -> Result<Vec<u8>, CompileError> {
-    let world = World::parse()?;
+    let world = ParsedWorld::parse()?;
     let text = glue(&world.functions()?);
     join(module, &world, &text)
 }
@@ -26,12 +26,12 @@ pub(in super::super) fn assemble(module: &[u8]) -> Result<Vec<u8>, CompileError>
 /// # Errors
 /// As [`assemble`].
 pub(in super::super) fn preparing(module: &[u8], text: &str) -> Result<Vec<u8>, CompileError> {
-    let world = World::parse()?;
+    let world = ParsedWorld::parse()?;
     let glue = preparing_glue(&world.functions()?, text);
     join(&with_reset(module)?, &world, &glue)
 }
 
-fn join(module: &[u8], world: &World, glue: &str) -> Result<Vec<u8>, CompileError> {
+fn join(module: &[u8], world: &ParsedWorld, glue: &str) -> Result<Vec<u8>, CompileError> {
     let failed = |error: &dyn std::fmt::Display| {
         CompileError(format!("no component can be made of the interpreter: {error:#}"))
     };

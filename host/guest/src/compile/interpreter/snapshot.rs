@@ -84,7 +84,7 @@ pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>
     let cannot =
         |error: wasmtime::Error| CompileError(format!("the interpreter cannot be kept: {error:#}"));
     let (context, _) = wizer.instrument(&module).map_err(cannot)?;
-    let mut state = Kept { stack_pointer, memory };
+    let mut state = KeptExports { stack_pointer, memory };
     let future = pin!(wizer.snapshot(&context, &mut state));
     // The future never waits.
     match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -93,12 +93,12 @@ pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>
     }
 }
 
-struct Kept<'a> {
+struct KeptExports<'a> {
     stack_pointer: i32,
     memory: &'a [u8],
 }
 
-impl InstanceState for Kept<'_> {
+impl InstanceState for KeptExports<'_> {
     async fn global_get(&mut self, _: &str, _: ValType) -> SnapshotVal {
         SnapshotVal::I32(self.stack_pointer)
     }

@@ -42,12 +42,12 @@ pub(super) struct HostFunction {
 }
 
 /// The parsed world.
-pub(super) struct World {
+pub(super) struct ParsedWorld {
     pub(super) resolve: Resolve,
     pub(super) world: WorldId,
 }
 
-impl World {
+impl ParsedWorld {
     /// # Errors
     /// If the WIT texts that this program contains are inconsistent.
     pub(super) fn parse() -> Result<Self, CompileError> {

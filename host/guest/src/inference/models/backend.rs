@@ -1,6 +1,6 @@
 //! The interface of a backend.
 
-use super::{Facts, InferenceError, OwnedTensor, TensorView};
+use super::{ModelFacts, InferenceError, OwnedTensor, TensorView};
 use crate::model::{ByteSize, Device};
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) enum ModelSource<'a> {
 
 /// Settings for loading a model.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct LoadSettings {
     /// The number of threads that compute on the CPU, including the caller.
     pub(super) threads: u32,
     /// The index of the GPU, for reports; `None` means the CPU. For CUDA the GPU is always device 0, because
@@ -31,7 +31,7 @@ pub(super) struct Wanted {
     pub(super) others: u64,
 }
 
-impl Wanted {
+impl LoadSettings {
     /// The device that the model is to run on.
     pub(super) fn device(&self) -> Device {
         self.gpu.map_or(Device::Cpu, Device::Gpu)
@@ -39,9 +39,9 @@ impl Wanted {
 }
 
 /// A loaded model.
-pub(super) trait Loaded: Send {
+pub(super) trait BackendModel: Send {
     /// What is known about it.
-    fn facts(&self) -> &Facts;
+    fn facts(&self) -> &ModelFacts;
 
     /// Computes the outputs. `inputs` have been checked: each input of the facts is there once, in their
     /// order, with the right type and a shape that fits; scalars have no dimensions. The outputs are in the

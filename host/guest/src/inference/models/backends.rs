@@ -3,7 +3,7 @@
 use super::error::{BackendNoGpu, LibraryError, NoGpu};
 use super::onnxruntime::Library;
 use super::vet::Vetted;
-use super::{ErrorCode, InferenceError, Loaded, ModelSource, Wanted, tract, tract_cuda};
+use super::{NnErrorCode, InferenceError, BackendModel, ModelSource, LoadSettings, tract, tract_cuda};
 use crate::model::{Backend, DeviceChoice};
 use std::path::Path;
 
@@ -66,7 +66,7 @@ impl Backends {
                     Err(reasons) if must && !purpose.fallback => {
                         let instead = purpose.instead;
                         return Err(InferenceError::refused(
-                            ErrorCode::UnsupportedOperation,
+                            NnErrorCode::UnsupportedOperation,
                             format!(
                                 "no backend can use GPU {index}; {instead}, or see to one: {reasons}"
                             ),
@@ -78,7 +78,7 @@ impl Backends {
             None if must && !purpose.fallback => {
                 let instead = purpose.instead;
                 return Err(InferenceError::refused(
-                    ErrorCode::Security,
+                    NnErrorCode::Security,
                     format!(
                         "it is to run on a GPU, and none is leased to this worker; give the job a GPU \
                          for each worker (gpus: N or --gpus N), or {instead}"
@@ -99,7 +99,7 @@ impl Backends {
             // another backend.
             (Backend::Auto, Err(_)) if !self.is_given => Ok(Engine::Tract),
             (_, Err(why)) => Err(InferenceError::refused(
-                ErrorCode::RuntimeError,
+                NnErrorCode::RuntimeError,
                 format!("ONNX Runtime cannot run it: {why}; or write backend: tract"),
             )),
         }
@@ -137,8 +137,8 @@ impl Engine<'_> {
         &self,
         source: ModelSource<'_>,
         vetted: Vetted,
-        wanted: &Wanted,
-    ) -> Result<Box<dyn Loaded>, InferenceError> {
+        wanted: &LoadSettings,
+    ) -> Result<Box<dyn BackendModel>, InferenceError> {
         match self {
             Self::Tract => tract::load(source, vetted, wanted),
             Self::OnnxRuntime(library) => library.load(source, vetted, wanted),

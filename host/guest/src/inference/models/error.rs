@@ -179,7 +179,7 @@ pub(super) enum BackendNoGpu<'a> {
 
 /// A problem that a child found while it tested a backend.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TrialError {
+pub(super) enum BackendTrialError {
     /// The words of the command line are not those that the leader uses.
     #[error("this command is run by sandmill itself")]
     ByHand,

@@ -1,7 +1,7 @@
 //! Checks tensors against a model's inputs. The error messages are the same for every backend.
 
 use super::error::short;
-use super::{Dimension, ElementType, ErrorCode, Facts, InferenceError, Port, Shape, TensorView};
+use super::{ModelDimension, ModelElementType, NnErrorCode, ModelFacts, InferenceError, ModelPort, ModelShape, TensorView};
 use std::collections::HashMap;
 
 /// Returns the inputs in the order of the facts, scalars without dimensions.
@@ -10,13 +10,13 @@ use std::collections::HashMap;
 /// If an input is missing, unknown or given twice, or its type, shape or length is wrong. Also if `wasi:nn`
 /// cannot represent any of the model's outputs.
 pub(super) fn checked<'a>(
-    facts: &Facts,
+    facts: &ModelFacts,
     given: &[TensorView<'a>],
 ) -> Result<Vec<TensorView<'a>>, InferenceError> {
     if !facts.outputs.iter().any(|port| matches!(port.ty, ElementType::Standard(_))) {
         let outputs = listed(&facts.outputs);
         return Err(InferenceError::refused(
-            ErrorCode::UnsupportedOperation,
+            NnErrorCode::UnsupportedOperation,
             format!("tensors of wasi:nn can have none of its outputs: {outputs}"),
         ));
     }
@@ -48,14 +48,14 @@ pub(super) fn checked<'a>(
 
 /// Checks one input. `sizes` has the size of each named dimension, with the input that set it.
 fn fitting<'a, 'f>(
-    port: &'f Port,
+    port: &'f ModelPort,
     mut view: TensorView<'a>,
     sizes: &mut HashMap<&'f str, (u32, &'f str)>,
 ) -> Result<TensorView<'a>, InferenceError> {
-    let Port { name, ty, shape } = port;
-    let ElementType::Standard(ty) = ty else {
+    let ModelPort { name, ty, shape } = port;
+    let ModelElementType::Standard(ty) = ty else {
         return Err(InferenceError::refused(
-            ErrorCode::UnsupportedOperation,
+            NnErrorCode::UnsupportedOperation,
             format!("input {name:?} is of type {ty}, which tensors of wasi:nn cannot have"),
         ));
     };
@@ -68,12 +68,12 @@ fn fitting<'a, 'f>(
         if shape.is_empty() && view.dims == [1] {
             view.dims = &[];
         }
-        let fits = |(dimension, size): (&Dimension, &u32)| !matches!(dimension, Dimension::Fixed(expected) if expected != size);
+        let fits = |(dimension, size): (&ModelDimension, &u32)| !matches!(dimension, Dimension::Fixed(expected) if expected != size);
         if shape.len() != view.dims.len() || !shape.iter().zip(view.dims).all(fits) {
             return Err(wrong());
         }
         for (dimension, size) in shape.iter().zip(view.dims) {
-            let Dimension::Named(symbol) = dimension else { continue };
+            let ModelDimension::Named(symbol) = dimension else { continue };
             let (expected, from) = *sizes.entry(symbol).or_insert((*size, name));
             if expected != *size {
                 return Err(invalid(format!(
@@ -86,7 +86,7 @@ fn fitting<'a, 'f>(
     let expected = elements.and_then(|elements| elements.checked_mul(ty.size()));
     if expected != Some(view.bytes.len()) {
         let expected = expected.map_or("more".to_owned(), |bytes| bytes.to_string());
-        let shape = Shape(view.dims);
+        let shape = ModelShape(view.dims);
         let bytes = view.bytes.len();
         return Err(invalid(format!(
             "input {name:?}: {ty} {shape} is {expected} bytes, got {bytes}"
@@ -96,7 +96,7 @@ fn fitting<'a, 'f>(
 }
 
 /// For example `"x" (f32 [N, 64]), "y" (i64 [N])`.
-fn listed(ports: &[Port]) -> String {
+fn listed(ports: &[ModelPort]) -> String {
     if ports.is_empty() {
         return "none".to_owned();
     }
@@ -105,5 +105,5 @@ fn listed(ports: &[Port]) -> String {
 }
 
 fn invalid(message: String) -> InferenceError {
-    InferenceError::refused(ErrorCode::InvalidArgument, message)
+    InferenceError::refused(NnErrorCode::InvalidArgument, message)
 }

@@ -12,7 +12,7 @@ use std::panic;
 
 /// Why the kernels that tract needs on a GPU cannot be compiled.
 #[derive(Debug, thiserror::Error)]
-pub enum KernelsError {
+pub enum CompileKernelsError {
     /// The process cannot do the first steps of every child.
     #[error(transparent)]
     Start(#[from] io::Error),
@@ -28,19 +28,19 @@ pub enum KernelsError {
 /// `XDG_CACHE_HOME`. Excluded are kernels that tract compiles when a model first needs them (Gated DeltaNet);
 /// workers cannot use those. An error says why tract cannot compute on the GPU. The calling process must do
 /// nothing else.
-pub fn serve_kernels() -> Result<(), KernelsError> {
+pub fn serve_kernels() -> Result<(), CompileKernelsError> {
     // The process ends with the leader, which holds the GPU.
     wall::enter()?;
-    ensure_cuda_runtime_dependencies("CUDA cannot be used").map_err(KernelsError::Tract)?;
+    ensure_cuda_runtime_dependencies("CUDA cannot be used").map_err(CompileKernelsError::Tract)?;
     // tract reports an unusable GPU by a panic. The empty hook stops it from being printed; we report it
     // once.
     panic::set_hook(Box::new(|_| {}));
     match panic::catch_unwind(|| with_cuda_stream(|_| Ok(()))) {
-        Ok(made) => made.map_err(KernelsError::Tract),
+        Ok(made) => made.map_err(CompileKernelsError::Tract),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.unwrap_or_else(|| "the GPU cannot be used".to_owned());
-            Err(KernelsError::NoGpu(text))
+            Err(CompileKernelsError::NoGpu(text))
         }
     }
 }

@@ -38,16 +38,16 @@ mod trial;
 mod vet;
 mod weights;
 
-use super::error::{ErrorCode, InferenceError};
+use super::error::{NnErrorCode, InferenceError};
 use super::facts::{
-    Dimension, ElementType, Facts, OwnedTensor, Port, Shape, TensorType, TensorView,
+    ModelDimension, ModelElementType, ModelFacts, OwnedTensor, ModelPort, ModelShape, NnTensorType, TensorView,
 };
 use super::named_library::NO_TELEMETRY;
 use super::note::NotePlace;
-use backend::{Loaded, ModelSource, Wanted};
+use backend::{BackendModel, ModelSource, LoadSettings};
 
 pub use guard::quiet_panics;
 #[cfg(feature = "cuda")]
-pub use kernels::{KernelsError, serve_kernels};
-pub use registry::{LoadedModel, Models};
+pub use kernels::{CompileKernelsError, serve_kernels};
+pub use registry::{LoadedModel, LoadedModels};
 pub use trial::serve_probe;

@@ -1,6 +1,6 @@
 //! Reads an ONNX file: the inputs and outputs of its model, and its parts.
 
-use super::{Dimension, ElementType, ErrorCode, InferenceError, Port, TensorType};
+use super::{ModelDimension, ModelElementType, NnErrorCode, InferenceError, ModelPort, NnTensorType};
 use std::collections::HashSet;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value;
@@ -50,12 +50,12 @@ pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a Attri
 }
 
 /// The inputs without a default value in the model.
-pub(super) fn inputs(graph: &GraphProto) -> Result<Vec<Port>, InferenceError> {
+pub(super) fn inputs(graph: &GraphProto) -> Result<Vec<ModelPort>, InferenceError> {
     free_inputs(graph).map(port).collect()
 }
 
 /// The outputs.
-pub(super) fn outputs(graph: &GraphProto) -> Result<Vec<Port>, InferenceError> {
+pub(super) fn outputs(graph: &GraphProto) -> Result<Vec<ModelPort>, InferenceError> {
     graph.output.iter().map(port).collect()
 }
 
@@ -78,56 +78,56 @@ fn tensor(info: &ValueInfoProto) -> Option<&type_proto::Tensor> {
     Some(tensor)
 }
 
-fn port(info: &ValueInfoProto) -> Result<Port, InferenceError> {
+fn port(info: &ValueInfoProto) -> Result<ModelPort, InferenceError> {
     let name = info.name.clone();
     let Some(tensor) = tensor(info) else {
         // Types of sequences and maps are not read.
-        return Ok(Port { name, ty: ElementType::Other("no tensor".to_owned()), shape: None });
+        return Ok(ModelPort { name, ty: ModelElementType::Other("no tensor".to_owned()), shape: None });
     };
     let ty = element_type(tensor.elem_type);
-    let Some(shape) = &tensor.shape else { return Ok(Port { name, ty, shape: None }) };
-    let shape: Result<Vec<Dimension>, InferenceError> = shape
+    let Some(shape) = &tensor.shape else { return Ok(ModelPort { name, ty, shape: None }) };
+    let shape: Result<Vec<ModelDimension>, InferenceError> = shape
         .dim
         .iter()
         .map(|dimension| match &dimension.value {
             Some(Value::DimValue(size)) if *size >= 0 => {
-                u32::try_from(*size).map(Dimension::Fixed).map_err(|_| {
+                u32::try_from(*size).map(ModelDimension::Fixed).map_err(|_| {
                     InferenceError::refused(
-                        ErrorCode::InvalidEncoding,
+                        NnErrorCode::InvalidEncoding,
                         format!("{name:?} has a dimension of {size}; {} is the most", u32::MAX),
                     )
                 })
             }
             // Some exporters write a question mark for an unknown size.
             Some(Value::DimParam(symbol)) if !symbol.is_empty() && symbol != "?" => {
-                Ok(Dimension::Named(symbol.clone()))
+                Ok(ModelDimension::Named(symbol.clone()))
             }
-            _ => Ok(Dimension::Unknown),
+            _ => Ok(ModelDimension::Unknown),
         })
         .collect();
-    Ok(Port { shape: Some(shape?), name, ty })
+    Ok(ModelPort { shape: Some(shape?), name, ty })
 }
 
-fn element_type(number: i32) -> ElementType {
+fn element_type(number: i32) -> ModelElementType {
     let Ok(ty) = DataType::try_from(number) else {
-        return ElementType::Other(format!("type {number} of ONNX"));
+        return ModelElementType::Other(format!("type {number} of ONNX"));
     };
     match standard(ty) {
-        Some(ty) => ElementType::Standard(ty),
-        None => ElementType::Other(ty.as_str_name().to_ascii_lowercase()),
+        Some(ty) => ModelElementType::Standard(ty),
+        None => ModelElementType::Other(ty.as_str_name().to_ascii_lowercase()),
     }
 }
 
 /// The type in `wasi:nn`.
-pub(super) fn standard(ty: DataType) -> Option<TensorType> {
+pub(super) fn standard(ty: DataType) -> Option<NnTensorType> {
     Some(match ty {
-        DataType::Float16 => TensorType::F16,
-        DataType::Float => TensorType::F32,
-        DataType::Double => TensorType::F64,
-        DataType::Bfloat16 => TensorType::Bf16,
-        DataType::Uint8 | DataType::Bool => TensorType::U8,
-        DataType::Int32 => TensorType::I32,
-        DataType::Int64 => TensorType::I64,
+        DataType::Float16 => NnTensorType::F16,
+        DataType::Float => NnTensorType::F32,
+        DataType::Double => NnTensorType::F64,
+        DataType::Bfloat16 => NnTensorType::Bf16,
+        DataType::Uint8 | DataType::Bool => NnTensorType::U8,
+        DataType::Int32 => NnTensorType::I32,
+        DataType::Int64 => NnTensorType::I64,
         _ => return None,
     })
 }

@@ -4,8 +4,8 @@ use super::backends::{Backends, Purpose};
 use super::error::short;
 use super::vet;
 use super::{
-    ErrorCode, Facts, InferenceError, Loaded, ModelSource, NotePlace, OwnedTensor, TensorView,
-    Wanted, inputs,
+    NnErrorCode, ModelFacts, InferenceError, BackendModel, ModelSource, NotePlace, OwnedTensor, TensorView,
+    LoadSettings, inputs,
 };
 use crate::model::{
     Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceNote, InferenceSettings,
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// All models of a worker. A model of the job is loaded on its first use, and stays loaded as long as the
 /// process lives. A model from bytes is dropped with its last handle.
-pub struct Models {
+pub struct LoadedModels {
     models: BTreeMap<String, Model>,
     settings: InferenceSettings,
     threads: u32,
@@ -29,11 +29,11 @@ pub struct Models {
     /// Folders with libraries. The guest must not learn their paths.
     libraries: Vec<PathBuf>,
     loaded: Mutex<BTreeMap<String, LoadedModel>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedModels>,
 }
 
 /// State that all models of a worker share.
-struct Shared {
+struct SharedModels {
     stats: Mutex<InferenceStats>,
     /// The total size of the loaded models, in bytes.
     used: Mutex<u64>,
@@ -45,18 +45,18 @@ struct Shared {
 
 /// A loaded model. Clones are handles to the same model.
 #[derive(Clone)]
-pub struct LoadedModel(Arc<Inner>);
+pub struct LoadedModel(Arc<LoadedInner>);
 
-struct Inner {
-    facts: Facts,
-    loaded: Mutex<Box<dyn Loaded>>,
+struct LoadedInner {
+    facts: ModelFacts,
+    loaded: Mutex<Box<dyn BackendModel>>,
     bytes: u64,
     /// Its index among the job's models; `None` for a model from bytes.
     index: Option<u32>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedModels>,
 }
 
-impl Models {
+impl LoadedModels {
     /// Registers the job's models without reading them, and opens the libraries of backends. This starts no
     /// threads, so it can precede a wall that restricts threads. `lease` is the index of the worker's GPU;
     /// `workers` is the number of workers that share the machine's cores.
@@ -80,7 +80,7 @@ impl Models {
             backends: Backends::open(settings.onnxruntime.as_deref().filter(|_| wanted)),
             libraries: libraries(settings),
             loaded: Mutex::default(),
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedModels {
                 stats: Mutex::default(),
                 used: Mutex::default(),
                 limit: limits.models,
@@ -138,7 +138,7 @@ impl Models {
     pub fn load_bytes(&self, bytes: &[u8], gpu: bool) -> Result<LoadedModel, InferenceError> {
         if !self.settings.allow_guest_models {
             return Err(InferenceError::refused(
-                ErrorCode::Security,
+                NnErrorCode::Security,
                 "models from bytes are off; load one of the job's models by name, or set \
                  inference.allow_guest_models: true in the job file",
             ));
@@ -169,7 +169,7 @@ impl Models {
         let choice = self.backends.choose(purpose, self.lease)?;
         let _noted = self.shared.noted(InferenceWork::Loading, index);
         let used = *lock(&self.shared.used);
-        let wanted = Wanted {
+        let wanted = LoadSettings {
             threads: self.threads,
             gpu: choice.gpu,
             gpu_memory: self.settings.gpu_memory,
@@ -185,7 +185,7 @@ impl Models {
         let facts = loaded.facts().clone();
         *lock(&self.shared.used) += bytes;
         let shared = Arc::clone(&self.shared);
-        Ok(LoadedModel(Arc::new(Inner { facts, loaded: Mutex::new(loaded), bytes, index, shared })))
+        Ok(LoadedModel(Arc::new(LoadedInner { facts, loaded: Mutex::new(loaded), bytes, index, shared })))
     }
 
     fn hiding_libraries(&self, error: InferenceError) -> InferenceError {
@@ -203,13 +203,13 @@ impl Models {
             let names: Vec<String> = self.models.keys().map(|name| format!("{name:?}")).collect();
             format!("there is no model {name:?}; the job's models are {}", names.join(", "))
         };
-        InferenceError::refused(ErrorCode::NotFound, message)
+        InferenceError::refused(NnErrorCode::NotFound, message)
     }
 }
 
 impl LoadedModel {
     /// What is known about it.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ModelFacts {
         &self.0.facts
     }
 
@@ -219,7 +219,7 @@ impl LoadedModel {
     /// # Errors
     /// If an input does not fit the model, or the backend fails.
     pub fn run(&self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
-        let Inner { facts, loaded, index, shared, .. } = &*self.0;
+        let LoadedInner { facts, loaded, index, shared, .. } = &*self.0;
         let inputs = inputs::checked(facts, inputs)?;
         let mut loaded = lock(loaded);
         let start = Instant::now();
@@ -252,7 +252,7 @@ impl Drop for Noted<'_> {
     }
 }
 
-impl Shared {
+impl SharedModels {
     fn noted(&self, work: InferenceWork, model: Option<u32>) -> Noted<'_> {
         let place = self.note.get();
         if let Some(place) = place {
@@ -264,14 +264,14 @@ impl Shared {
     /// Adds the name of the limit to an error about it.
     fn explained(&self, error: InferenceError, used: u64) -> InferenceError {
         match error {
-            InferenceError::Refused { code: ErrorCode::TooLarge, message } => {
+            InferenceError::Refused { code: NnErrorCode::TooLarge, message } => {
                 let others = match used {
                     0 => String::new(),
                     used => format!(", of which others take {}", ByteSize(used).rounded()),
                 };
                 let limit = self.limit;
                 InferenceError::refused(
-                    ErrorCode::TooLarge,
+                    NnErrorCode::TooLarge,
                     format!("{message}; limits.models is {limit}{others}"),
                 )
             }
@@ -280,7 +280,7 @@ impl Shared {
     }
 }
 
-impl Drop for Inner {
+impl Drop for LoadedInner {
     fn drop(&mut self) {
         let mut used = lock(&self.shared.used);
         *used = used.saturating_sub(self.bytes);

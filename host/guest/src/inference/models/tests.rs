@@ -6,16 +6,16 @@ mod learned;
 mod running;
 
 use super::samples::bytes;
-use super::{InferenceError, LoadedModel, Models, OwnedTensor, TensorType, TensorView};
+use super::{InferenceError, LoadedModel, LoadedModels, OwnedTensor, NnTensorType, TensorView};
 use crate::model::{Backend, DeviceChoice, InferenceSettings, Limits, Model};
 use std::fs;
 use tempfile::TempDir;
 use tract_onnx::pb::ModelProto;
 
 /// A registry that accepts models from bytes, on the CPU.
-fn any_models() -> Models {
+fn any_models() -> LoadedModels {
     let settings = InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() };
-    Models::open(Vec::new(), &settings, None, 1, &Limits::default())
+    LoadedModels::open(Vec::new(), &settings, None, 1, &Limits::default())
 }
 
 /// Loads a model from bytes.
@@ -53,13 +53,13 @@ macro_rules! raw {
 }
 use raw;
 
-fn view<'a>(name: &'a str, ty: TensorType, dims: &'a [u32], bytes: &'a [u8]) -> TensorView<'a> {
+fn view<'a>(name: &'a str, ty: NnTensorType, dims: &'a [u32], bytes: &'a [u8]) -> TensorView<'a> {
     TensorView { name, ty, dims, bytes }
 }
 
 /// Runs a model with one `f32` input `x`.
 fn run_x(model: &LoadedModel, dims: &[u32], x: &[f32]) -> Result<Vec<OwnedTensor>, InferenceError> {
-    model.run(&[view("x", TensorType::F32, dims, &raw!(x))])
+    model.run(&[view("x", NnTensorType::F32, dims, &raw!(x))])
 }
 
 /// An output's numbers.

@@ -6,8 +6,8 @@
 use super::guard::caught;
 use super::vet::Vetted;
 use super::{
-    ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorType, TensorView,
-    Wanted, ml, onnx_facts, tract_cuda,
+    NnErrorCode, ModelFacts, InferenceError, BackendModel, ModelSource, OwnedTensor, NnTensorType, TensorView,
+    LoadSettings, ml, onnx_facts, tract_cuda,
     tract_vet::{self, ELSEWHERE},
 };
 use crate::inference::memory::{LARGE, PLANS};
@@ -22,7 +22,7 @@ use tract_onnx::tract_core::runtime::{Runnable, runtime_for_name};
 
 /// A model in tract.
 struct TractModel {
-    facts: Facts,
+    facts: ModelFacts,
     /// The model before its input shapes are known.
     model: InferenceModel,
     inputs: Vec<DatumType>,
@@ -31,11 +31,11 @@ struct TractModel {
     /// tract's name of the runtime: `cpu` or `cuda`.
     runtime: &'static str,
     /// The most recently used plan is the last.
-    plans: Vec<Plan>,
+    plans: Vec<TractPlan>,
     most_plans: usize,
 }
 
-struct Plan {
+struct TractPlan {
     shapes: Vec<Vec<usize>>,
     runnable: Box<dyn Runnable>,
 }
@@ -51,8 +51,8 @@ pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
 pub(super) fn load(
     source: ModelSource<'_>,
     vetted: Vetted,
-    wanted: &Wanted,
-) -> Result<Box<dyn Loaded>, InferenceError> {
+    wanted: &LoadSettings,
+) -> Result<Box<dyn BackendModel>, InferenceError> {
     let Vetted { mut proto, inputs, outputs, bytes, .. } = vetted;
     keep_what_is_given(&mut proto);
     tract_vet::check(&proto)?;
@@ -80,7 +80,7 @@ pub(super) fn load(
     let device = wanted.device();
     let backend = Backend::Tract;
     let fell_back = wanted.fell_back;
-    let facts = Facts { inputs, outputs, backend, device, fell_back };
+    let facts = ModelFacts { inputs, outputs, backend, device, fell_back };
     Ok(Box::new(TractModel {
         facts,
         model,
@@ -92,8 +92,8 @@ pub(super) fn load(
     }))
 }
 
-impl Loaded for TractModel {
-    fn facts(&self) -> &Facts {
+impl BackendModel for TractModel {
+    fn facts(&self) -> &ModelFacts {
         &self.facts
     }
 
@@ -119,7 +119,7 @@ impl Loaded for TractModel {
 
 impl TractModel {
     /// Removes the plan for these shapes from the kept ones, or makes it.
-    fn plan_for(&mut self, inputs: &[TensorView<'_>]) -> Result<Plan, InferenceError> {
+    fn plan_for(&mut self, inputs: &[TensorView<'_>]) -> Result<TractPlan, InferenceError> {
         let shapes: Vec<Vec<usize>> = inputs
             .iter()
             .map(|view| view.dims.iter().map(|size| *size as usize).collect())
@@ -140,7 +140,7 @@ impl TractModel {
                 .ok_or_else(|| anyhow::anyhow!("it has no runtime {:?}", self.runtime))?;
             runtime.prepare(model.into_typed()?)
         })?;
-        Ok(Plan { shapes, runnable })
+        Ok(TractPlan { shapes, runnable })
     }
 }
 
@@ -190,7 +190,7 @@ fn input_types(graph: &GraphProto) -> Result<Vec<DatumType>, InferenceError> {
                 let ty = onnx_facts::data_type(input)
                     .map_or("no tensor".to_owned(), |ty| ty.as_str_name().to_ascii_lowercase());
                 InferenceError::refused(
-                    ErrorCode::UnsupportedOperation,
+                    NnErrorCode::UnsupportedOperation,
                     format!(
                         "its input {:?} is {ty}, which tract cannot take; {ELSEWHERE}",
                         input.name
@@ -226,12 +226,12 @@ fn owned(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTenso
         dims.push(1);
     }
     let ty = match ty {
-        DatumType::Bool | DatumType::U8 => TensorType::U8,
-        DatumType::I32 => TensorType::I32,
-        DatumType::I64 => TensorType::I64,
-        DatumType::F16 => TensorType::F16,
-        DatumType::F64 => TensorType::F64,
-        _ => TensorType::F32,
+        DatumType::Bool | DatumType::U8 => NnTensorType::U8,
+        DatumType::I32 => NnTensorType::I32,
+        DatumType::I64 => NnTensorType::I64,
+        DatumType::F16 => NnTensorType::F16,
+        DatumType::F64 => NnTensorType::F64,
+        _ => NnTensorType::F32,
     };
     Ok(OwnedTensor { name, ty, dims, bytes: tensor.as_bytes().to_vec() })
 }
@@ -254,5 +254,5 @@ fn guarded<T>(cuda: bool, call: impl FnOnce() -> TractResult<T>) -> Result<T, In
 }
 
 fn failed(text: &str) -> InferenceError {
-    InferenceError::refused(ErrorCode::RuntimeError, format!("tract: {text}"))
+    InferenceError::refused(NnErrorCode::RuntimeError, format!("tract: {text}"))
 }

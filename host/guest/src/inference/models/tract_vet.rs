@@ -1,9 +1,9 @@
 //! Refuses models that tract cannot compute, naming the operators, and models that it would silently compute
 //! wrongly.
 
-use super::ml::{self, OPERATORS, Refusal};
+use super::ml::{self, OPERATORS, OperatorRefusal};
 use super::onnx_facts::{self, attribute};
-use super::{ErrorCode, InferenceError};
+use super::{NnErrorCode, InferenceError};
 use std::collections::BTreeSet;
 use tract_onnx::pb::{ModelProto, NodeProto};
 
@@ -38,8 +38,8 @@ pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
                 if OPERATORS.contains(&node.op_type.as_str()) {
                     match ml::read(node) {
                         Ok(_) => (),
-                        Err(Refusal::Broken(what)) => return Err(ml::broken(node, &what)),
-                        Err(Refusal::Unsupported(variant)) => {
+                        Err(OperatorRefusal::Broken(what)) => return Err(ml::broken(node, &what)),
+                        Err(OperatorRefusal::Unsupported(variant)) => {
                             missing.insert(format!("{} {variant}", node.op_type));
                         }
                     }
@@ -58,7 +58,7 @@ pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
     if !missing.is_empty() {
         let missing = Vec::from_iter(missing).join(", ");
         return Err(InferenceError::refused(
-            ErrorCode::UnsupportedOperation,
+            NnErrorCode::UnsupportedOperation,
             format!("it needs {missing}, which tract does not have; {ELSEWHERE}"),
         ));
     }

@@ -1,17 +1,17 @@
 //! The child process that tests backends; `probe` starts it.
 
-use super::error::{TrialError, short};
+use super::error::{BackendTrialError, short};
 use super::onnxruntime::Library;
 use super::vet::{self, Vetted};
 use super::{
-    ElementType, ErrorCode, InferenceError, ModelSource, Port, TensorType, TensorView, Wanted,
+    ModelElementType, NnErrorCode, InferenceError, ModelSource, ModelPort, NnTensorType, TensorView, LoadSettings,
     tract, tract_cuda,
 };
 use crate::inference::probe::{
-    JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, SAID_BYTES, Said, TRACT_GPU, problem,
+    JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, SAID_BYTES, ProbeAnswer, TRACT_GPU, problem,
 };
 use crate::model::OsSandbox;
-use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
+use crate::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall};
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,12 +32,12 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
     let said = match words[..] {
         [TRACT_GPU] => {
             let result = enter().and_then(|()| Ok(tract_cuda::check()?));
-            result.map_or_else(problem, |()| Said::default())
+            result.map_or_else(problem, |()| ProbeAnswer::default())
         }
         [ONNXRUNTIME, mode, library] => onnxruntime(mode, Path::new(library)),
         [MODEL, mode, folder, file] => {
             let bytes = model_bytes(mode, Path::new(folder), Path::new(file));
-            bytes.map_or_else(problem, |bytes| Said { model_bytes: Some(bytes), ..Said::default() })
+            bytes.map_or_else(problem, |bytes| ProbeAnswer { model_bytes: Some(bytes), ..ProbeAnswer::default() })
         }
         [JUDGE, mode, limit] => said_of(judge_input(mode, limit)),
         [JUDGE, mode, limit, folder, file] => {
@@ -45,9 +45,9 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
         }
         [ONNXRUNTIME_GPU, library] => {
             let result = enter().and_then(|()| Ok(Library::open(Path::new(library))?.try_cuda()?));
-            result.map_or_else(problem, |()| Said::default())
+            result.map_or_else(problem, |()| ProbeAnswer::default())
         }
-        _ => problem(TrialError::ByHand),
+        _ => problem(BackendTrialError::ByHand),
     };
     let told = serde_json::to_vec(&said).map_err(io::Error::other);
     match told.and_then(|told| io::stdout().write_all(&told)) {
@@ -56,12 +56,12 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn enter() -> Result<(), TrialError> {
+fn enter() -> Result<(), BackendTrialError> {
     Ok(wall::enter()?)
 }
 
-fn onnxruntime(mode: &str, path: &Path) -> Said {
-    let mut said = Said::default();
+fn onnxruntime(mode: &str, path: &Path) -> ProbeAnswer {
+    let mut said = ProbeAnswer::default();
     let result = enter().and_then(|()| {
         let library = Library::open(path)?;
         said.version = Some(library.version().to_owned());
@@ -69,32 +69,32 @@ fn onnxruntime(mode: &str, path: &Path) -> Said {
         lock_down(mode, Vec::new())?;
         compute(&library)
     });
-    said.problem = result.err().map(|error: TrialError| error.to_string());
+    said.problem = result.err().map(|error: BackendTrialError| error.to_string());
     said
 }
 
 /// Reads a model with the checks of a worker, and returns its size.
-fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, TrialError> {
+fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, BackendTrialError> {
     enter()?;
     lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
     Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
 }
 
-fn said_of(judged: Result<Judged, TrialError>) -> Said {
-    judged.map_or_else(problem, |judged| Said { judged: Some(judged), ..Said::default() })
+fn said_of(judged: Result<Judged, BackendTrialError>) -> ProbeAnswer {
+    judged.map_or_else(problem, |judged| ProbeAnswer { judged: Some(judged), ..ProbeAnswer::default() })
 }
 
 /// Judges a model in a folder.
-fn judge_file(mode: &str, limit: &str, folder: &Path, file: &Path) -> Result<Judged, TrialError> {
-    let limit = limit.parse().map_err(|_| TrialError::ByHand)?;
+fn judge_file(mode: &str, limit: &str, folder: &Path, file: &Path) -> Result<Judged, BackendTrialError> {
+    let limit = limit.parse().map_err(|_| BackendTrialError::ByHand)?;
     enter()?;
     lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
     Ok(judged(vet::read(ModelSource::File(file), limit)?))
 }
 
 /// Judges the model on standard input.
-fn judge_input(mode: &str, limit: &str) -> Result<Judged, TrialError> {
-    let limit: u64 = limit.parse().map_err(|_| TrialError::ByHand)?;
+fn judge_input(mode: &str, limit: &str) -> Result<Judged, BackendTrialError> {
+    let limit: u64 = limit.parse().map_err(|_| BackendTrialError::ByHand)?;
     enter()?;
     lock_down(mode, Vec::new())?;
     let mut bytes = Vec::new();
@@ -115,8 +115,8 @@ fn judged(mut vetted: Vetted) -> Judged {
 }
 
 /// Why an output is left out; `None` if callers receive it.
-fn left_out(port: &Port) -> Option<String> {
-    let ElementType::Other(ty) = &port.ty else { return None };
+fn left_out(port: &ModelPort) -> Option<String> {
+    let ModelElementType::Other(ty) = &port.ty else { return None };
     let name = short(&port.name);
     Some(match ty.as_str() {
         "string" => format!(
@@ -132,38 +132,38 @@ fn left_out(port: &Port) -> Option<String> {
 }
 
 /// Builds the same wall as a worker.
-fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), TrialError> {
+fn lock_down(mode: &str, folders: Vec<GrantedPath>) -> Result<(), BackendTrialError> {
     let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode);
-    let mode = mode.ok_or(TrialError::ByHand)?;
+    let mode = mode.ok_or(BackendTrialError::ByHand)?;
     if mode != OsSandbox::Off {
         wall::alone()?;
     }
-    let bounds = Bounds {
+    let bounds = ResourceLimits {
         memory: Some(MEMORY_BYTES),
         cpu_seconds: Some(LIMIT.as_secs()),
         largest_file: 0,
         open_files: OPEN_FILES,
     };
-    let wall = Wall { occupant: Occupant::Worker, mode, folders, bounds };
+    let wall = Wall { occupant: WallRole::Worker, mode, folders, bounds };
     wall.build()?;
     Ok(())
 }
 
 /// Computes with a model whose result is known.
-fn compute(library: &Library) -> Result<(), TrialError> {
+fn compute(library: &Library) -> Result<(), BackendTrialError> {
     let threads = 2;
     let limit = SAID_BYTES;
     let wanted =
-        Wanted { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
+        LoadSettings { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
     let source = ModelSource::Bytes(DOUBLE);
     let vetted = vet::read(source, limit)?;
     let mut model = library.load(source, vetted, &wanted)?;
     let bytes: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-    let x = TensorView { name: "x", ty: TensorType::F32, dims: &[2], bytes: &bytes };
+    let x = TensorView { name: "x", ty: NnTensorType::F32, dims: &[2], bytes: &bytes };
     let outputs = model.run(&[x])?;
     let expected: Vec<u8> = [3f32, -4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     match &outputs[..] {
         [y] if y.bytes == expected => Ok(()),
-        other => Err(TrialError::Wrong { outputs: format!("{other:?}") }),
+        other => Err(BackendTrialError::Wrong { outputs: format!("{other:?}") }),
     }
 }

@@ -1,7 +1,7 @@
 //! Checks a model before a backend loads it, because backends trust models too much.
 
 use super::weights::Weights;
-use super::{ErrorCode, InferenceError, ModelSource, Port, ml, onnx_facts};
+use super::{NnErrorCode, InferenceError, ModelSource, ModelPort, ml, onnx_facts};
 use crate::model::{ByteSize, count};
 use std::collections::HashSet;
 use std::fs;
@@ -20,8 +20,8 @@ pub(super) struct Vetted {
     pub(super) proto: ModelProto,
     /// Whether `proto` differs from the file: outputs that are maps were made into tensors.
     pub(super) changed: bool,
-    pub(super) inputs: Vec<Port>,
-    pub(super) outputs: Vec<Port>,
+    pub(super) inputs: Vec<ModelPort>,
+    pub(super) outputs: Vec<ModelPort>,
     /// The size of its file and weights, in bytes.
     pub(super) bytes: u64,
     /// The size of the weights in separate files, in bytes.
@@ -46,7 +46,7 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
         let nodes = count(nodes as u64);
         let most = count(MOST_NODES as u64);
         return Err(InferenceError::refused(
-            ErrorCode::UnsupportedOperation,
+            NnErrorCode::UnsupportedOperation,
             format!("it has {nodes} nodes; {most} is the most"),
         ));
     }
@@ -81,7 +81,7 @@ fn size(source: ModelSource<'_>) -> Result<u64, InferenceError> {
     };
     let unreadable = |why: String| {
         let path = path.display();
-        InferenceError::refused(ErrorCode::RuntimeError, format!("{path} cannot be read: {why}"))
+        InferenceError::refused(NnErrorCode::RuntimeError, format!("{path} cannot be read: {why}"))
     };
     let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     // Opening another kind of file, such as a FIFO, could block.
@@ -96,7 +96,7 @@ fn within(bytes: u64, what: &str, limit: u64) -> Result<(), InferenceError> {
         return Ok(());
     }
     let size = ByteSize(bytes).rounded();
-    Err(InferenceError::refused(ErrorCode::TooLarge, format!("its {what} has {size}")))
+    Err(InferenceError::refused(NnErrorCode::TooLarge, format!("its {what} has {size}")))
 }
 
 fn decode(source: ModelSource<'_>, size: u64) -> Result<ModelProto, InferenceError> {
@@ -117,7 +117,7 @@ fn decode(source: ModelSource<'_>, size: u64) -> Result<ModelProto, InferenceErr
 }
 
 /// Names must be unique, because callers find inputs and outputs by name.
-fn names(ports: &[Port], what: &str) -> Result<(), InferenceError> {
+fn names(ports: &[ModelPort], what: &str) -> Result<(), InferenceError> {
     let mut seen = HashSet::new();
     match ports.iter().find(|port| !seen.insert(&port.name)) {
         Some(port) => Err(encoding(format!("two of its {what} are called {:?}", port.name))),
@@ -140,5 +140,5 @@ fn sources(graph: &GraphProto) -> Result<(), InferenceError> {
 }
 
 fn encoding(message: impl Into<String>) -> InferenceError {
-    InferenceError::refused(ErrorCode::InvalidEncoding, message)
+    InferenceError::refused(NnErrorCode::InvalidEncoding, message)
 }

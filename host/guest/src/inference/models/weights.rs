@@ -1,6 +1,6 @@
 //! Checks that the weights of a model match their description, and counts their bytes.
 
-use super::{ErrorCode, InferenceError, Shape, onnx_facts};
+use super::{NnErrorCode, InferenceError, ModelShape, onnx_facts};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path};
@@ -70,7 +70,7 @@ impl<'a> Weights<'a> {
         };
         if takes != there {
             let ty = ty.as_str_name().to_ascii_lowercase();
-            let shape = Shape(&tensor.dims);
+            let shape = ModelShape(&tensor.dims);
             return Err(encoding(format!(
                 "its weight {name:?} is {ty} {shape}, which takes {takes} {unit}; {there} are there"
             )));
@@ -180,7 +180,7 @@ fn elements(name: &str, dims: &[i64]) -> Result<u64, InferenceError> {
 }
 
 fn endless(name: &str, dims: &[i64]) -> InferenceError {
-    let shape = Shape(dims);
+    let shape = ModelShape(dims);
     encoding(format!("its weight {name:?} has the dimensions {shape}, more than any memory holds"))
 }
 
@@ -225,5 +225,5 @@ fn numbers(tensor: &TensorProto, elements: u64, ty: DataType) -> (u64, u64) {
 }
 
 fn encoding(message: String) -> InferenceError {
-    InferenceError::refused(ErrorCode::InvalidEncoding, message)
+    InferenceError::refused(NnErrorCode::InvalidEncoding, message)
 }

@@ -28,13 +28,13 @@ impl Host for View<'_> {}
 impl HostError for View<'_> {
     fn code(&mut self, error: Resource<NnError>) -> Result<ErrorCode> {
         Ok(match self.table.get(&error)?.code {
-            inference::ErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
-            inference::ErrorCode::InvalidEncoding => ErrorCode::InvalidEncoding,
-            inference::ErrorCode::RuntimeError => ErrorCode::RuntimeError,
-            inference::ErrorCode::UnsupportedOperation => ErrorCode::UnsupportedOperation,
-            inference::ErrorCode::TooLarge => ErrorCode::TooLarge,
-            inference::ErrorCode::NotFound => ErrorCode::NotFound,
-            inference::ErrorCode::Security => ErrorCode::Security,
+            inference::NnErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
+            inference::NnErrorCode::InvalidEncoding => ErrorCode::InvalidEncoding,
+            inference::NnErrorCode::RuntimeError => ErrorCode::RuntimeError,
+            inference::NnErrorCode::UnsupportedOperation => ErrorCode::UnsupportedOperation,
+            inference::NnErrorCode::TooLarge => ErrorCode::TooLarge,
+            inference::NnErrorCode::NotFound => ErrorCode::NotFound,
+            inference::NnErrorCode::Security => ErrorCode::Security,
         })
     }
 

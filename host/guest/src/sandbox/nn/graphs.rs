@@ -3,13 +3,13 @@
 use super::bindings::wasi::nn::graph::{self, ExecutionTarget, GraphEncoding, HostGraph};
 use super::bindings::wasi::nn::inference::{self, HostGraphExecutionContext};
 use super::errors::Told;
-use super::resources::{Execution, Graph, Tensor};
+use super::resources::{Execution, Graph, GuestTensor};
 use super::view::View;
-use crate::inference::{ErrorCode, InferenceError, LoadedModel, OwnedTensor};
+use crate::inference::{NnErrorCode, InferenceError, LoadedModel, OwnedTensor};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-type Named = (String, Resource<Tensor>);
+type Named = (String, Resource<GuestTensor>);
 
 impl View<'_> {
     fn hand_over_graph(
@@ -23,13 +23,13 @@ impl View<'_> {
     }
 
     fn hand_over_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Told<Vec<Named>> {
-        let room = outputs.iter().map(Tensor::room).fold(0, u64::saturating_add);
+        let room = outputs.iter().map(GuestTensor::room).fold(0, u64::saturating_add);
         if let Err(error) = self.inference.allowance.take(room, "the outputs take") {
-            return self.refuse(InferenceError::refused(ErrorCode::TooLarge, error.to_string()));
+            return self.refuse(InferenceError::refused(NnErrorCode::TooLarge, error.to_string()));
         }
         let mut named = Vec::with_capacity(outputs.len());
         for output in outputs {
-            let (name, tensor) = Tensor::of_output(output);
+            let (name, tensor) = GuestTensor::of_output(output);
             named.push((name, self.table.push(tensor)?));
         }
         Ok(Ok(named))
@@ -65,7 +65,7 @@ fn checked(
     if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {
         let found = encoding_name(encoding);
         return refused(
-            ErrorCode::InvalidEncoding,
+            NnErrorCode::InvalidEncoding,
             format!("the encoding is {found}, and models are onnx: convert the model to ONNX"),
         );
     }
@@ -74,13 +74,13 @@ fn checked(
         ExecutionTarget::Gpu => true,
         ExecutionTarget::Tpu => {
             let text = "the target is tpu, and models run on cpu or gpu: choose one of them";
-            return refused(ErrorCode::UnsupportedOperation, text.to_owned());
+            return refused(NnErrorCode::UnsupportedOperation, text.to_owned());
         }
     };
     match builder {
         [bytes] => Ok((bytes, gpu)),
         _ => refused(
-            ErrorCode::InvalidArgument,
+            NnErrorCode::InvalidArgument,
             format!("a model in ONNX is one list of bytes, and {} were given", builder.len()),
         ),
     }
@@ -138,7 +138,7 @@ impl HostGraphExecutionContext for View<'_> {
 
 fn compute(
     model: &LoadedModel,
-    inputs: &[(String, Tensor)],
+    inputs: &[(String, GuestTensor)],
 ) -> Result<Vec<OwnedTensor>, InferenceError> {
     let views = inputs.iter().map(|(name, tensor)| tensor.view(name));
     let views = views.collect::<Result<Vec<_>, _>>()?;

@@ -23,7 +23,7 @@ mod tensors;
 mod tests;
 mod view;
 
-pub(super) use ended::Ended;
+pub(super) use ended::CallEnd;
 #[cfg(any(test, feature = "testing"))]
 pub use view::no_models;
-pub(super) use view::{Inference, View, link};
+pub(super) use view::{InferenceState, View, link};

@@ -3,7 +3,7 @@
 use super::bindings::sandmill::entry::models::{self, Description, Host};
 use super::ended::ended;
 use super::view::View;
-use crate::inference::{Dimension, ElementType, InferenceError, Port};
+use crate::inference::{ModelDimension, ModelElementType, InferenceError, ModelPort};
 use wasmtime::Result;
 
 impl Host for View<'_> {
@@ -31,17 +31,17 @@ impl Host for View<'_> {
     }
 }
 
-fn port(port: &Port) -> models::Port {
-    let dimension = |dimension: &Dimension| match dimension {
-        Dimension::Fixed(count) => models::Dimension::Fixed(*count),
-        Dimension::Named(name) => models::Dimension::Named(name.clone()),
-        Dimension::Unknown => models::Dimension::Unknown,
+fn port(port: &ModelPort) -> models::Port {
+    let dimension = |dimension: &ModelDimension| match dimension {
+        ModelDimension::Fixed(count) => models::Dimension::Fixed(*count),
+        ModelDimension::Named(name) => models::Dimension::Named(name.clone()),
+        ModelDimension::Unknown => models::Dimension::Unknown,
     };
     models::Port {
         name: port.name.clone(),
         ty: match &port.ty {
-            ElementType::Standard(ty) => models::ElementType::Standard((*ty).into()),
-            ElementType::Other(name) => models::ElementType::Other(name.clone()),
+            ModelElementType::Standard(ty) => models::ElementType::Standard((*ty).into()),
+            ModelElementType::Other(name) => models::ElementType::Other(name.clone()),
         },
         shape: port.shape.as_ref().map(|shape| shape.iter().map(dimension).collect()),
     }

@@ -1,9 +1,9 @@
 //! The resources of inference that a guest holds.
 
 use super::allowance::Allowance;
-use super::ended::Ended;
+use super::ended::CallEnd;
 use crate::inference::{
-    self, ErrorCode, InferenceError, LoadedModel, OwnedTensor, TensorType, TensorView,
+    self, NnErrorCode, InferenceError, LoadedModel, OwnedTensor, NnTensorType, TensorView,
 };
 use crate::model::FailureKind;
 use crate::sandbox::error::TensorsFull;
@@ -12,7 +12,7 @@ use crate::sandbox::error::TensorsFull;
 /// allocated to its exact length.
 #[expect(unreachable_pub, reason = "generated code exports it again")]
 pub struct NnError {
-    pub(super) code: inference::ErrorCode,
+    pub(super) code: inference::NnErrorCode,
     pub(super) text: Box<str>,
 }
 
@@ -26,9 +26,9 @@ pub struct Execution(pub(super) LoadedModel);
 
 /// A tensor that a guest holds.
 #[expect(unreachable_pub, reason = "generated code exports it again")]
-pub struct Tensor {
+pub struct GuestTensor {
     dims: Vec<u32>,
-    pub(super) ty: TensorType,
+    pub(super) ty: NnTensorType,
     bytes: Vec<u8>,
     /// Why it cannot be used. The function that makes a tensor cannot return an error, so the error is
     /// returned when the tensor is used.
@@ -49,11 +49,11 @@ fn counted(dims: &[u32], bytes: &[u8]) -> u64 {
     (bytes.len() as u64).saturating_add(size_of_val(dims) as u64)
 }
 
-impl Tensor {
+impl GuestTensor {
     /// A tensor that the guest makes.
     pub(super) fn new(
         dims: Vec<u32>,
-        ty: TensorType,
+        ty: NnTensorType,
         bytes: Vec<u8>,
         allowance: &mut Allowance,
     ) -> Self {
@@ -86,11 +86,11 @@ impl Tensor {
         match &self.fault {
             Some(Fault::Mismatch(text)) => {
                 let text = format!("input {name:?}: {text}");
-                Err(InferenceError::refused(ErrorCode::InvalidArgument, text))
+                Err(InferenceError::refused(NnErrorCode::InvalidArgument, text))
             }
             Some(Fault::NoRoom(text)) => {
                 let text = format!("input {name:?} was not kept when it was made: {text}");
-                Err(InferenceError::refused(ErrorCode::TooLarge, text))
+                Err(InferenceError::refused(NnErrorCode::TooLarge, text))
             }
             None => Ok(TensorView { name, ty: self.ty, dims: &self.dims, bytes: &self.bytes }),
         }
@@ -98,11 +98,11 @@ impl Tensor {
 
     /// The content for a guest that reads the tensor. A mismatch is reported later, when the guest computes.
     /// A tensor that was dropped can only be reported by ending the call.
-    pub(super) fn contents(&self) -> Result<(&[u32], &[u8]), Ended> {
+    pub(super) fn contents(&self) -> Result<(&[u32], &[u8]), CallEnd> {
         match &self.fault {
             Some(Fault::NoRoom(text)) => {
                 let message = format!("the tensor could not be kept: {text}");
-                Err(Ended { kind: FailureKind::OverLimit, message })
+                Err(CallEnd { kind: FailureKind::OverLimit, message })
             }
             Some(Fault::Mismatch(_)) | None => Ok((&self.dims, &self.bytes)),
         }
@@ -113,7 +113,7 @@ impl Tensor {
 const MOST_DIMENSIONS: usize = 64;
 
 /// Why a tensor with this many bytes is inconsistent; `None` if it is consistent.
-fn mismatch(dims: &[u32], ty: TensorType, found: usize) -> Option<String> {
+fn mismatch(dims: &[u32], ty: NnTensorType, found: usize) -> Option<String> {
     let rank = dims.len();
     if rank > MOST_DIMENSIONS {
         let text = format!("a tensor has at most {MOST_DIMENSIONS} dimensions, and got {rank}");

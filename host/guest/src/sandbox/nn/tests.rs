@@ -6,10 +6,10 @@ use super::bindings::wasi::nn::graph::{ExecutionTarget, GraphEncoding, Host as _
 use super::bindings::wasi::nn::inference::HostGraphExecutionContext as _;
 use super::bindings::wasi::nn::tensor::{HostTensor, TensorType};
 use super::errors::Told;
-use super::resources::{Execution, Graph, NnError, Tensor};
+use super::resources::{Execution, Graph, NnError, GuestTensor};
 use super::view::View;
-use super::{Ended, Inference};
-use crate::inference::{InferenceError, Models};
+use super::{CallEnd, InferenceState};
+use crate::inference::{InferenceError, LoadedModels};
 use crate::model::{Backend, ByteSize, FailureKind, InferenceSettings, Limits, Model};
 use crate::sandbox::traps::{Circumstances, failure};
 use prost::Message as _;
@@ -73,14 +73,14 @@ fn double(op: &str, ty: DataType) -> Vec<u8> {
 }
 
 /// The inference state of an instance, without an instance.
-struct Bench {
+struct NnFixture {
     folder: tempfile::TempDir,
-    models: Arc<Models>,
+    models: Arc<LoadedModels>,
     table: ResourceTable,
-    inference: Inference,
+    inference: InferenceState,
 }
 
-impl Bench {
+impl NnFixture {
     /// Has the models `double` and `longer` of this type.
     fn new(ty: DataType, settings: &InferenceSettings, limits: &Limits) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
@@ -94,8 +94,8 @@ impl Bench {
             ..Model::sample()
         };
         let all = vec![model("longer"), model("double")];
-        let models = Arc::new(Models::open(all, settings, None, 1, limits));
-        let inference = Inference::new(&models, limits);
+        let models = Arc::new(LoadedModels::open(all, settings, None, 1, limits));
+        let inference = InferenceState::new(&models, limits);
         Self { folder, models, table: ResourceTable::new(), inference }
     }
 
@@ -107,12 +107,12 @@ impl Bench {
         View { table: &mut self.table, inference: &mut self.inference }
     }
 
-    fn tensor(&mut self, dims: &[u32], ty: TensorType, bytes: &[u8]) -> Resource<Tensor> {
+    fn tensor(&mut self, dims: &[u32], ty: TensorType, bytes: &[u8]) -> Resource<GuestTensor> {
         self.view().new(dims.to_vec(), ty, bytes.to_vec()).expect("there are handles")
     }
 
     /// A tensor of `f32`.
-    fn floats(&mut self, rows: u32) -> Resource<Tensor> {
+    fn floats(&mut self, rows: u32) -> Resource<GuestTensor> {
         let numbers = (0..2 * u16::try_from(rows).expect("few rows")).map(f32::from);
         let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
         self.tensor(&[rows, 2], TensorType::Fp32, &bytes)
@@ -126,14 +126,14 @@ impl Bench {
     }
 
     /// Computes with an input `x`. Returns the bytes of `y`, or the guest's error.
-    fn compute(&mut self, tensor: Resource<Tensor>) -> Result<Vec<u8>, (ErrorCode, String)> {
+    fn compute(&mut self, tensor: Resource<GuestTensor>) -> Result<Vec<u8>, (ErrorCode, String)> {
         self.compute_by("double", tensor)
     }
 
     fn compute_by(
         &mut self,
         model: &str,
-        tensor: Resource<Tensor>,
+        tensor: Resource<GuestTensor>,
     ) -> Result<Vec<u8>, (ErrorCode, String)> {
         let context = self.context(model);
         let computed = self.view().compute(context, vec![("x".to_owned(), tensor)]);
@@ -194,7 +194,7 @@ fn tensors_of_each_type_go_in_and_come_out() {
         ),
     ];
     for (onnx, ty, element, expected) in types {
-        let mut bench = Bench::new(onnx, &InferenceSettings::default(), &Limits::default());
+        let mut bench = NnFixture::new(onnx, &InferenceSettings::default(), &Limits::default());
         let tensor = bench.tensor(&[3, 2], ty, &element.repeat(6));
         assert_eq!(bench.compute(tensor).expect("computes"), expected.repeat(6), "{ty:?}");
         let stats = bench.models.take_stats();
@@ -206,7 +206,7 @@ fn tensors_of_each_type_go_in_and_come_out() {
 
 #[test]
 fn what_a_guest_gives_wrongly_is_told_with_what_was_expected() {
-    let mut bench = Bench::plain();
+    let mut bench = NnFixture::plain();
     let mut text = String::new();
     let mut note = |(code, told): (ErrorCode, String)| text += &format!("{code:?}: {told}\n");
     for (dims, ty, bytes) in [
@@ -251,7 +251,7 @@ fn what_a_guest_gives_wrongly_is_told_with_what_was_expected() {
 fn a_guest_holds_no_more_tensors_than_it_may() {
     // Room for two tensors with 10 rows and 8 bytes of dimensions each, and a little more.
     let limits = Limits { tensors: ByteSize(200), ..Limits::default() };
-    let mut bench = Bench::new(DataType::Float, &InferenceSettings::default(), &limits);
+    let mut bench = NnFixture::new(DataType::Float, &InferenceSettings::default(), &limits);
     let first = bench.floats(10);
     let second = bench.floats(10);
     let third = bench.floats(10);
@@ -278,13 +278,13 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
     let bytes = double("Add", DataType::Float);
     let onnx = GraphEncoding::Onnx;
     let cpu = ExecutionTarget::Cpu;
-    let mut bench = Bench::plain();
+    let mut bench = NnFixture::plain();
     let loaded = bench.load(&[&bytes], onnx, cpu);
     let mut text = String::new();
     let mut note = |(code, told): (ErrorCode, String)| text += &format!("{code:?}: {told}\n");
     note(bench.refused(loaded));
     let settings = InferenceSettings { allow_guest_models: true, ..Default::default() };
-    let mut bench = Bench::new(DataType::Float, &settings, &Limits::default());
+    let mut bench = NnFixture::new(DataType::Float, &settings, &Limits::default());
     for encoding in [onnx, GraphEncoding::Autodetect] {
         let loaded = bench.load(&[&bytes], encoding, cpu);
         let graph = bench.good(loaded);
@@ -315,7 +315,7 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
 
 #[test]
 fn models_are_described() {
-    let mut bench = Bench::plain();
+    let mut bench = NnFixture::plain();
     assert_eq!(bench.view().names().expect("there"), ["double", "longer"]);
     let told = bench.view().describe("double".to_owned()).expect("goes on").expect("it loads");
     assert_eq!((told.name.as_str(), told.backend.as_str()), ("double", "tract"));
@@ -334,18 +334,18 @@ fn models_are_described() {
 /// A new instance, after a trap or in a deterministic job, finds the models that an earlier one has loaded.
 #[test]
 fn models_outlive_instances() {
-    let mut bench = Bench::plain();
+    let mut bench = NnFixture::plain();
     bench.context("double");
     std::fs::remove_file(bench.folder.path().join("double.onnx")).expect("removes");
     bench.table = ResourceTable::new();
-    bench.inference = Inference::new(&bench.models, &Limits::default());
+    bench.inference = InferenceState::new(&bench.models, &Limits::default());
     let x = bench.floats(1);
     bench.compute(x).expect("it is loaded");
 }
 
 #[test]
 fn a_full_gpu_ends_the_call() {
-    let mut bench = Bench::plain();
+    let mut bench = NnFixture::plain();
     let kind = FailureKind::DeviceOutOfMemory;
     let full = InferenceError::ends(kind, "the memory of gpu 0 is full");
     let error = bench.view().refuse::<()>(full).expect_err("it ends");

@@ -2,7 +2,7 @@
 
 use super::allowance::Allowance;
 use super::bindings::{sandmill::entry::models, wasi::nn};
-use crate::inference::Models;
+use crate::inference::LoadedModels;
 #[cfg(any(test, feature = "testing"))]
 use crate::model::InferenceSettings;
 use crate::model::Limits;
@@ -12,28 +12,28 @@ use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::ResourceTable;
 
 /// An instance's state of inference.
-pub(in crate::sandbox) struct Inference {
-    pub(super) models: Arc<Models>,
+pub(in crate::sandbox) struct InferenceState {
+    pub(super) models: Arc<LoadedModels>,
     pub(super) allowance: Allowance,
 }
 
-impl Inference {
-    pub(in crate::sandbox) fn new(models: &Arc<Models>, limits: &Limits) -> Self {
+impl InferenceState {
+    pub(in crate::sandbox) fn new(models: &Arc<LoadedModels>, limits: &Limits) -> Self {
         Self { models: Arc::clone(models), allowance: Allowance::new(limits.tensors) }
     }
 }
 
 /// For guests without models: all their requests are refused.
 #[cfg(any(test, feature = "testing"))]
-pub fn no_models() -> Arc<Models> {
+pub fn no_models() -> Arc<LoadedModels> {
     let settings = InferenceSettings::default();
-    Arc::new(Models::open(Vec::new(), &settings, None, 1, &Limits::default()))
+    Arc::new(LoadedModels::open(Vec::new(), &settings, None, 1, &Limits::default()))
 }
 
 /// The part of the store that a function uses.
 pub(in crate::sandbox) struct View<'a> {
     pub(in crate::sandbox) table: &'a mut ResourceTable,
-    pub(in crate::sandbox) inference: &'a mut Inference,
+    pub(in crate::sandbox) inference: &'a mut InferenceState,
 }
 
 struct HasView;

@@ -23,7 +23,7 @@ fn nothing(limits: Limits, body: &str) -> Result<Collected, Failure> {
     let body = format!(
         "{THROWS}{RETURN} {body} (call $return (i32.const 0) (i32.const 0) (i32.const 0)))"
     );
-    let bench = Bench::with_limits("run-only", &body, limits);
+    let bench = GuestFixture::with_limits("run-only", &body, limits);
     run(&mut bench.instance(), MiniBatchData::Void).1
 }
 
@@ -86,7 +86,7 @@ fn a_start_function_that_throws() {
     let body = format!(
         "{THROWS} (func $start (call $throw (i32.const 1))) (start $start) RUN (i32.const 0))"
     );
-    let bench = Bench::new("run-only", &body);
+    let bench = GuestFixture::new("run-only", &body);
     let failure = bench.program.instantiate(&bench.grants).err().expect("it throws");
     insta::assert_snapshot!(failure.message, @"the entry script threw an exception while it was started and did not catch it. Have it catch the exception and return an error");
 }

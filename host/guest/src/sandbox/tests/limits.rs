@@ -77,7 +77,7 @@ fn the_stack_is_as_large_as_the_job_says() {
     let overflows = |stack: u64| {
         let limits = Limits { stack: ByteSize(stack), ..Limits::default() };
         let thread = std::thread::Builder::new().stack_size(guest_thread_stack(&limits, false));
-        let bench = Bench::with_limits("run-only", body, limits);
+        let bench = GuestFixture::with_limits("run-only", body, limits);
         let run = thread.spawn(move || run(&mut bench.instance(), MiniBatchData::Void).1);
         run.expect("starts").join().expect("does not abort").err()
     };
@@ -97,7 +97,7 @@ fn a_call_hands_over_no_more_than_allowed() {
           (drop (call $open (i32.const 3) (i32.const 0) (i32.const 65536) (i32.const 2097152) (i32.const 0) (i64.const 0) (i64.const 0) (i32.const 0) (i32.const 32)))
           (i32.const 0))"#;
     let limits = Limits { transfer: ByteSize(1 << 20), ..Limits::default() };
-    let bench = Bench::with_limits("run-only", body, limits);
+    let bench = GuestFixture::with_limits("run-only", body, limits);
     let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("too much");
     assert_eq!(failure.kind, FailureKind::OverLimit);
     insta::assert_snapshot!(failure.message, @"limits.transfer allows 1 MB in one call between host and entry script; in run it handed over more. Have it hand over less at a time, or raise the limit");

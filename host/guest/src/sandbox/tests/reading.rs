@@ -18,7 +18,7 @@ pub(super) fn reader() -> String {
 
 #[test]
 fn the_host_reads_files_for_the_guest() {
-    let bench = Bench::new("run-only", &reader());
+    let bench = GuestFixture::new("run-only", &reader());
     let mut instance = bench.instance();
     for (path, answer) in [
         ("/inputs/a.txt", "alpha"),
@@ -40,7 +40,7 @@ fn the_host_reads_files_for_the_guest() {
 /// memory, but not free it.
 #[test]
 fn files_are_read_whole_whatever_is_said_of_their_length() {
-    let mut bench = Bench::new("run-only", &reader());
+    let mut bench = GuestFixture::new("run-only", &reader());
     for (host, guest) in [("/proc/sys/kernel", "/none"), ("/sys/devices/system/cpu", "/too-much")] {
         bench.grants.mounts.push(Mount { host: host.into(), guest: guest.into(), writable: false });
     }

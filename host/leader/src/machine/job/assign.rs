@@ -1,12 +1,12 @@
 //! Decides which node gets the next mini-batch.
 
 use super::JobMachine;
-use super::node::{Granted, Node};
+use super::node::{GrantedAttempt, JobNode};
 use super::performer::Performer;
 use super::queue::Pending;
-use crate::machine::Policy;
+use crate::machine::RetryPolicy;
 use crate::model::NodeId;
-use crate::protocol::{Ahead, Assignment, Grant, Order};
+use crate::protocol::{GrowingQueues, Assignment, Grant, Order};
 use std::collections::BTreeMap;
 
 impl JobMachine {
@@ -15,7 +15,7 @@ impl JobMachine {
     /// get no further ones: these would wait behind a slow mini-batch while other workers idle. Workers also
     /// get no further ones while a retry is waiting, because the next free worker gets the retry.
     pub(super) fn assign(&mut self) {
-        let unwritten = self.committing.len() >= Policy::UNWRITTEN;
+        let unwritten = self.committing.len() >= RetryPolicy::UNWRITTEN;
         let holds_back = unwritten || self.commits_would_end_it();
         if self.ending.is_none() && !self.queue.is_empty() && !holds_back {
             self.grant_to_free();
@@ -75,7 +75,7 @@ impl JobMachine {
     }
 
     /// The first node for which `holds` is true, among those that have reported their current state.
-    fn node_with(&self, holds: impl Fn(&Node) -> bool) -> Option<NodeId> {
+    fn node_with(&self, holds: impl Fn(&JobNode) -> bool) -> Option<NodeId> {
         let found = self.nodes.iter().find(|(_, node)| node.has_answered() && holds(node));
         found.map(|(id, _)| *id)
     }
@@ -84,7 +84,7 @@ impl JobMachine {
     fn grant_ahead(&mut self) {
         let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let ahead = open.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
-        let Some((id, Ahead { depth, takers })) = ahead.min_by_key(|(_, ahead)| ahead.depth) else {
+        let Some((id, GrowingQueues { depth, takers })) = ahead.min_by_key(|(_, ahead)| ahead.depth) else {
             return;
         };
         if self.queue.first_attempts() <= depth as usize * self.workers() as usize {
@@ -100,13 +100,13 @@ impl JobMachine {
 
     fn grant(&mut self, node: NodeId, pending: Pending) -> Assignment {
         let assignment = self.assignment(&pending);
-        self.granted.insert(pending.mini_batch.id, Granted { node, runs_on: None, pending });
+        self.granted.insert(pending.mini_batch.id, GrantedAttempt { node, runs_on: None, pending });
         assignment
     }
 
     /// Tells workers that wait after a failed attempt to continue, because they got no retry.
     fn let_go_on(&mut self) {
-        let waits = |node: &Node| node.has_answered() && node.standing.awaits_word.is_some();
+        let waits = |node: &JobNode| node.has_answered() && node.standing.awaits_word.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));
         for node in nodes.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.order(node, Order::GoOn);

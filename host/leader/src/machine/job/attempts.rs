@@ -2,13 +2,13 @@
 
 use super::performer::{Performer, Spent};
 use super::queue::Pending;
-use super::types::{Committing, Settled};
+use super::types::{Committing, SettledMiniBatch};
 use super::{JobAction, JobMachine};
 use crate::event::EventKind;
-use crate::machine::Policy;
+use crate::machine::RetryPolicy;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
-    MiniBatch, MiniBatchId, Place, Work, WorkerId, counted,
+    MiniBatch, MiniBatchId, ItemLocation, Work, WorkerId, counted,
 };
 use crate::protocol::Assignment;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl JobMachine {
             Err(failure) => self.may_try_again(&pending, failure).then(|| failure.clone()),
         };
         if report.outcome.is_err() {
-            self.rough_until = self.now + Policy::SMOOTH;
+            self.rough_until = self.now + RetryPolicy::SMOOTH;
             let will_retry = again.is_some() && self.ending.is_none();
             self.emit_attempt(by.worker, &pending, started, report.clone(), will_retry);
         }
@@ -81,7 +81,7 @@ impl JobMachine {
             }
             return;
         }
-        self.act(JobAction::Commit(Settled { worker: by.worker, report: report.clone() }));
+        self.act(JobAction::Commit(SettledMiniBatch { worker: by.worker, report: report.clone() }));
         let id = pending.mini_batch.id;
         let failed = report.outcome.is_err();
         let items = report.items;
@@ -102,7 +102,7 @@ impl JobMachine {
     fn may_try_again(&self, pending: &Pending, failure: &mut Failure) -> bool {
         let can_mend = failure.kind.can_mend()
             && pending.attempt < self.policy.max_try
-            && pending.losses < Policy::NODE_LOSSES
+            && pending.losses < RetryPolicy::NODE_LOSSES
             && !is_beyond_help(&pending.mini_batch);
         if can_mend && pending.trapped_alike(failure) {
             let before = pending.attempt - 1;
@@ -181,7 +181,7 @@ impl JobMachine {
     /// The files of a mini-batch that failed as a whole, as many as a report may name. For rows, also the
     /// position at which they begin.
     fn items_of(&self, batch: &MiniBatch, kind: FailureKind) -> Vec<FailedItem> {
-        let name = |(at, Place { source, file, line, row }): (u32, Place<'_>)| {
+        let name = |(at, ItemLocation { source, file, line, row }): (u32, ItemLocation<'_>)| {
             let source = self.sources.get(source as usize);
             let folder = source.map_or("", |source| source.guest.as_str());
             let reason = batch.why_unfetched(at).unwrap_or_default().to_owned();

@@ -14,7 +14,7 @@
 
 use super::JobMachine;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure};
-use crate::protocol::{End, NodePolicy, Standing};
+use crate::protocol::{WorkersEnd, NodePolicy, WorkersStanding};
 use std::time::Duration;
 
 impl JobMachine {
@@ -74,7 +74,7 @@ impl JobMachine {
         let kill_at = self.ending.as_mut().map(|ending| &mut ending.kill_at);
         // Only once: after this, nodes have their own time-outs for workers that do not end.
         if kill_at.is_some_and(|at| at.take_if(|at| now >= *at).is_some()) {
-            self.order_end(End::AtOnce);
+            self.order_end(WorkersEnd::AtOnce);
         }
         self.ticked = true;
     }
@@ -148,7 +148,7 @@ impl JobMachine {
 
     /// What all workers are doing, for people.
     fn stage(&self) -> String {
-        let sum = |count: fn(&Standing) -> u32| {
+        let sum = |count: fn(&WorkersStanding) -> u32| {
             self.nodes.values().map(|node| count(&node.standing)).sum::<u32>()
         };
         let counts = [

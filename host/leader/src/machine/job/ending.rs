@@ -1,18 +1,18 @@
 //! How a job ends: completed, failed or cancelled.
 
-use super::node::Node;
-use super::types::Ending;
+use super::node::JobNode;
+use super::types::JobEnding;
 use super::{JobAction, JobMachine};
 use crate::event::EventKind;
-use crate::machine::Policy;
+use crate::machine::RetryPolicy;
 use crate::model::{EndedBy, JobResult, JobStatus, OutputAction};
-use crate::protocol::{End, Order};
+use crate::protocol::{WorkersEnd, Order};
 
 impl JobMachine {
     /// Fails the job. Running mini-batches are killed, and what is committed stays.
     pub(super) fn fail(&mut self, by: EndedBy, reason: String) {
         self.end(JobStatus::Failed, by, reason);
-        self.order_end(End::AtOnce);
+        self.order_end(WorkersEnd::AtOnce);
     }
 
     pub(super) fn on_commit_failed(&mut self, text: String) {
@@ -25,7 +25,7 @@ impl JobMachine {
 
     pub(super) fn on_cancel(&mut self, reason: String, at_once: bool) {
         self.end(JobStatus::Cancelled, EndedBy::Cancelled, reason);
-        self.order_end(if at_once { End::AtOnce } else { End::Orderly });
+        self.order_end(if at_once { WorkersEnd::AtOnce } else { WorkersEnd::Orderly });
     }
 
     /// Decides the job's end, once. From here on, the job only winds down.
@@ -37,8 +37,8 @@ impl JobMachine {
         // From here on, writing the results has its full time (see `progress_deadline`).
         self.progressed();
         self.emit(EventKind::WindingDown { reason: reason.clone() });
-        let kill_at = Some(self.now + Policy::CANCEL_GRACE);
-        self.ending = Some(Ending { status, by: Some(by), reason, kill_at });
+        let kill_at = Some(self.now + RetryPolicy::CANCEL_GRACE);
+        self.ending = Some(JobEnding { status, by: Some(by), reason, kill_at });
     }
 
     /// Ends the job once there is nothing left to do or to wait for.
@@ -51,7 +51,7 @@ impl JobMachine {
             }
             self.all_done();
         }
-        if self.nodes.values().all(Node::has_ended) && self.committing.is_empty() {
+        if self.nodes.values().all(JobNode::has_ended) && self.committing.is_empty() {
             self.finish();
         }
     }
@@ -100,10 +100,10 @@ impl JobMachine {
             (JobStatus::Completed, None, String::new())
         };
         // Later than each worker's own deadline for `shutdown`, so that the error names the slow worker.
-        let patience = self.policy.run_timeout + Policy::CANCEL_GRACE;
+        let patience = self.policy.run_timeout + RetryPolicy::CANCEL_GRACE;
         let kill_at = Some(self.now.saturating_add(patience));
-        self.ending = Some(Ending { status, by, reason, kill_at });
-        self.order_end(End::Done);
+        self.ending = Some(JobEnding { status, by, reason, kill_at });
+        self.order_end(WorkersEnd::Done);
     }
 
     /// W10: rows are wanted, but no item succeeded, or there were no items. Void mini-batches have no items.

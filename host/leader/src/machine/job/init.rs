@@ -2,9 +2,9 @@
 //! `node`) defines what counts as such a failure.
 
 use super::JobMachine;
-use super::node::Node;
+use super::node::JobNode;
 use crate::event::EventKind;
-use crate::machine::Policy;
+use crate::machine::RetryPolicy;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId, count_u32};
 use crate::protocol::NodePolicy;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl JobMachine {
     }
 
     /// I1: whether `init` has failed so often on a node that no new workers are started there.
-    pub(super) fn is_hopeless(&self, node: &Node) -> bool {
+    pub(super) fn is_hopeless(&self, node: &JobNode) -> bool {
         node.standing.init_failures >= NodePolicy::init_failures_allowed(self.policy.workers)
     }
 
@@ -62,7 +62,7 @@ impl JobMachine {
             }
             return;
         }
-        let old = self.now > Policy::INIT_FAILURE_AGE;
+        let old = self.now > RetryPolicy::INIT_FAILURE_AGE;
         if self.is_init_hopeless() || (old && self.init_fails_too_often_when_old()) {
             let message = self.init_failure.as_ref().map(|first| first.failure.message.as_str());
             self.fail(
@@ -83,9 +83,9 @@ impl JobMachine {
     /// When I2 takes effect without a further failure of `init`.
     pub(super) fn init_rules_deadline(&self) -> Option<Duration> {
         let due = self.ending.is_none()
-            && self.now <= Policy::INIT_FAILURE_AGE
+            && self.now <= RetryPolicy::INIT_FAILURE_AGE
             && self.init_fails_too_often_when_old()
             && !self.has_good_worker();
-        due.then_some(Policy::INIT_FAILURE_AGE + Duration::from_millis(1))
+        due.then_some(RetryPolicy::INIT_FAILURE_AGE + Duration::from_millis(1))
     }
 }

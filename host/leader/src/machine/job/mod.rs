@@ -22,4 +22,4 @@ mod types;
 mod unknown_keys;
 
 pub use state::JobMachine;
-pub use types::{JobAction, JobMessage, JobOutput, Settled};
+pub use types::{JobAction, JobMessage, JobOutput, SettledMiniBatch};

@@ -1,11 +1,11 @@
 //! Handles what nodes report.
 
 use super::JobMachine;
-use super::node::Granted;
+use super::node::GrantedAttempt;
 use super::performer::{Performer, Spent};
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, MiniBatchId, NodeId, WorkerId};
-use crate::protocol::{Company, News, NodePolicy, Standing};
+use crate::protocol::{Company, News, NodePolicy, WorkersStanding};
 use std::time::Duration;
 
 impl JobMachine {
@@ -71,12 +71,12 @@ impl JobMachine {
     }
 
     /// Removes and returns an attempt that a node no longer has.
-    fn take_back(&mut self, node: NodeId, id: MiniBatchId) -> Option<Granted> {
+    fn take_back(&mut self, node: NodeId, id: MiniBatchId) -> Option<GrantedAttempt> {
         self.granted.get(&id).filter(|granted| granted.node == node)?;
         self.granted.remove(&id)
     }
 
-    fn on_standing(&mut self, id: NodeId, standing: Standing) {
+    fn on_standing(&mut self, id: NodeId, standing: WorkersStanding) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.last_start = standing.last_start.map(|age| self.now.saturating_sub(age));
             node.standing = standing;
@@ -117,7 +117,7 @@ impl JobMachine {
     /// that it has, or waits.
     fn on_no_room(&mut self, id: NodeId, company: Company) {
         let works =
-            |(other, node): (&NodeId, &super::node::Node)| *other != id && node.standing.live() > 0;
+            |(other, node): (&NodeId, &super::node::JobNode)| *other != id && node.standing.live() > 0;
         if company == Company::Working || self.nodes.iter().any(works) {
             if !std::mem::replace(&mut self.told_no_room, true) {
                 self.notice(format!(

@@ -2,15 +2,15 @@
 
 use super::queue::Pending;
 use crate::model::{NodeId, WorkerId};
-use crate::protocol::Standing;
+use crate::protocol::WorkersStanding;
 use std::time::Duration;
 
 /// A node that takes part in the job.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct JobNode {
     /// The node's last reported state. Mini-batches granted since are already subtracted from its idle
     /// workers.
-    pub(super) standing: Standing,
+    pub(super) standing: WorkersStanding,
     /// When the last of its workers that are inside `init` entered it.
     pub(super) last_start: Option<Duration>,
     /// How many orders that grant attempts it was sent.
@@ -19,7 +19,7 @@ pub(super) struct Node {
     pub(super) told_past_init: bool,
 }
 
-impl Node {
+impl JobNode {
     /// Whether it has no worker.
     pub(super) fn is_empty(&self) -> bool {
         self.standing.workers() == 0
@@ -38,7 +38,7 @@ impl Node {
 
 /// An attempt that was granted to a node.
 #[derive(Debug)]
-pub(super) struct Granted {
+pub(super) struct GrantedAttempt {
     pub(super) node: NodeId,
     /// The worker that is inside `run` with it.
     pub(super) runs_on: Option<WorkerId>,

@@ -4,15 +4,15 @@ use super::JobMachine;
 use super::performer::{Performer, Spent};
 use super::queue::Pending;
 use crate::event::EventKind;
-use crate::machine::Policy;
+use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, count_u32};
-use crate::protocol::{End, Order};
+use crate::protocol::{WorkersEnd, Order};
 
 impl JobMachine {
     pub(super) fn on_node_joined(&mut self, node: NodeId) {
         self.nodes.entry(node).or_default();
         if self.ending.is_some() {
-            self.order(node, Order::End(End::AtOnce));
+            self.order(node, Order::End(WorkersEnd::AtOnce));
         }
     }
 
@@ -29,7 +29,7 @@ impl JobMachine {
             let Some(mut granted) = self.granted.remove(&id) else { continue };
             granted.pending.losses += u32::from(granted.runs_on.is_some());
             match granted.runs_on {
-                Some(worker) if granted.pending.losses >= Policy::NODE_LOSSES => {
+                Some(worker) if granted.pending.losses >= RetryPolicy::NODE_LOSSES => {
                     let text = format!("{} nodes were lost while they ran it", Policy::NODE_LOSSES);
                     let failure = Failure::new(FailureKind::WorkerDied, text);
                     let by = Performer { node, worker };

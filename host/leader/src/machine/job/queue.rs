@@ -9,7 +9,7 @@
 //! is [overdue](Turns::is_overdue), so that all begin in time.
 
 use super::performer::Performer;
-use crate::machine::Policy;
+use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatch};
 use crate::protocol::NodePolicy;
 use std::collections::VecDeque;
@@ -48,9 +48,9 @@ impl Pending {
     }
 
     /// The next attempt, after the failure of this one.
-    pub(super) fn retry(self, by: Performer, failure: &Failure, turns: Turns) -> Self {
+    pub(super) fn retry(self, by: Performer, failure: &Failure, turns: QueueTurns) -> Self {
         let pause = match failure.kind {
-            FailureKind::LoadFailed | FailureKind::HostFault => Policy::retry_pause(self.attempt),
+            FailureKind::LoadFailed | FailureKind::HostFault => RetryPolicy::retry_pause(self.attempt),
             _ => Duration::ZERO,
         };
         Self {
@@ -82,7 +82,7 @@ fn trap(failure: &Failure) -> Option<u64> {
 
 /// The state that decides which mini-batch is next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turns {
+pub(super) struct QueueTurns {
     pub(super) now: Duration,
     /// How many attempts have begun.
     pub(super) begun: u64,
@@ -90,7 +90,7 @@ pub(super) struct Turns {
     pub(super) workers: u32,
 }
 
-impl Turns {
+impl QueueTurns {
     /// Whether so many attempts have begun since the failure that the retry must not wait any longer.
     fn is_overdue(self, retry: &Pending) -> bool {
         self.begun.saturating_sub(retry.begun) >= u64::from(self.workers.div_ceil(2))
@@ -103,7 +103,7 @@ impl Turns {
 
 /// The mini-batches that wait for a worker, and how much memory they take.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct MiniBatchQueue {
     first: VecDeque<Pending>,
     /// Retries in the order in which their attempts failed.
     retries: VecDeque<Pending>,
@@ -112,7 +112,7 @@ pub(super) struct Queue {
     bytes: usize,
 }
 
-impl Queue {
+impl MiniBatchQueue {
     /// The leader stops reading the plan while descriptors of about this size are waiting.
     const ENOUGH_BYTES: usize = 4 << 20;
 
@@ -133,14 +133,14 @@ impl Queue {
     }
 
     /// The retry whose turn it is. `None` if a first attempt is next, or nothing is.
-    pub(super) fn due_retry(&self, turns: Turns) -> Option<&Pending> {
+    pub(super) fn due_retry(&self, turns: QueueTurns) -> Option<&Pending> {
         let retry = self.retries.iter().find(|retry| turns.is_due(retry))?;
-        let yields = self.in_a_row >= Policy::RETRIES_IN_A_ROW && !self.first.is_empty();
+        let yields = self.in_a_row >= RetryPolicy::RETRIES_IN_A_ROW && !self.first.is_empty();
         (!yields || turns.is_overdue(retry)).then_some(retry)
     }
 
     /// Removes the retry that [`due_retry`](Self::due_retry) returns.
-    pub(super) fn pop_retry(&mut self, turns: Turns) -> Option<Pending> {
+    pub(super) fn pop_retry(&mut self, turns: QueueTurns) -> Option<Pending> {
         let at = self.retries.iter().position(|retry| turns.is_due(retry))?;
         let retry = self.retries.remove(at)?;
         self.bytes -= retry.mini_batch.size();

@@ -1,15 +1,15 @@
 //! The state machine of a job: its state and its interface.
 
-use super::node::{Granted, Node};
-use super::queue::{Pending, Queue, Turns};
-use super::types::{Committing, Ending, JobAction, JobMessage, JobOutput};
+use super::node::{GrantedAttempt, JobNode};
+use super::queue::{Pending, MiniBatchQueue, QueueTurns};
+use super::types::{Committing, JobEnding, JobAction, JobMessage, JobOutput};
 use crate::event::EventKind;
-use crate::machine::Policy;
+use crate::machine::RetryPolicy;
 use crate::model::{
     EndedBy, FirstFailure, InferenceStats, ItemCounts, MiniBatch, MiniBatchId, MiniBatchSet,
     NodeId, Restored, Source, UnknownKeys,
 };
-use crate::protocol::{End, Order};
+use crate::protocol::{WorkersEnd, Order};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use std::time::Duration;
 /// The state of one job.
 #[derive(Debug)]
 pub struct JobMachine {
-    pub(super) policy: Policy,
+    pub(super) policy: RetryPolicy,
     pub(super) sources: Vec<Source>,
     pub(super) began: Timestamp,
     pub(super) now: Duration,
     pub(super) outputs: Vec<JobOutput>,
     /// The nodes that take part.
-    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) nodes: BTreeMap<NodeId, JobNode>,
     /// Attempts that were granted to nodes.
-    pub(super) granted: HashMap<MiniBatchId, Granted>,
+    pub(super) granted: HashMap<MiniBatchId, GrantedAttempt>,
     /// Mini-batches that wait for a node.
-    pub(super) queue: Queue,
+    pub(super) queue: MiniBatchQueue,
     /// How many attempts have begun, including those that got no further than loading their mini-batch.
     pub(super) begun: u64,
     /// The leader does not pause before this time, because an attempt has failed.
@@ -82,7 +82,7 @@ pub struct JobMachine {
     /// Unknown keys of inputs of JSON lines, by the inputs' names.
     pub(super) unknown_keys: BTreeMap<String, UnknownKeys>,
     pub(super) first_failure: Option<FirstFailure>,
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<JobEnding>,
     /// Whether a tick has arrived since the last decision.
     pub(super) ticked: bool,
     pub(super) finished: bool,
@@ -92,7 +92,7 @@ impl JobMachine {
     /// A job before its first message. `began` is the time at which `now` is zero.
     ///
     /// `restored` is what an earlier run of the job completed: it counts, and is not done again.
-    pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
+    pub fn new(policy: RetryPolicy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
         Self {
             policy,
             sources,
@@ -101,7 +101,7 @@ impl JobMachine {
             outputs: Vec::new(),
             nodes: BTreeMap::new(),
             granted: HashMap::new(),
-            queue: Queue::default(),
+            queue: MiniBatchQueue::default(),
             begun: 0,
             rough_until: Duration::ZERO,
             committing: HashMap::new(),
@@ -270,8 +270,8 @@ impl JobMachine {
         self.moved = self.now;
     }
 
-    pub(super) fn turns(&self) -> Turns {
-        Turns { now: self.now, begun: self.begun, workers: self.workers() }
+    pub(super) fn turns(&self) -> QueueTurns {
+        QueueTurns { now: self.now, begun: self.begun, workers: self.workers() }
     }
 
     pub(super) fn emit(&mut self, kind: EventKind) {
@@ -289,7 +289,7 @@ impl JobMachine {
         self.outputs.push(JobOutput::Order(node, order));
     }
 
-    pub(super) fn order_end(&mut self, end: End) {
+    pub(super) fn order_end(&mut self, end: WorkersEnd) {
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.order(node, Order::End(end));
         }

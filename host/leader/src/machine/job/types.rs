@@ -55,7 +55,7 @@ pub enum JobMessage {
 #[derive(Clone, Debug)]
 pub enum JobAction {
     /// Journal the end of a mini-batch, then put its rows and files into the output.
-    Commit(Settled),
+    Commit(SettledMiniBatch),
     /// Emit an event.
     Emit(EventKind),
     /// The job is over. Always the last action.
@@ -83,7 +83,7 @@ impl JobOutput {
 
 /// The end of a mini-batch, for the journal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settled {
+pub struct SettledMiniBatch {
     /// The worker of the last attempt.
     pub worker: WorkerId,
     /// The report of that attempt.
@@ -101,7 +101,7 @@ pub(super) struct Committing {
 
 /// Why no new mini-batches are handed out, and when the remaining workers are killed.
 #[derive(Clone, Debug)]
-pub(super) struct Ending {
+pub(super) struct JobEnding {
     pub(super) status: JobStatus,
     pub(super) by: Option<EndedBy>,
     pub(super) reason: String,

@@ -1,10 +1,10 @@
 //! Invariants that are checked after every step.
 
-use super::world::World;
+use super::world::SimulatedWorld;
 use crate::model::{EndedBy, JobResult, JobStatus};
 use std::collections::BTreeSet;
 
-impl World {
+impl SimulatedWorld {
     /// `ticked`: the state machine has just handled a tick.
     pub(super) fn check(&self, ticked: bool) {
         if let Some(result) = &self.result {

@@ -2,8 +2,8 @@
 //! from and to them, and others join. What must hold: each mini-batch ends once, the job does not wait for
 //! lost nodes, no worker gets what another one has, and the job ends once nothing goes wrong.
 
-use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, Settled};
-use super::super::{Policy, simulation::dice::Dice};
+use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
+use super::super::{RetryPolicy, simulation::dice::Dice};
 use super::steps::{ok, report};
 use super::world::{ITEMS, random_policy};
 use crate::event::EventKind;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const NODES: usize = 3;
 
 #[derive(Debug, Default)]
-struct FakeWorker {
+struct ClusterWorker {
     is_ready: bool,
     has_started: bool,
     awaits_word: bool,
@@ -31,27 +31,27 @@ struct FakeWorker {
 }
 
 #[derive(Debug)]
-struct Node {
+struct SimulatedNode {
     machine: NodeMachine,
     /// Orders on their way to the node.
     orders: VecDeque<Order>,
     /// News on their way to the leader.
     news: VecDeque<News>,
-    workers: BTreeMap<WorkerId, FakeWorker>,
+    workers: BTreeMap<WorkerId, ClusterWorker>,
 }
 
 #[derive(Debug)]
 pub(super) struct Cluster {
     dice: Dice,
-    policy: Policy,
+    policy: RetryPolicy,
     now: Duration,
     job: JobMachine,
-    nodes: BTreeMap<NodeId, Node>,
+    nodes: BTreeMap<NodeId, SimulatedNode>,
     next_node: u32,
     plan: VecDeque<MiniBatch>,
     mini_batches: u64,
     plan_told: bool,
-    committing: VecDeque<Settled>,
+    committing: VecDeque<SettledMiniBatch>,
     ended: BTreeSet<MiniBatchId>,
     /// Whether a failure has decided the job's end.
     has_failed: bool,
@@ -65,7 +65,7 @@ impl Cluster {
             let names = (0..ITEMS).map(|_| "").collect();
             MiniBatch::new(MiniBatchId(id), 0, Work::Files(names))
         };
-        let policy = Policy {
+        let policy = RetryPolicy {
             error_threshold: ErrorThreshold::Ignore,
             allowed_failed_count: ErrorThreshold::Ignore,
             allowed_failed_percent: crate::model::AllowedPercent::ALL,
@@ -167,7 +167,7 @@ impl Cluster {
         self.next_node += 1;
         // Each node has its own range of worker numbers.
         let machine = NodeMachine::new(self.policy.of_node(), id.0 * 10_000);
-        let node = Node {
+        let node = SimulatedNode {
             machine,
             orders: VecDeque::new(),
             news: VecDeque::new(),
@@ -266,7 +266,7 @@ impl Cluster {
             match output {
                 NodeOutput::Tell(news) => node.news.push_back(news),
                 NodeOutput::Do(NodeAction::Spawn(worker, _)) => {
-                    let is_new = node.workers.insert(worker, FakeWorker::default()).is_none();
+                    let is_new = node.workers.insert(worker, ClusterWorker::default()).is_none();
                     assert!(is_new, "{worker} again");
                     spawned.push(worker);
                 }
@@ -341,7 +341,7 @@ impl Cluster {
     }
 }
 
-impl Node {
+impl SimulatedNode {
     /// Applies an action to a running worker.
     fn act(&mut self, action: NodeAction) {
         let (NodeAction::Spawn(id, _)

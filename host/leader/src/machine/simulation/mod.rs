@@ -18,7 +18,7 @@ use cluster::Cluster;
 use dice::Dice;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
-use world::World;
+use world::SimulatedWorld;
 
 /// How many schedules run, unless the environment variable says otherwise.
 const SCHEDULES: u32 = 100_000;
@@ -27,7 +27,7 @@ const SCHEDULES: u32 = 100_000;
 const LONGEST: u16 = 120;
 
 fn run(seed: u64, length: u16) {
-    let mut world = World::new(Dice::new(seed));
+    let mut world = SimulatedWorld::new(Dice::new(seed));
     for _ in 0..length {
         world.step();
     }

@@ -1,7 +1,7 @@
 //! Random events.
 
-use super::super::Message;
-use super::world::{ITEMS, World};
+use super::super::MachineMessage;
+use super::world::{ITEMS, SimulatedWorld};
 use crate::model::{
     AllowedPercent, AttemptReport, CallStats, EndedBy, ErrorThreshold, Failure, FailureKind,
     ItemCounts, MiniBatchId, Segment, WorkerId,
@@ -9,7 +9,7 @@ use crate::model::{
 use crate::protocol::Assignment;
 use std::time::Duration;
 
-impl World {
+impl SimulatedWorld {
     /// One random step.
     pub(super) fn step(&mut self) {
         if self.result.is_some() {
@@ -78,12 +78,12 @@ impl World {
         if count > 0 {
             let batches = self.plan[self.planned..self.planned + count].to_vec();
             self.planned += count;
-            self.tell(Message::Planned(batches));
+            self.tell(MachineMessage::Planned(batches));
         } else if self.dice.one_in(64) {
-            self.tell(Message::PlanFailed("unreadable".to_owned()));
+            self.tell(MachineMessage::PlanFailed("unreadable".to_owned()));
         } else {
             self.plan_told = true;
-            self.tell(Message::PlanFinished);
+            self.tell(MachineMessage::PlanFinished);
         }
     }
 
@@ -108,14 +108,14 @@ impl World {
         let at = self.machine.next_deadline().unwrap_or_default();
         let left = at.saturating_sub(self.now).as_millis() as u64;
         self.now += Duration::from_millis(self.dice.below(left.max(1)));
-        self.tell(Message::Notice("time passes".to_owned()));
+        self.tell(MachineMessage::Notice("time passes".to_owned()));
     }
 
     fn tick(&mut self) {
         let at = self.machine.next_deadline();
         let at = at.unwrap_or_else(|| panic!("the job hangs: {self:#?}"));
         self.now = self.now.max(at);
-        self.tell(Message::Tick);
+        self.tell(MachineMessage::Tick);
     }
 
     /// Events that are rare.
@@ -124,18 +124,18 @@ impl World {
             0 => {
                 let at_once = self.dice.one_in(2);
                 self.cancelled = true;
-                self.tell(Message::Cancel { reason: "asked".to_owned(), at_once });
+                self.tell(MachineMessage::Cancel { reason: "asked".to_owned(), at_once });
             }
             1..=3 => self.crash(),
             4 => {
                 self.committer_dead = true;
                 self.committer.clear();
-                self.tell(Message::CommitFailed("disk full".to_owned()));
+                self.tell(MachineMessage::CommitFailed("disk full".to_owned()));
             }
             5..=8 => self.overrun(),
             9..=12 => self.lie(),
             13 | 14 => self.free_gpu(),
-            _ => self.tell(Message::NoSpace("no room for an object".to_owned())),
+            _ => self.tell(MachineMessage::NoSpace("no room for an object".to_owned())),
         }
     }
 
@@ -158,7 +158,7 @@ impl World {
     fn overrun(&mut self) {
         if let Some(id) = self.any_worker() {
             let failure = Failure::new(FailureKind::OutOfMemory, "too much");
-            self.tell(Message::Overrun(id, failure));
+            self.tell(MachineMessage::Overrun(id, failure));
         }
     }
 
@@ -172,19 +172,19 @@ impl World {
                 self.workers.entry(id).and_modify(|worker| {
                     (worker.ready, worker.lied) = (false, true);
                 });
-                self.tell(Message::Restarting(id));
+                self.tell(MachineMessage::Restarting(id));
             }
             (1, Some(mut assignment)) => {
                 assignment.attempt += 1;
                 let report = report(&assignment, ITEMS, ok(ITEMS));
-                self.tell(Message::Finished(id, report));
+                self.tell(MachineMessage::Finished(id, report));
             }
             (2, Some(assignment)) => {
                 let mut report = report(&assignment, ITEMS, ok(ITEMS));
                 report.items.failed += 1;
-                self.tell(Message::Finished(id, report));
+                self.tell(MachineMessage::Finished(id, report));
             }
-            _ => self.tell(Message::Started(id, other)),
+            _ => self.tell(MachineMessage::Started(id, other)),
         }
     }
 
@@ -219,7 +219,7 @@ impl World {
             if live {
                 self.attempt_begins(assignment.mini_batch.id);
             }
-            return self.tell(Message::Started(id, assignment.mini_batch.id));
+            return self.tell(MachineMessage::Started(id, assignment.mini_batch.id));
         }
         self.step_finish(id, &assignment);
     }
@@ -233,10 +233,10 @@ impl World {
         if fails {
             worker.failed_init = true;
             let failure = Failure::new(FailureKind::ScriptError, "no");
-            return self.tell(Message::InitFailed(id, failure));
+            return self.tell(MachineMessage::InitFailed(id, failure));
         }
         worker.ready = true;
-        self.tell(Message::Ready(id, CallStats::default()));
+        self.tell(MachineMessage::Ready(id, CallStats::default()));
     }
 
     /// The mini-batch cannot be read, so `run` does not begin.
@@ -248,7 +248,7 @@ impl World {
             worker.inbox.pop_front();
             worker.awaits_word = kind == FailureKind::LoadFailed && !assignment.is_last;
         }
-        self.tell(Message::Finished(id, report(assignment, 0, outcome)));
+        self.tell(MachineMessage::Finished(id, report(assignment, 0, outcome)));
     }
 
     fn step_finish(&mut self, id: WorkerId, assignment: &Assignment) {
@@ -270,9 +270,9 @@ impl World {
             worker.ready = !breaks;
             worker.awaits_word = outcome.is_err() && !assignment.is_last;
         }
-        self.tell(Message::Finished(id, report(assignment, returned, outcome)));
+        self.tell(MachineMessage::Finished(id, report(assignment, returned, outcome)));
         if breaks {
-            self.tell(Message::Restarting(id));
+            self.tell(MachineMessage::Restarting(id));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The environment of the state machine: processes, a committer, a plan, and a journal that outlives the
 //! leader.
 
-use super::super::{Action, Machine, Message, Policy, Settled};
+use super::super::{MachineAction, LocalMachine, MachineMessage, RetryPolicy, SettledMiniBatch};
 use super::dice::Dice;
 use crate::event::EventKind;
 use crate::model::WorkerExit;
@@ -53,7 +53,7 @@ impl FakeWorker {
 
 /// Totals of what failed and succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counts {
+pub(super) struct SimulatedCounts {
     pub(super) succeeded: u64,
     pub(super) failed: u64,
     pub(super) short: u64,
@@ -61,8 +61,8 @@ pub(super) struct Counts {
     pub(super) rows: u64,
 }
 
-impl Counts {
-    fn add(&mut self, settled: &Settled) {
+impl SimulatedCounts {
+    fn add(&mut self, settled: &SettledMiniBatch) {
         self.items += settled.report.items;
         let Ok(segment) = &settled.report.outcome else {
             self.failed += 1;
@@ -75,9 +75,9 @@ impl Counts {
 }
 
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) machine: Machine,
-    pub(super) policy: Policy,
+pub(super) struct SimulatedWorld {
+    pub(super) machine: LocalMachine,
+    pub(super) policy: RetryPolicy,
     pub(super) dice: Dice,
     pub(super) now: Duration,
     pub(super) plan: Vec<MiniBatch>,
@@ -88,16 +88,16 @@ pub(super) struct World {
     /// GPUs that are still in use although their workers are gone, and until when the job waits for them.
     pub(super) busy_gpus: BTreeMap<WorkerId, (u32, Duration)>,
     /// What the committer still has to write.
-    pub(super) committer: VecDeque<Settled>,
+    pub(super) committer: VecDeque<SettledMiniBatch>,
     /// What it has written, but not reported yet.
-    pub(super) untold: VecDeque<Settled>,
+    pub(super) untold: VecDeque<SettledMiniBatch>,
     /// Whether nothing more can be written, for example because the disk is full.
     pub(super) committer_dead: bool,
     /// The journal. It outlives the leader.
-    pub(super) journal: BTreeMap<MiniBatchId, Settled>,
+    pub(super) journal: BTreeMap<MiniBatchId, SettledMiniBatch>,
     /// What the state machine must have counted: commits that were reported to it, and final failures
     /// immediately.
-    pub(super) counted: Counts,
+    pub(super) counted: SimulatedCounts,
     /// How many mini-batches wait for a worker, or are held by one.
     pub(super) open: usize,
     attempts: BTreeMap<MiniBatchId, u32>,
@@ -123,7 +123,7 @@ pub(super) struct World {
     pub(super) runs: u32,
 }
 
-impl World {
+impl SimulatedWorld {
     pub(super) fn new(mut dice: Dice) -> Self {
         let void = dice.one_in(4);
         let plan = (0..dice.below(14)).map(|id| {
@@ -148,7 +148,7 @@ impl World {
             untold: VecDeque::new(),
             committer_dead: false,
             journal: BTreeMap::new(),
-            counted: Counts::default(),
+            counted: SimulatedCounts::default(),
             open: 0,
             attempts: BTreeMap::new(),
             retries: BTreeMap::new(),
@@ -171,7 +171,7 @@ impl World {
         if retry_failed {
             self.journal.retain(|_, settled| settled.report.outcome.is_ok());
         }
-        let mut counted = Counts::default();
+        let mut counted = SimulatedCounts::default();
         self.journal.values().for_each(|settled| counted.add(settled));
         let mut restored = Restored {
             finished: crate::model::MiniBatchSet::default(),
@@ -207,7 +207,7 @@ impl World {
 
     /// Sends a message as the driver does: an answer is delivered only after all actions of its round are
     /// done.
-    pub(super) fn tell(&mut self, message: Message) {
+    pub(super) fn tell(&mut self, message: MachineMessage) {
         self.now += Duration::from_millis(1);
         let mut ticked = matches!(message, Message::Tick);
         self.full = false;
@@ -225,22 +225,22 @@ impl World {
     }
 
     /// Records what the state machine is about to learn.
-    fn note(&mut self, message: &Message) {
+    fn note(&mut self, message: &MachineMessage) {
         match message {
-            Message::Planned(batches) if !self.winding_down => {
+            MachineMessage::Planned(batches) if !self.winding_down => {
                 let is_new = |batch: &&MiniBatch| !self.journal.contains_key(&batch.id);
                 self.open += batches.iter().filter(is_new).count();
             }
-            Message::Rejected(..) => self.open += 1,
-            Message::SpawnFailed(worker, _) => {
+            MachineMessage::Rejected(..) => self.open += 1,
+            MachineMessage::SpawnFailed(worker, _) => {
                 self.workers.remove(worker);
                 self.paused_until = self.paused_until.max(self.now + NodePolicy::SPAWN_PAUSE);
             }
-            Message::Exited(worker, _) => {
+            MachineMessage::Exited(worker, _) => {
                 let until = self.now + NodePolicy::GPU_PATIENCE;
                 self.busy_gpus.entry(*worker).and_modify(|busy| busy.1 = until);
             }
-            Message::NoRoom(worker) => {
+            MachineMessage::NoRoom(worker) => {
                 self.workers.remove(worker);
                 // Its number is used again.
                 self.next_worker = self.next_worker.min(worker.0);
@@ -251,8 +251,8 @@ impl World {
     }
 
     /// Whether a killed worker delivers the result that it was working on, while the job is still running.
-    fn is_late(&mut self, message: &Message) -> bool {
-        let Message::Finished(id, report) = message else { return false };
+    fn is_late(&mut self, message: &MachineMessage) -> bool {
+        let MachineMessage::Finished(id, report) = message else { return false };
         let worker = self.workers.get_mut(id).expect("a worker that has not exited");
         let attempt = (report.id, report.attempt);
         worker.abandoned.take_if(|at| *at == attempt).is_some() && self.result.is_none()
@@ -266,21 +266,21 @@ impl World {
         assert!(worker.killed && worker.given.remove(&attempt), "{attempt:?} of {name}");
     }
 
-    fn act(&mut self, action: Action) -> Option<Message> {
+    fn act(&mut self, action: MachineAction) -> Option<MachineMessage> {
         assert!(self.result.is_none(), "{action:?} after the end");
         match action {
-            Action::Spawn(id, gpu) => return Some(self.spawn(id, gpu)),
-            Action::Assign(id, assignment) => self.assign(id, assignment, false),
-            Action::AssignFirst(id, assignment) => {
+            MachineAction::Spawn(id, gpu) => return Some(self.spawn(id, gpu)),
+            MachineAction::Assign(id, assignment) => self.assign(id, assignment, false),
+            MachineAction::AssignFirst(id, assignment) => {
                 self.word(id);
                 self.assign(id, assignment, true);
             }
-            Action::GoOn(id) => self.word(id),
-            Action::Shutdown(id) => {
+            MachineAction::GoOn(id) => self.word(id),
+            MachineAction::Shutdown(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
                 (worker.asked_to_end, worker.awaits_word) = (true, false);
             }
-            Action::Kill(id) => {
+            MachineAction::Kill(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
                 let grace = self.now >= worker.killed_at + NodePolicy::KILL_GRACE;
                 assert!(!worker.killed || grace, "{id} is killed twice");
@@ -292,21 +292,21 @@ impl World {
                 worker.killed = true;
                 worker.killed_at = self.now;
             }
-            Action::Commit(settled) => {
+            MachineAction::Commit(settled) => {
                 self.open = self.open.checked_sub(1).expect("committed, but not held by anybody");
                 if settled.report.outcome.is_err() {
                     self.counted.add(&settled);
                 }
                 self.committer.push_back(settled);
             }
-            Action::Emit(EventKind::WindingDown { reason }) => self.begin_to_wind_down(&reason),
-            Action::Emit(EventKind::Notice { message }) => {
+            MachineAction::Emit(EventKind::WindingDown { reason }) => self.begin_to_wind_down(&reason),
+            MachineAction::Emit(EventKind::Notice { message }) => {
                 self.commits_given_up |= message.contains("could not be written within");
             }
-            Action::Emit(EventKind::AttemptDiscarded { worker, id, attempt, .. }) => {
+            MachineAction::Emit(EventKind::AttemptDiscarded { worker, id, attempt, .. }) => {
                 self.discard(&worker, (id, attempt));
             }
-            Action::Emit(EventKind::AttemptFinished { report, will_retry: true, .. }) => {
+            MachineAction::Emit(EventKind::AttemptFinished { report, will_retry: true, .. }) => {
                 self.retry_waits(report.id);
                 let failure = report.outcome.err();
                 let kind = failure.as_ref().map(|failure| failure.kind);
@@ -315,20 +315,20 @@ impl World {
                 let before = self.last_trap.insert(report.id, trap.clone()).flatten();
                 assert!(trap.is_none() || before != trap, "{}: {trap:?} again", report.id);
                 if matches!(kind, Some(FailureKind::LoadFailed | FailureKind::HostFault)) {
-                    let until = self.now + Policy::retry_pause(report.attempt);
+                    let until = self.now + RetryPolicy::retry_pause(report.attempt);
                     self.pausing.insert(report.id, until);
                 }
             }
-            Action::Emit(EventKind::MiniBatchReturned { id }) => self.returned(id),
-            Action::Emit(EventKind::InitFailed { .. }) => self.init_failures += 1,
-            Action::Emit(EventKind::WorkerReady { .. }) => self.init_failures = 0,
-            Action::Emit(_) => {}
-            Action::Finish(result) => self.result = Some(*result),
+            MachineAction::Emit(EventKind::MiniBatchReturned { id }) => self.returned(id),
+            MachineAction::Emit(EventKind::InitFailed { .. }) => self.init_failures += 1,
+            MachineAction::Emit(EventKind::WorkerReady { .. }) => self.init_failures = 0,
+            MachineAction::Emit(_) => {}
+            MachineAction::Finish(result) => self.result = Some(*result),
         }
         None
     }
 
-    fn spawn(&mut self, id: WorkerId, gpu: Option<u32>) -> Message {
+    fn spawn(&mut self, id: WorkerId, gpu: Option<u32>) -> MachineMessage {
         assert!(!self.winding_down, "a worker is started although the job ends");
         assert_eq!(id.0, self.next_worker, "numbers rise, also over runs");
         self.next_worker += 1;
@@ -345,12 +345,12 @@ impl World {
         // All later starts in the same round get the same answer.
         self.full |= self.dice.one_in(8);
         if self.full {
-            return Message::NoRoom(id);
+            return MachineMessage::NoRoom(id);
         }
         if self.dice.one_in(64) {
-            return Message::SpawnFailed(id, "no room".to_owned());
+            return MachineMessage::SpawnFailed(id, "no room".to_owned());
         }
-        Message::Spawned(id, 1)
+        MachineMessage::Spawned(id, 1)
     }
 
     /// I1: how many more workers may be started if all workers inside `init` fail.
@@ -438,14 +438,14 @@ impl World {
 
     /// The committer reports what it has written.
     pub(super) fn tell_written(&mut self) {
-        let written: Vec<Settled> = self.untold.drain(..).collect();
+        let written: Vec<SettledMiniBatch> = self.untold.drain(..).collect();
         if written.is_empty() {
             return;
         }
         for settled in written.iter().filter(|settled| settled.report.outcome.is_ok()) {
             self.counted.add(settled);
         }
-        self.tell(Message::Committed(written.iter().map(|settled| settled.report.id).collect()));
+        self.tell(MachineMessage::Committed(written.iter().map(|settled| settled.report.id).collect()));
     }
 
     pub(super) fn reject(&mut self) {
@@ -454,7 +454,7 @@ impl World {
             && let Some(settled) = self.committer.pop_front()
         {
             let failure = Failure::new(crate::model::FailureKind::BadOutput, "a link");
-            self.tell(Message::Rejected(settled.report.id, failure));
+            self.tell(MachineMessage::Rejected(settled.report.id, failure));
         }
     }
 
@@ -462,7 +462,7 @@ impl World {
         let gpu = self.workers.remove(&id).and_then(|worker| worker.gpu);
         let busy = gpu.filter(|_| self.dice.one_in(8));
         self.busy_gpus.extend(busy.map(|gpu| (id, (gpu, Duration::MAX))));
-        self.tell(Message::Exited(
+        self.tell(MachineMessage::Exited(
             id,
             WorkerExit { code, signal, holds_gpu: busy.is_some(), ..WorkerExit::default() },
         ));
@@ -478,7 +478,7 @@ impl World {
 
     pub(super) fn free_gpu(&mut self) {
         if let Some((id, _)) = self.busy_gpus.pop_first() {
-            self.tell(Message::GpuFree(id));
+            self.tell(MachineMessage::GpuFree(id));
         }
     }
 
@@ -487,11 +487,11 @@ impl World {
     }
 }
 
-fn machine(policy: &Policy, restored: Restored) -> Machine {
-    Machine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored)
+fn machine(policy: &RetryPolicy, restored: Restored) -> LocalMachine {
+    LocalMachine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored)
 }
 
-pub(super) fn random_policy(dice: &mut Dice) -> Policy {
+pub(super) fn random_policy(dice: &mut Dice) -> RetryPolicy {
     let seconds = |seconds| Duration::from_secs(seconds);
     let mut threshold = |most| {
         if dice.one_in(2) {
@@ -503,7 +503,7 @@ pub(super) fn random_policy(dice: &mut Dice) -> Policy {
     let error_threshold = threshold(20);
     let allowed_failed_count = threshold(6);
     let percent = ["0", "10", "25", "50", "100", "100"][dice.below(6) as usize];
-    Policy {
+    RetryPolicy {
         workers: 1 + dice.below(4) as u32,
         max_try: 1 + dice.below(3) as u32,
         error_threshold,

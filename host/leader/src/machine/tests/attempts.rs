@@ -29,11 +29,11 @@ fn a_mini_batch_that_is_rejected_after_its_worker_ended_is_done_again() {
     machine.handle(report(0, 1, 2, segment()), secs(1));
     machine.handle(exit(Some(0), None), secs(2));
     let refused = Failure::new(FailureKind::BadOutput, "a file of that name is there");
-    let actions = machine.handle(Message::Rejected(MiniBatchId(0), refused), secs(3));
+    let actions = machine.handle(MachineMessage::Rejected(MiniBatchId(0), refused), secs(3));
     assert_eq!(spawned(&actions), [(1, None)]);
     assert_eq!(assigned(&machine.handle(ready(1), secs(4))), [(0, 2)]);
     let again = match report(0, 2, 2, segment()) {
-        Message::Finished(_, report) => Message::Finished(WorkerId(1), report),
+        MachineMessage::Finished(_, report) => MachineMessage::Finished(WorkerId(1), report),
         other => other,
     };
     machine.handle(again, secs(5));
@@ -45,17 +45,17 @@ fn a_mini_batch_that_is_rejected_after_its_worker_ended_is_done_again() {
 /// A retry would read the same. The failure names the file and the position in it.
 #[test]
 fn what_cannot_be_decoded_is_not_tried_again() {
-    let mut machine = new(Policy { max_try: 3, ..policy() });
+    let mut machine = new(RetryPolicy { max_try: 3, ..policy() });
     let file = "a.parquet".to_owned();
     let slice = TableSlice { file, part: 1, skip: 0, first_row: 40, rows: 2, bytes: 16 };
     let batch = MiniBatch::new(MiniBatchId(0), 0, Work::Table(slice));
-    machine.handle(Message::Planned(vec![batch]), secs(0));
+    machine.handle(MachineMessage::Planned(vec![batch]), secs(0));
     machine.handle(ready(0), secs(1));
     let broken = Err(Failure::new(FailureKind::BadInput, "cannot be decoded"));
     let actions = machine.handle(report(0, 1, 0, broken), secs(2));
     assert!(actions.iter().any(|action| matches!(action, Action::Commit(_))), "{actions:#?}");
     let items = actions.iter().find_map(|action| match action {
-        Action::Emit(EventKind::AttemptFinished { report, will_retry: false, .. }) => {
+        MachineAction::Emit(EventKind::AttemptFinished { report, will_retry: false, .. }) => {
             Some(report.failed_items.clone())
         }
         _ => None,
@@ -67,19 +67,19 @@ fn what_cannot_be_decoded_is_not_tried_again() {
 /// Row 1 of what users ask for: a mini-batch is committed once, and late results are counted.
 #[test]
 fn late_results_are_discarded_and_counted() {
-    let mut machine = running(Policy { max_try: 3, ..policy() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 1);
     let finished = |worker, attempt| match report(0, attempt, 2, segment()) {
-        Message::Finished(_, report) => Message::Finished(WorkerId(worker), report),
+        MachineMessage::Finished(_, report) => MachineMessage::Finished(WorkerId(worker), report),
         other => other,
     };
     machine.handle(started(0, 0), secs(0));
-    machine.handle(Message::Tick, secs(60));
+    machine.handle(MachineMessage::Tick, secs(60));
     machine.handle(exit(None, Some(9)), secs(61));
     // Worker 0 is gone, so its message is ignored.
     assert!(machine.handle(finished(0, 1), secs(61)).is_empty());
     machine.handle(ready(1), secs(62));
     machine.handle(started(1, 0), secs(62));
-    machine.handle(Message::Tick, secs(122));
+    machine.handle(MachineMessage::Tick, secs(122));
     let actions = machine.handle(ready(2), secs(123));
     assert_eq!(assigned(&actions), [(0, 3)]);
     // The second attempt's result arrives while the third is running. Its worker cannot report on another
@@ -88,7 +88,7 @@ fn late_results_are_discarded_and_counted() {
     let actions = machine.handle(finished(1, 2), secs(124));
     assert!(matches!(&actions[..], [Action::Emit(EventKind::AttemptDiscarded { .. })]));
     let actions = machine.handle(finished(2, 3), secs(125));
-    let [Action::Commit(settled), Action::Shutdown(WorkerId(2))] = &actions[..] else {
+    let [MachineAction::Commit(settled), MachineAction::Shutdown(WorkerId(2))] = &actions[..] else {
         panic!("{actions:#?}")
     };
     assert_eq!(settled.report.attempt, 3);
@@ -103,7 +103,7 @@ fn late_results_are_discarded_and_counted() {
 #[test]
 fn work_begins_before_the_plan_is_finished() {
     let mut machine = new(policy());
-    let actions = machine.handle(Message::Planned(batches(1)), secs(0));
+    let actions = machine.handle(MachineMessage::Planned(batches(1)), secs(0));
     assert_eq!(spawned(&actions), [(0, None)]);
     assert_eq!(assigned(&machine.handle(ready(0), secs(1))), [(0, 1)]);
     machine.handle(report(0, 1, 2, segment()), secs(2));
@@ -115,13 +115,13 @@ fn work_begins_before_the_plan_is_finished() {
 
 #[test]
 fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
-    let mut machine = running(Policy { workers: 1, ..policy() }, 8);
-    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
+    let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 8);
+    machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let actions = machine.handle(exit(None, Some(9)), secs(2));
     assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
-    let returned = |action: &Action| matches!(action, Action::Emit(EventKind::MiniBatchReturned { id }) if id.0 == 1);
+    let returned = |action: &MachineAction| matches!(action, Action::Emit(EventKind::MiniBatchReturned { id }) if id.0 == 1);
     assert!(actions.iter().any(returned), "{actions:#?}");
-    let actions = machine.handle(Message::Ready(WorkerId(1), CallStats::default()), secs(3));
+    let actions = machine.handle(MachineMessage::Ready(WorkerId(1), CallStats::default()), secs(3));
     let expected = [(0, 2), (1, 1)];
     assert_eq!(
         assigned(&actions),
@@ -133,8 +133,8 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
 /// W6: a kill that cannot have been for lack of memory is not reported as such.
 #[test]
 fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
-    let mut machine = running(Policy { workers: 1, ..policy() }, 1);
-    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
+    let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 1);
+    machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let note = String::new();
     let failure = None;
     let exit = WorkerExit {
@@ -144,7 +144,7 @@ fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
         not_for_memory: true,
         ..WorkerExit::default()
     };
-    let actions = machine.handle(Message::Exited(W0, exit), secs(2));
+    let actions = machine.handle(MachineMessage::Exited(W0, exit), secs(2));
     assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
     assert!(lost(&actions).unwrap().message.contains("exited with returncode -9 inside run"));
 }
@@ -152,12 +152,12 @@ fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
 /// W6: if a limit ended the worker, the mini-batch's failure is that of the limit.
 #[test]
 fn a_worker_that_a_limit_ended_is_told_as_such() {
-    let mut machine = running(Policy { workers: 1, ..policy() }, 1);
-    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
+    let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 1);
+    machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let failure = Some(Failure::new(FailureKind::OutOfMemory, "too much"));
     let note = "its last words".to_owned();
     let exit = WorkerExit { signal: Some(9), note, failure, ..WorkerExit::default() };
-    let actions = machine.handle(Message::Exited(W0, exit), secs(2));
+    let actions = machine.handle(MachineMessage::Exited(W0, exit), secs(2));
     let told = lost(&actions).expect("it was in run");
     assert_eq!((told.message.as_str(), told.detail.as_str()), ("too much", "its last words"));
 }
@@ -165,7 +165,7 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
 /// The worker's other mini-batches are returned intact, and the next worker gets the GPU when it is free.
 #[test]
 fn a_worker_whose_gpu_was_full_is_replaced() {
-    let mut machine = running(Policy { gpus: vec![0], ..policy() }, 8);
+    let mut machine = running(RetryPolicy { gpus: vec![0], ..policy() }, 8);
     machine.handle(started(0, 0), secs(1));
     let full = Failure::new(FailureKind::DeviceOutOfMemory, "the memory of gpu 0 is full");
     let actions = machine.handle(report(0, 1, 0, Err(full)), secs(2));
@@ -193,7 +193,7 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
         let failure = None;
         let exit =
             WorkerExit { signal: Some(libc::SIGABRT), note, failure, ..WorkerExit::default() };
-        lost(&machine.handle(Message::Exited(W0, exit), secs(2))).unwrap()
+        lost(&machine.handle(MachineMessage::Exited(W0, exit), secs(2))).unwrap()
     };
     let told = failure("memory allocation of 8388608 bytes failed\n");
     assert_eq!(told.kind, FailureKind::OutOfMemory);
@@ -208,9 +208,9 @@ fn workers_with_tiny_mini_batches_are_given_more_ahead() {
         let mut machine = running(policy(), count);
         assert!(!machine.may_pause(), "one ahead, of unknown length");
         machine.handle(started(0, 0), secs(1));
-        let Message::Finished(_, mut first) = report(0, 1, 2, segment()) else { panic!() };
+        let MachineMessage::Finished(_, mut first) = report(0, 1, 2, segment()) else { panic!() };
         first.elapsed_seconds = seconds;
-        let actions = machine.handle(Message::Finished(W0, first), secs(1));
+        let actions = machine.handle(MachineMessage::Finished(W0, first), secs(1));
         (assigned(&actions).len(), machine.may_pause())
     };
     // The worker holds one already, and gets one for the finished one: enough for the leader to pause.
@@ -230,9 +230,9 @@ fn workers_with_tiny_mini_batches_are_given_more_ahead() {
 #[test]
 fn a_report_that_cannot_be_costs_the_worker() {
     let mut machine = running(policy(), 1);
-    let Message::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
+    let MachineMessage::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
     lie.items.total = u64::MAX;
-    let actions = machine.handle(Message::Finished(W0, lie), secs(1));
+    let actions = machine.handle(MachineMessage::Finished(W0, lie), secs(1));
     assert!(matches!(actions[0], Action::Kill(W0)), "{actions:#?}");
     assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
 }
@@ -241,8 +241,8 @@ fn a_report_that_cannot_be_costs_the_worker() {
 #[test]
 fn the_start_of_an_attempt_is_told_once() {
     let mut machine = running(policy(), 1);
-    let told = |actions: &[Action]| {
-        let is = |action: &&Action| matches!(action, Action::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
+    let told = |actions: &[MachineAction]| {
+        let is = |action: &&MachineAction| matches!(action, Action::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
         actions.iter().filter(is).count()
     };
     assert_eq!(told(&machine.handle(started(0, 1), secs(1))), 0, "it does not hold that one");
@@ -255,13 +255,13 @@ fn the_start_of_an_attempt_is_told_once() {
 #[test]
 fn a_worker_may_restart_once_after_each_attempt() {
     let mut machine = running(policy(), 8);
-    machine.handle(Message::Restarting(W0), secs(1));
+    machine.handle(MachineMessage::Restarting(W0), secs(1));
     assert_eq!(machine.next_deadline(), Some(secs(600)), "it loads all the same");
     machine.handle(report(0, 1, 2, segment()), secs(2));
-    machine.handle(Message::Restarting(W0), secs(2));
+    machine.handle(MachineMessage::Restarting(W0), secs(2));
     machine.handle(ready(0), secs(3));
     assert_eq!(machine.next_deadline(), Some(secs(603)));
-    machine.handle(Message::Restarting(W0), secs(4));
+    machine.handle(MachineMessage::Restarting(W0), secs(4));
     machine.handle(ready(0), secs(5));
     assert_eq!(machine.next_deadline(), Some(secs(603)));
 }
@@ -269,14 +269,14 @@ fn a_worker_may_restart_once_after_each_attempt() {
 /// C17: exactly `run_max_try` attempts. The last one reports that there will be no retry.
 #[test]
 fn tries_are_spent_exactly() {
-    let mut machine = running(Policy { max_try: 3, ..patient() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 3, ..patient() }, 1);
     for attempt in 1..=3 {
         let failure = Failure::new(FailureKind::ScriptError, "no");
         let actions = machine.handle(report(0, attempt, 0, Err(failure)), secs(1));
         let expected: &[(u64, u32)] = if attempt < 3 { &[(0, attempt + 1)] } else { &[] };
         assert_eq!(assigned(&actions), expected);
         let will_retry = actions.iter().find_map(|action| match action {
-            Action::Emit(EventKind::AttemptFinished { will_retry, .. }) => Some(*will_retry),
+            MachineAction::Emit(EventKind::AttemptFinished { will_retry, .. }) => Some(*will_retry),
             _ => None,
         });
         assert_eq!(will_retry, Some(attempt < 3));
@@ -286,8 +286,8 @@ fn tries_are_spent_exactly() {
 /// A worker that its guest has taken over must not keep the leader busy.
 #[test]
 fn a_worker_that_speaks_out_of_turn_is_killed() {
-    let strays: [&dyn Fn() -> Message; 4] =
-        [&|| ready(0), &|| started(0, 77), &|| Message::Restarting(W0), &|| {
+    let strays: [&dyn Fn() -> MachineMessage; 4] =
+        [&|| ready(0), &|| started(0, 77), &|| MachineMessage::Restarting(W0), &|| {
             report(77, 1, 2, segment())
         }];
     for stray in strays {
@@ -303,15 +303,15 @@ fn a_worker_that_speaks_out_of_turn_is_killed() {
     }
     // Inside `init`, this costs no mini-batch.
     let mut machine = new(policy());
-    machine.handle(Message::Planned(batches(1)), secs(0));
+    machine.handle(MachineMessage::Planned(batches(1)), secs(0));
     let actions: Vec<_> =
         (0..=NodePolicy::STRAYS).flat_map(|_| machine.handle(started(0, 0), secs(1))).collect();
     assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
 }
 
 /// An attempt's report with inference. With `fell_back`, a model fell back to the CPU.
-fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> Message {
-    let Message::Finished(worker, mut report) = report(id, 1, 2, segment()) else {
+fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> MachineMessage {
+    let MachineMessage::Finished(worker, mut report) = report(id, 1, 2, segment()) else {
         panic!("a report");
     };
     let device = Some(crate::model::Device::Cpu);
@@ -325,7 +325,7 @@ fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> Message {
         backends,
         ..InferenceStats::default()
     };
-    Message::Finished(worker, report)
+    MachineMessage::Finished(worker, report)
 }
 
 /// The result totals the inference of all attempts. A fallback to the CPU is reported once.
@@ -366,11 +366,11 @@ fn keys(records: u64, name: &str, line: u64) -> UnknownKeys {
 /// attempts do not count.
 #[test]
 fn keys_without_a_column_are_told_and_counted() {
-    let bears = Policy { error_threshold: ErrorThreshold::Ignore, ..policy() };
+    let bears = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
     let sources = vec![Source::new("d", "/data".into())];
-    let mut machine = Machine::new(bears, sources, Timestamp::UNIX_EPOCH, Restored::default());
-    machine.handle(Message::Planned(batches(4)), secs(0));
-    machine.handle(Message::PlanFinished, secs(0));
+    let mut machine = LocalMachine::new(bears, sources, Timestamp::UNIX_EPOCH, Restored::default());
+    machine.handle(MachineMessage::Planned(batches(4)), secs(0));
+    machine.handle(MachineMessage::PlanFinished, secs(0));
     machine.handle(ready(0), secs(0));
     let mut told = Vec::new();
     for (id, attempt, outcome, records, name) in [
@@ -382,9 +382,9 @@ fn keys_without_a_column_are_told_and_counted() {
         (3, 1, segment(), 1, "d"),
     ] {
         let keys = keys(records, name, 10 + id);
-        let Message::Finished(_, mut report) = report(id, attempt, 2, outcome) else { panic!() };
+        let MachineMessage::Finished(_, mut report) = report(id, attempt, 2, outcome) else { panic!() };
         report.unknown_keys = (records > 0).then_some(keys);
-        told.extend(notices(&machine.handle(Message::Finished(W0, report), secs(1))));
+        told.extend(notices(&machine.handle(MachineMessage::Finished(W0, report), secs(1))));
         told.extend(notices(&machine.handle(committed(id), secs(1))));
     }
     told.extend(notices(&machine.handle(exit(Some(0), None), secs(2))));
@@ -394,7 +394,7 @@ fn keys_without_a_column_are_told_and_counted() {
     ");
     // A worker that reports more records than the mini-batch has items is lying.
     let mut machine = running(patient(), 1);
-    let Message::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
+    let MachineMessage::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
     lie.unknown_keys = Some(keys(3, "b", 1));
     assert_eq!(killed(&machine.handle(Message::Finished(W0, lie), secs(1))), [0]);
 }

@@ -6,17 +6,17 @@ use crate::model::{EndedBy, JobStatus};
 #[test]
 fn what_ended_a_job_stays_the_reason_when_committing_fails_too() {
     let mut machine = running(policy(), 1);
-    machine.handle(Message::CommitFailed("no space left".into()), secs(1));
-    machine.handle(Message::CommitFailed("broke down".into()), secs(1));
+    machine.handle(MachineMessage::CommitFailed("no space left".into()), secs(1));
+    machine.handle(MachineMessage::CommitFailed("broke down".into()), secs(1));
     assert_eq!(result(&machine.handle(exit(None, Some(9)), secs(2))).reason, "no space left");
 }
 
 #[test]
 fn a_process_that_cannot_be_killed_does_not_hold_up_the_end() {
-    let mut machine = running(Policy { max_try: 1, ..policy() }, 1);
-    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(0));
-    machine.handle(Message::Tick, secs(60));
-    machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(60));
+    let mut machine = running(RetryPolicy { max_try: 1, ..policy() }, 1);
+    machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(0));
+    machine.handle(MachineMessage::Tick, secs(60));
+    machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(60));
     assert_eq!(machine.next_deadline(), Some(secs(90)));
     assert_eq!(result(&machine.handle(Message::Tick, secs(90))).status, JobStatus::Failed);
 }
@@ -24,14 +24,14 @@ fn a_process_that_cannot_be_killed_does_not_hold_up_the_end() {
 #[test]
 fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
     let mut machine = running(policy(), 8);
-    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
-    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: false };
+    machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
+    let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };
     let actions = machine.handle(cancel, secs(2));
     assert!(matches!(actions.as_slice(), [Action::Emit(EventKind::WindingDown { .. })]));
     let actions = machine.handle(report(0, 1, 2, segment()), secs(3));
     // The worker has a second mini-batch that must not run, so it is killed instead of asked to end.
     assert!(matches!(actions.as_slice(), [Action::Kill(W0), Action::Commit(_)]), "{actions:#?}");
-    machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(3));
+    machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(3));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
     assert_eq!(result(&actions).status, JobStatus::Cancelled);
     assert_eq!(result(&actions).succeeded_mini_batches, 1);
@@ -41,8 +41,8 @@ fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
 #[test]
 fn an_empty_plan_has_nothing_to_write() {
     let ended = |output_action| {
-        let mut machine = new(Policy { output_action, ..patient() });
-        let actions = machine.handle(Message::PlanFinished, secs(0));
+        let mut machine = new(RetryPolicy { output_action, ..patient() });
+        let actions = machine.handle(MachineMessage::PlanFinished, secs(0));
         result(&actions).ended_by
     };
     assert_eq!(ended(OutputAction::AppendRow), Some(EndedBy::NothingSucceeded));
@@ -52,20 +52,20 @@ fn an_empty_plan_has_nothing_to_write() {
 /// W9: every way to end also has a name for programs.
 #[test]
 fn each_end_is_named() {
-    let ended_by = |message: Message| {
+    let ended_by = |message: MachineMessage| {
         let mut machine = running(policy(), 1);
         machine.handle(message, secs(1));
         let actions = machine.handle(exit(None, Some(9)), secs(2));
         result(&actions).ended_by
     };
-    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: true };
+    let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: true };
     assert_eq!(ended_by(cancel), Some(EndedBy::Cancelled));
     assert_eq!(ended_by(Message::PlanFailed("no such folder".into())), Some(EndedBy::Plan));
     assert_eq!(ended_by(Message::CommitFailed("disk full".into())), Some(EndedBy::Commit));
 
     let mut machine = new(policy());
-    machine.handle(Message::Planned(batches(1)), secs(0));
-    let actions = machine.handle(Message::SpawnFailed(W0, "no processes left".into()), secs(0));
+    machine.handle(MachineMessage::Planned(batches(1)), secs(0));
+    let actions = machine.handle(MachineMessage::SpawnFailed(W0, "no processes left".into()), secs(0));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::Spawn));
     assert_eq!(
         result(&actions).reason,
@@ -79,12 +79,12 @@ fn each_end_is_named() {
 #[test]
 fn a_full_disk_ends_the_job_and_fails_no_item() {
     let full = || Failure::new(FailureKind::NoSpace, "no room; free some space there");
-    let bears_all = Policy { error_threshold: ErrorThreshold::Ignore, ..policy() };
+    let bears_all = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
     let mut starting = new(bears_all.clone());
-    starting.handle(Message::Planned(batches(1)), secs(0));
+    starting.handle(MachineMessage::Planned(batches(1)), secs(0));
     let cases = [
         (running(bears_all, 1), report(0, 1, 0, Err(full()))),
-        (starting, Message::InitFailed(W0, full())),
+        (starting, MachineMessage::InitFailed(W0, full())),
     ];
     for (mut machine, message) in cases {
         let actions = machine.handle(message, secs(1));
@@ -103,7 +103,7 @@ fn a_full_disk_loses_nothing_that_is_being_committed() {
     let mut machine = running(policy(), 8);
     machine.handle(report(0, 1, 2, segment()), secs(1));
     let full = "no room; free some space there";
-    let actions = machine.handle(Message::NoSpace(full.to_owned()), secs(2));
+    let actions = machine.handle(MachineMessage::NoSpace(full.to_owned()), secs(2));
     assert!(matches!(actions.as_slice(), [Action::Emit(_), Action::Kill(W0)]), "{actions:#?}");
     assert!(matches!(actions.as_slice(), [Action::Emit(_), Action::Kill(W0)]), "{actions:#?}");
     machine.handle(committed(0), secs(2));
@@ -116,10 +116,10 @@ fn a_full_disk_loses_nothing_that_is_being_committed() {
 /// As long as other workers run, a lack of room for one more process does not fail the job.
 #[test]
 fn a_worker_that_cannot_be_started_is_tried_again_later() {
-    let mut machine = new(Policy { workers: 2, ..policy() });
-    machine.handle(Message::Planned(batches(9)), secs(0));
-    machine.handle(Message::Spawned(W0, 17), secs(0));
-    let full = || Message::SpawnFailed(WorkerId(1), "no processes left".into());
+    let mut machine = new(RetryPolicy { workers: 2, ..policy() });
+    machine.handle(MachineMessage::Planned(batches(9)), secs(0));
+    machine.handle(MachineMessage::Spawned(W0, 17), secs(0));
+    let full = || MachineMessage::SpawnFailed(WorkerId(1), "no processes left".into());
     let actions = machine.handle(full(), secs(0));
     insta::assert_snapshot!(
         notices(&actions).concat(),
@@ -136,7 +136,7 @@ fn a_worker_that_cannot_be_started_is_tried_again_later() {
 fn a_worker_that_uses_too_much_memory_is_killed() {
     let overrun = |worker| {
         let failure = Failure::new(FailureKind::OutOfMemory, "it held 9 GiB of 4 GiB");
-        Message::Overrun(WorkerId(worker), failure)
+        MachineMessage::Overrun(WorkerId(worker), failure)
     };
     // Inside `run`: its attempt has failed, and its next mini-batch is returned intact.
     let mut machine = running(policy(), 8);
@@ -149,13 +149,13 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     // Inside `init`: this counts as a failure of `init`.
     let actions = machine.handle(overrun(1), secs(3));
     assert_eq!(killed(&actions), [1]);
-    let told = |action: &Action| matches!(action, Action::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
+    let told = |action: &MachineAction| matches!(action, Action::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
     assert!(actions.iter().any(told), "{actions:#?}");
     assert_eq!(spawned(&actions), [(2, None)]);
 
     // Idle: the worker is killed, with a notice.
-    let mut machine = new(Policy { workers: 2, ..policy() });
-    machine.handle(Message::Planned(batches(2)), secs(0));
+    let mut machine = new(RetryPolicy { workers: 2, ..policy() });
+    machine.handle(MachineMessage::Planned(batches(2)), secs(0));
     machine.handle(ready(0), secs(0));
     machine.handle(ready(1), secs(0));
     machine.handle(report(0, 1, 2, segment()), secs(1));
@@ -170,13 +170,13 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
 /// Row 6: a job also ends if its results can no longer be written.
 #[test]
 fn a_committer_that_hangs_does_not_hold_up_the_end() {
-    let mut machine = running(Policy { progress_timeout: secs(700), ..policy() }, 1);
+    let mut machine = running(RetryPolicy { progress_timeout: secs(700), ..policy() }, 1);
     machine.handle(report(0, 1, 2, segment()), secs(1));
-    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: true };
+    let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: true };
     machine.handle(cancel, secs(2));
     machine.handle(exit(None, Some(9)), secs(3));
     assert_eq!(machine.next_deadline(), Some(secs(702)));
-    let actions = machine.handle(Message::Tick, secs(702));
+    let actions = machine.handle(MachineMessage::Tick, secs(702));
     assert_eq!(
         notices(&actions),
         ["1 finished mini-batches could not be written within 700 s (progress_update_timeout); a \

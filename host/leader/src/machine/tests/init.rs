@@ -6,14 +6,14 @@ use crate::model::{EndedBy, JobStatus};
 #[test]
 fn init_failures_in_a_row_end_the_job() {
     let mut machine = new(policy());
-    machine.handle(Message::Planned(batches(1)), secs(0));
+    machine.handle(MachineMessage::Planned(batches(1)), secs(0));
     for worker in 0..3 {
         let failure = Failure::new(FailureKind::ScriptError, "no weights");
-        let actions = machine.handle(Message::InitFailed(WorkerId(worker), failure), secs(1));
+        let actions = machine.handle(MachineMessage::InitFailed(WorkerId(worker), failure), secs(1));
         let spawns = actions.iter().any(|action| matches!(action, Action::Spawn(..)));
         assert_eq!(spawns, worker < 2, "3 x process_count_per_node");
         let exit = WorkerExit { code: Some(3), ..WorkerExit::default() };
-        let actions = machine.handle(Message::Exited(WorkerId(worker), exit), secs(1));
+        let actions = machine.handle(MachineMessage::Exited(WorkerId(worker), exit), secs(1));
         if worker == 2 {
             let result = result(&actions);
             assert_eq!(result.status, JobStatus::Failed);
@@ -30,17 +30,17 @@ fn init_failures_in_a_row_end_the_job() {
 #[test]
 fn a_job_whose_workers_all_hang_in_init_fails() {
     let mut machine = new(policy());
-    machine.handle(Message::Planned(batches(1)), secs(5));
+    machine.handle(MachineMessage::Planned(batches(1)), secs(5));
     assert_eq!(machine.next_deadline(), Some(secs(5 + 3 * 60 + 30)));
-    let actions = machine.handle(Message::Tick, secs(215));
+    let actions = machine.handle(MachineMessage::Tick, secs(215));
     assert!(actions.iter().any(|action| matches!(action, Action::Kill(W0))));
     let actions = machine.handle(exit(None, Some(9)), secs(216));
     assert!(result(&actions).reason.starts_with("no progress"));
 }
 
-fn two_workers() -> Machine {
-    let mut machine = new(Policy { workers: 2, ..policy() });
-    machine.handle(Message::Planned(batches(9)), secs(0));
+fn two_workers() -> LocalMachine {
+    let mut machine = new(RetryPolicy { workers: 2, ..policy() });
+    machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine
 }
 
@@ -49,8 +49,8 @@ fn two_workers() -> Machine {
 #[test]
 fn i1_ends_at_three_times_the_count() {
     for workers in 1..=5 {
-        let mut machine = new(Policy { workers, ..policy() });
-        let mut started = spawned(&machine.handle(Message::Planned(batches(9)), secs(0))).len();
+        let mut machine = new(RetryPolicy { workers, ..policy() });
+        let mut started = spawned(&machine.handle(MachineMessage::Planned(batches(9)), secs(0))).len();
         for worker in 0..3 * workers {
             let actions = fails_init(&mut machine, worker, secs(1));
             let is_last = worker + 1 == 3 * workers;
@@ -160,7 +160,7 @@ fn i3_needs_all_workers_to_be_stuck() {
     // Worker 0 has been inside since 0 s, and worker 2 since 5 s.
     assert_eq!(machine.next_deadline(), Some(secs(5 + 210)));
     assert_eq!(winding_down(&machine.handle(Message::Tick, secs(214))), "");
-    let actions = machine.handle(Message::Tick, secs(215));
+    let actions = machine.handle(MachineMessage::Tick, secs(215));
     insta::assert_snapshot!(
         winding_down(&actions),
         @"no progress: every worker has been inside init for more than 210 s (3 x run_invocation_timeout + 30 s); see what init waits for, do less in it, or raise run_invocation_timeout"
@@ -179,16 +179,16 @@ fn i3_needs_all_workers_to_be_stuck() {
 /// is replaced.
 #[test]
 fn a_time_out_or_kill_in_init_counts() {
-    let told = |actions: &[Action]| {
+    let told = |actions: &[MachineAction]| {
         actions.iter().find_map(|action| match action {
-            Action::Emit(EventKind::InitFailed { failure, .. }) => Some(failure.kind),
+            MachineAction::Emit(EventKind::InitFailed { failure, .. }) => Some(failure.kind),
             _ => None,
         })
     };
     let mut machine = two_workers();
     machine.handle(ready(0), secs(0));
     assert!(machine.next_deadline() <= Some(secs(210)));
-    let actions = machine.handle(Message::Tick, secs(210));
+    let actions = machine.handle(MachineMessage::Tick, secs(210));
     assert_eq!(killed(&actions), [1]);
     assert_eq!(told(&actions), Some(FailureKind::Timeout));
     assert_eq!(spawned(&actions), [(2, None)]);
@@ -205,17 +205,17 @@ fn a_time_out_or_kill_in_init_counts() {
 #[test]
 fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
     for dies in [false, true] {
-        let mut machine = new(Policy { workers: 2, ..policy() });
-        machine.handle(Message::Planned(batches(9)), secs(0));
+        let mut machine = new(RetryPolicy { workers: 2, ..policy() });
+        machine.handle(MachineMessage::Planned(batches(9)), secs(0));
         machine.handle(ready(0), secs(0));
         machine.handle(ready(1), secs(0));
         machine.handle(report(0, 1, 0, trap()), secs(1));
-        machine.handle(Message::Restarting(W0), secs(1));
+        machine.handle(MachineMessage::Restarting(W0), secs(1));
         assert_eq!(machine.next_deadline(), Some(secs(1 + 210)), "the time of init counts");
         let actions = if dies {
             machine.handle(exit(None, Some(11)), secs(2))
         } else {
-            machine.handle(Message::Tick, secs(211))
+            machine.handle(MachineMessage::Tick, secs(211))
         };
         assert_eq!(lost_kind(&actions), None, "{actions:#?}");
         assert_eq!(assigned(&machine.handle(ready(2), secs(212)))[0], (0, 2), "not the third");
@@ -228,7 +228,7 @@ fn a_forbidden_call_is_told_as_such() {
     let mut machine = two_workers();
     let actions = machine.handle(exit_of(1, None, Some(31)), secs(1));
     let failure = actions.iter().find_map(|action| match action {
-        Action::Emit(EventKind::InitFailed { failure, .. }) => Some(failure),
+        MachineAction::Emit(EventKind::InitFailed { failure, .. }) => Some(failure),
         _ => None,
     });
     let failure = failure.unwrap();

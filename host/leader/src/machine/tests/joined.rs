@@ -1,21 +1,21 @@
 //! A job's state machine connected to a node that answers orders at once.
 
 use super::super::job::{JobAction, JobMachine, JobMessage};
-use super::super::joined::{Joined, Obeys, Outcome};
+use super::super::joined::{LocalJob, Obeys, LocalOutcome};
 use super::*;
 use crate::model::EndedBy;
-use crate::protocol::{End, News, Order, Standing, Told};
+use crate::protocol::{WorkersEnd, News, Order, WorkersStanding, NodeReport};
 
 /// A node that cannot start any worker.
 #[derive(Debug, Default)]
 struct Unable {
-    standing: Standing,
+    standing: WorkersStanding,
     deadline: Option<Duration>,
-    ended: Vec<End>,
+    ended: Vec<WorkersEnd>,
 }
 
 impl Obeys for Unable {
-    fn obey(&mut self, order: Order) -> Vec<Told> {
+    fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         match order {
             Order::Want(_) => {
                 let worker = W0;
@@ -31,11 +31,11 @@ impl Obeys for Unable {
         }
     }
 
-    fn tick(&mut self) -> Vec<Told> {
+    fn tick(&mut self) -> Vec<NodeReport> {
         Vec::new()
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> WorkersStanding {
         self.standing
     }
 
@@ -44,9 +44,9 @@ impl Obeys for Unable {
     }
 }
 
-fn joined(node: Unable) -> Joined<Unable> {
+fn joined(node: Unable) -> LocalJob<Unable> {
     let restored = Restored::default();
-    Joined::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
+    LocalJob::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
 }
 
 /// An answer may lead to another order. The answer to that order is newer than the rest of the first answer.
@@ -55,7 +55,7 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     let mut job = joined(Unable::default());
     let mut ended_by = None;
     job.tell(JobMessage::Planned(batches(1)), secs(0), &mut |outcome| {
-        if let Outcome::Do(JobAction::Finish(result)) = outcome {
+        if let LocalOutcome::Do(JobAction::Finish(result)) = outcome {
             ended_by = result.ended_by;
         }
     });
@@ -67,7 +67,7 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
 /// While a killed worker does not end, a job that winds down has no deadline of its own.
 #[test]
 fn the_deadline_of_a_node_counts_while_its_job_ends() {
-    let standing = Standing { doomed: 1, ..Standing::default() };
+    let standing = WorkersStanding { doomed: 1, ..WorkersStanding::default() };
     let mut job = joined(Unable { standing, deadline: Some(secs(31)), ended: Vec::new() });
     job.hear(vec![Told::Changed], secs(1), &mut |_| {});
     let cancel = JobMessage::Cancel { reason: "asked".to_owned(), at_once: true };

@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn four_workers(gpus: u32) -> (Machine, Vec<(u32, Option<u32>)>) {
-    let mut machine = new(Policy { workers: 4, gpus: (0..gpus).collect(), ..policy() });
-    let first = spawned(&machine.handle(Message::Planned(batches(99)), secs(0)));
+fn four_workers(gpus: u32) -> (LocalMachine, Vec<(u32, Option<u32>)>) {
+    let mut machine = new(RetryPolicy { workers: 4, gpus: (0..gpus).collect(), ..policy() });
+    let first = spawned(&machine.handle(MachineMessage::Planned(batches(99)), secs(0)));
     (machine, first)
 }
 
@@ -28,25 +28,25 @@ fn g1_a_lease_ends_with_the_process() {
         machine.handle(ready(worker), secs(0));
     }
     machine.handle(started(0, 0), secs(0));
-    let actions = machine.handle(Message::Tick, secs(60));
+    let actions = machine.handle(MachineMessage::Tick, secs(60));
     assert_eq!((killed(&actions), spawned(&actions)), (vec![0], vec![]));
     let actions = machine.handle(exit(None, Some(9)), secs(61));
     assert_eq!(spawned(&actions), [(4, Some(0))]);
     // A worker without a GPU is replaced at once.
     machine.handle(started(2, 4), secs(61));
-    let actions = machine.handle(Message::Tick, secs(121));
+    let actions = machine.handle(MachineMessage::Tick, secs(121));
     assert_eq!((killed(&actions), spawned(&actions)), (vec![2], vec![(5, None)]));
 }
 
 /// G1: a process that cannot be killed keeps its GPU, and the user is notified.
 #[test]
 fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
-    let mut machine = new(Policy { gpus: vec![0], ..policy() });
-    machine.handle(Message::Planned(batches(9)), secs(0));
+    let mut machine = new(RetryPolicy { gpus: vec![0], ..policy() });
+    machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(0));
     machine.handle(started(0, 0), secs(0));
-    machine.handle(Message::Tick, secs(60));
-    let actions = machine.handle(Message::Tick, secs(90));
+    machine.handle(MachineMessage::Tick, secs(60));
+    let actions = machine.handle(MachineMessage::Tick, secs(90));
     assert_eq!(spawned(&actions), [(1, None)]);
     assert_eq!(
         notices(&actions),
@@ -61,13 +61,13 @@ fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
 }
 
 /// A job whose only worker ended at second 1, and whose GPU is still in use.
-fn one_that_waits(gpus: &[u32]) -> (Machine, Vec<Action>) {
-    let mut machine = new(Policy { gpus: gpus.to_vec(), ..policy() });
-    machine.handle(Message::Planned(batches(9)), secs(0));
+fn one_that_waits(gpus: &[u32]) -> (LocalMachine, Vec<MachineAction>) {
+    let mut machine = new(RetryPolicy { gpus: gpus.to_vec(), ..policy() });
+    machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(0));
-    let Message::Exited(worker, exit) = exit(None, Some(9)) else { unreachable!() };
+    let MachineMessage::Exited(worker, exit) = exit(None, Some(9)) else { unreachable!() };
     let holds = WorkerExit { holds_gpu: true, ..exit };
-    let actions = machine.handle(Message::Exited(worker, holds), secs(1));
+    let actions = machine.handle(MachineMessage::Exited(worker, holds), secs(1));
     (machine, actions)
 }
 
@@ -76,7 +76,7 @@ fn one_that_waits(gpus: &[u32]) -> (Machine, Vec<Action>) {
 fn g1_a_lease_ends_when_the_gpu_is_free() {
     let (mut machine, actions) = one_that_waits(&[0]);
     assert_eq!(spawned(&actions), []);
-    let actions = machine.handle(Message::GpuFree(WorkerId(0)), secs(3));
+    let actions = machine.handle(MachineMessage::GpuFree(WorkerId(0)), secs(3));
     assert_eq!(notices(&actions), ["GPU 0, which process000 had, is free again"]);
     assert_eq!(spawned(&actions), [(1, Some(0))]);
     // If another GPU is free, the job does not wait.
@@ -90,7 +90,7 @@ fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
     let (mut machine, _) = one_that_waits(&[0]);
     assert_eq!(machine.next_deadline(), Some(secs(61)));
     assert_eq!(spawned(&machine.handle(Message::Tick, secs(60))), []);
-    let actions = machine.handle(Message::Tick, secs(61));
+    let actions = machine.handle(MachineMessage::Tick, secs(61));
     assert_eq!(spawned(&actions), [(1, None)]);
     assert_eq!(
         notices(&actions),
@@ -101,7 +101,7 @@ fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
     );
     let actions = machine.handle(exit_of(1, Some(1), None), secs(62));
     assert_eq!((spawned(&actions), notices(&actions).len()), (vec![(2, None)], 0), "told once");
-    machine.handle(Message::GpuFree(WorkerId(0)), secs(63));
+    machine.handle(MachineMessage::GpuFree(WorkerId(0)), secs(63));
     assert_eq!(spawned(&machine.handle(exit_of(2, Some(1), None), secs(64))), [(3, Some(0))]);
 }
 
@@ -112,7 +112,7 @@ fn g2_the_index_is_told() {
     assert!(first.iter().all(|(_, gpu)| gpu.is_none()));
     let (mut machine, _) = four_workers(2);
     for (worker, gpu) in [(1, Some(1)), (2, None)] {
-        let actions = machine.handle(Message::Spawned(WorkerId(worker), 17), secs(0));
+        let actions = machine.handle(MachineMessage::Spawned(WorkerId(worker), 17), secs(0));
         assert!(
             matches!(&actions[..], [Action::Emit(EventKind::WorkerStarted { gpu_index, .. })] if *gpu_index == gpu),
             "{actions:#?}"
@@ -123,8 +123,8 @@ fn g2_the_index_is_told() {
 /// G1: other jobs may have the GPUs with lower indices.
 #[test]
 fn g1_a_job_has_the_gpus_that_it_took() {
-    let mut machine = new(Policy { workers: 3, gpus: vec![5, 2], ..policy() });
-    let first = spawned(&machine.handle(Message::Planned(batches(99)), secs(0)));
+    let mut machine = new(RetryPolicy { workers: 3, gpus: vec![5, 2], ..policy() });
+    let first = spawned(&machine.handle(MachineMessage::Planned(batches(99)), secs(0)));
     assert_eq!(first, [(0, Some(2)), (1, Some(5)), (2, None)]);
     let actions = machine.handle(exit_of(1, Some(1), None), secs(1));
     assert_eq!(spawned(&actions), [(3, Some(5))]);
@@ -134,7 +134,7 @@ fn g1_a_job_has_the_gpus_that_it_took() {
 #[test]
 fn a_failed_start_gives_its_gpu_back() {
     let (mut machine, _) = four_workers(2);
-    machine.handle(Message::SpawnFailed(WorkerId(1), "no room".into()), secs(0));
-    let actions = machine.handle(Message::Tick, secs(10));
+    machine.handle(MachineMessage::SpawnFailed(WorkerId(1), "no room".into()), secs(0));
+    let actions = machine.handle(MachineMessage::Tick, secs(10));
     assert_eq!(spawned(&actions), [(4, Some(1))]);
 }

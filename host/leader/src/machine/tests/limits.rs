@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::EndedBy;
 
-fn limited(limits: JobLimits) -> Policy {
-    Policy { limits, ..patient() }
+fn limited(limits: JobLimits) -> RetryPolicy {
+    RetryPolicy { limits, ..patient() }
 }
 
 #[test]
@@ -13,9 +13,9 @@ fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
     let mut machine = new(limited(limits));
     assert!(winding_down(&machine.handle(Message::Planned(batches(3)), secs(0))).is_empty());
     let more = vec![MiniBatch::new(MiniBatchId(3), 0, Work::Void)];
-    let actions = machine.handle(Message::Planned(more), secs(0));
+    let actions = machine.handle(MachineMessage::Planned(more), secs(0));
     insta::assert_snapshot!(winding_down(&actions), @"the job has more than 3 mini-batches, which limits.mini_batches does not allow: make mini-batches larger (mini_batch_size), or raise it where the operator's policy allows that");
-    let actions = machine.handle(Message::Exited(W0, ended()), secs(1));
+    let actions = machine.handle(MachineMessage::Exited(W0, ended()), secs(1));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::MiniBatchLimit));
 }
 
@@ -23,17 +23,17 @@ fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
 fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
     let limits = JobLimits { job_time: Some(secs(50)), ..JobLimits::default() };
     let mut machine = new(limited(limits));
-    machine.handle(Message::Planned(batches(3)), secs(0));
-    machine.handle(Message::NoRoom(W0), secs(1));
+    machine.handle(MachineMessage::Planned(batches(3)), secs(0));
+    machine.handle(MachineMessage::NoRoom(W0), secs(1));
     assert!(winding_down(&machine.handle(Message::Tick, secs(200))).is_empty(), "it waits");
-    machine.handle(Message::Spawned(W0, 7), secs(201));
+    machine.handle(MachineMessage::Spawned(W0, 7), secs(201));
     machine.handle(ready(0), secs(201));
     machine.handle(started(0, 0), secs(201));
     assert_eq!(machine.next_deadline(), Some(secs(250)));
-    let actions = machine.handle(Message::Tick, secs(250));
+    let actions = machine.handle(MachineMessage::Tick, secs(250));
     insta::assert_snapshot!(winding_down(&actions), @"the job has lasted for 50 s, as long as limits.job_time allows; what is committed is kept, and a resumed job goes on from there");
     assert_eq!(killed(&actions), [0]);
-    let actions = machine.handle(Message::Exited(W0, ended()), secs(251));
+    let actions = machine.handle(MachineMessage::Exited(W0, ended()), secs(251));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::JobTime));
 }
 
@@ -48,7 +48,7 @@ fn later_failures_are_told_in_short() {
         let failure = Failure::new(FailureKind::Trap, "x".repeat(1000)).with_detail("stack");
         let actions = machine.handle(report(id, 1, 0, Err(failure)), secs(0));
         let kept = actions.iter().find_map(|action| match action {
-            Action::Commit(settled) => settled.report.outcome.as_ref().err(),
+            MachineAction::Commit(settled) => settled.report.outcome.as_ref().err(),
             _ => None,
         });
         let kept = kept.map(|failure| (failure.message.len(), failure.detail.len()));
@@ -63,6 +63,6 @@ fn later_failures_are_told_in_short() {
 
 /// An expected exit.
 fn ended() -> WorkerExit {
-    let Message::Exited(_, exit) = exit(None, Some(9)) else { panic!("no exit") };
+    let MachineMessage::Exited(_, exit) = exit(None, Some(9)) else { panic!("no exit") };
     exit
 }

@@ -13,7 +13,7 @@ mod room;
 mod thresholds;
 mod time_outs;
 
-use super::{Action, Machine, Message, Policy};
+use super::{MachineAction, LocalMachine, MachineMessage, RetryPolicy};
 use crate::event::EventKind;
 use crate::model::WorkerExit;
 use crate::model::{
@@ -26,8 +26,8 @@ use std::time::Duration;
 
 const W0: WorkerId = WorkerId(0);
 
-pub(super) fn policy() -> Policy {
-    Policy {
+pub(super) fn policy() -> RetryPolicy {
+    RetryPolicy {
         workers: 1,
         max_try: 2,
         error_threshold: ErrorThreshold::AtMost(0),
@@ -44,8 +44,8 @@ pub(super) fn policy() -> Policy {
 }
 
 /// A policy that tolerates every failure.
-fn patient() -> Policy {
-    Policy { error_threshold: ErrorThreshold::Ignore, max_try: 1, ..policy() }
+fn patient() -> RetryPolicy {
+    RetryPolicy { error_threshold: ErrorThreshold::Ignore, max_try: 1, ..policy() }
 }
 
 fn secs(seconds: u64) -> Duration {
@@ -58,33 +58,33 @@ fn batches(count: u64) -> Vec<MiniBatch> {
     (0..count).map(batch).collect()
 }
 
-fn new(policy: Policy) -> Machine {
-    Machine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, Restored::default())
+fn new(policy: RetryPolicy) -> LocalMachine {
+    LocalMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, Restored::default())
 }
 
 /// A job whose plan is complete and whose first worker is ready.
-fn running(policy: Policy, count: u64) -> Machine {
+fn running(policy: RetryPolicy, count: u64) -> LocalMachine {
     let mut machine = new(policy);
-    machine.handle(Message::Planned(batches(count)), secs(0));
-    machine.handle(Message::PlanFinished, secs(0));
+    machine.handle(MachineMessage::Planned(batches(count)), secs(0));
+    machine.handle(MachineMessage::PlanFinished, secs(0));
     machine.handle(ready(0), secs(0));
     machine
 }
 
-fn ready(worker: u32) -> Message {
-    Message::Ready(WorkerId(worker), CallStats::default())
+fn ready(worker: u32) -> MachineMessage {
+    MachineMessage::Ready(WorkerId(worker), CallStats::default())
 }
 
-fn started(worker: u32, id: u64) -> Message {
-    Message::Started(WorkerId(worker), MiniBatchId(id))
+fn started(worker: u32, id: u64) -> MachineMessage {
+    MachineMessage::Started(WorkerId(worker), MiniBatchId(id))
 }
 
-fn committed(id: u64) -> Message {
-    Message::Committed(vec![MiniBatchId(id)])
+fn committed(id: u64) -> MachineMessage {
+    MachineMessage::Committed(vec![MiniBatchId(id)])
 }
 
-fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failure>) -> Message {
-    Message::Finished(
+fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failure>) -> MachineMessage {
+    MachineMessage::Finished(
         W0,
         Box::new(AttemptReport {
             id: MiniBatchId(id),
@@ -106,85 +106,85 @@ fn trap() -> Result<Segment, Failure> {
     Err(Failure::new(FailureKind::Trap, "wasm trap"))
 }
 
-fn init_failed(worker: u32) -> Message {
+fn init_failed(worker: u32) -> MachineMessage {
     let failure = Failure::new(FailureKind::ScriptError, "no weights");
-    Message::InitFailed(WorkerId(worker), failure)
+    MachineMessage::InitFailed(WorkerId(worker), failure)
 }
 
-fn exit(code: Option<i32>, signal: Option<i32>) -> Message {
+fn exit(code: Option<i32>, signal: Option<i32>) -> MachineMessage {
     exit_of(0, code, signal)
 }
 
-fn exit_of(worker: u32, code: Option<i32>, signal: Option<i32>) -> Message {
-    Message::Exited(WorkerId(worker), WorkerExit { code, signal, ..WorkerExit::default() })
+fn exit_of(worker: u32, code: Option<i32>, signal: Option<i32>) -> MachineMessage {
+    MachineMessage::Exited(WorkerId(worker), WorkerExit { code, signal, ..WorkerExit::default() })
 }
 
 /// Makes a worker's `init` fail, and the worker exit. Returns the actions after the failure.
-fn fails_init(machine: &mut Machine, worker: u32, at: Duration) -> Vec<Action> {
+fn fails_init(machine: &mut LocalMachine, worker: u32, at: Duration) -> Vec<MachineAction> {
     let actions = machine.handle(init_failed(worker), at);
     machine.handle(exit_of(worker, Some(3), None), at);
     actions
 }
 
-fn assigned(actions: &[Action]) -> Vec<(u64, u32)> {
-    let pick = |action: &Action| match action {
-        Action::Assign(_, a) | Action::AssignFirst(_, a) => Some((a.mini_batch.id.0, a.attempt)),
+fn assigned(actions: &[MachineAction]) -> Vec<(u64, u32)> {
+    let pick = |action: &MachineAction| match action {
+        MachineAction::Assign(_, a) | MachineAction::AssignFirst(_, a) => Some((a.mini_batch.id.0, a.attempt)),
         _ => None,
     };
     actions.iter().filter_map(pick).collect()
 }
 
 /// The workers that were started, and their GPUs.
-fn spawned(actions: &[Action]) -> Vec<(u32, Option<u32>)> {
-    let pick = |action: &Action| match action {
-        Action::Spawn(worker, gpu) => Some((worker.0, *gpu)),
+fn spawned(actions: &[MachineAction]) -> Vec<(u32, Option<u32>)> {
+    let pick = |action: &MachineAction| match action {
+        MachineAction::Spawn(worker, gpu) => Some((worker.0, *gpu)),
         _ => None,
     };
     actions.iter().filter_map(pick).collect()
 }
 
-fn killed(actions: &[Action]) -> Vec<u32> {
-    let pick = |action: &Action| match action {
-        Action::Kill(worker) => Some(worker.0),
+fn killed(actions: &[MachineAction]) -> Vec<u32> {
+    let pick = |action: &MachineAction| match action {
+        MachineAction::Kill(worker) => Some(worker.0),
         _ => None,
     };
     actions.iter().filter_map(pick).collect()
 }
 
-fn notices(actions: &[Action]) -> Vec<String> {
-    let pick = |action: &Action| match action {
-        Action::Emit(EventKind::Notice { message }) => Some(message.clone()),
+fn notices(actions: &[MachineAction]) -> Vec<String> {
+    let pick = |action: &MachineAction| match action {
+        MachineAction::Emit(EventKind::Notice { message }) => Some(message.clone()),
         _ => None,
     };
     actions.iter().filter_map(pick).collect()
 }
 
-fn result(actions: &[Action]) -> &JobResult {
+fn result(actions: &[MachineAction]) -> &JobResult {
     match actions.last() {
-        Some(Action::Finish(result)) => result,
+        Some(MachineAction::Finish(result)) => result,
         _ => panic!("no end in {actions:#?}"),
     }
 }
 
 /// Why the job begins to wind down. Empty if it does not.
-fn winding_down(actions: &[Action]) -> String {
+fn winding_down(actions: &[MachineAction]) -> String {
     let reason = actions.iter().find_map(|action| match action {
-        Action::Emit(EventKind::WindingDown { reason }) => Some(reason.clone()),
+        MachineAction::Emit(EventKind::WindingDown { reason }) => Some(reason.clone()),
         _ => None,
     });
     reason.unwrap_or_default()
 }
 
 /// The failure of the attempt that ended.
-fn lost(actions: &[Action]) -> Option<Failure> {
+fn lost(actions: &[MachineAction]) -> Option<Failure> {
     actions.iter().find_map(|action| match action {
-        Action::Emit(EventKind::AttemptFinished { report, .. }) => {
+        MachineAction::Emit(EventKind::AttemptFinished { report, .. }) => {
             report.outcome.as_ref().err().cloned()
         }
         _ => None,
     })
 }
 
-fn lost_kind(actions: &[Action]) -> Option<FailureKind> {
+fn lost_kind(actions: &[MachineAction]) -> Option<FailureKind> {
     lost(actions).map(|failure| failure.kind)
 }

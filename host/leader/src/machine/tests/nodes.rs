@@ -4,13 +4,13 @@
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
 use crate::model::{EndedBy, NodeId};
-use crate::protocol::{End, News, Order, Standing};
+use crate::protocol::{WorkersEnd, News, Order, WorkersStanding};
 
 const A: NodeId = NodeId(0);
 const B: NodeId = NodeId(1);
 
 /// A job with nodes A and B, whose plan is complete.
-fn on_two_nodes(policy: Policy, count: u64) -> JobMachine {
+fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
     let restored = Restored::default();
     let mut job = JobMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
     tell(&mut job, JobMessage::NodeJoined(A), 0);
@@ -26,13 +26,13 @@ fn tell(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput
     outputs
 }
 
-fn stands(job: &mut JobMachine, node: NodeId, standing: Standing) -> Vec<JobOutput> {
+fn stands(job: &mut JobMachine, node: NodeId, standing: WorkersStanding) -> Vec<JobOutput> {
     tell(job, JobMessage::Node(node, News::Standing(standing)), 1)
 }
 
 /// A node with one idle worker, after this many grants.
-fn idle(grants: u64) -> Standing {
-    Standing { idle: 1, has_good: true, grants, ..Standing::default() }
+fn idle(grants: u64) -> WorkersStanding {
+    WorkersStanding { idle: 1, has_good: true, grants, ..WorkersStanding::default() }
 }
 
 /// The granted mini-batches and attempts, with their nodes.
@@ -71,8 +71,8 @@ fn ended_by(outputs: &[JobOutput]) -> Option<EndedBy> {
     })
 }
 
-fn finished(message: Message) -> News {
-    let Message::Finished(worker, report) = message else { unreachable!() };
+fn finished(message: MachineMessage) -> News {
+    let MachineMessage::Finished(worker, report) = message else { unreachable!() };
     News::Finished { worker, age: secs(1), has_run: true, report }
 }
 
@@ -90,15 +90,15 @@ fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
 
 #[test]
 fn a_mini_batch_that_nodes_are_lost_with_fails() {
-    let mut job = on_two_nodes(Policy { max_try: 9, ..patient() }, 1);
-    for loss in 1..=Policy::NODE_LOSSES {
+    let mut job = on_two_nodes(RetryPolicy { max_try: 9, ..patient() }, 1);
+    for loss in 1..=RetryPolicy::NODE_LOSSES {
         let node = NodeId(loss + 1);
         tell(&mut job, JobMessage::NodeJoined(node), 1);
         assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
         starts(&mut job, node, 0);
         let outputs = tell(&mut job, JobMessage::NodeLost(node), 2);
         let told =
-            (loss == Policy::NODE_LOSSES).then(|| "5 nodes were lost while they ran it".to_owned());
+            (loss == RetryPolicy::NODE_LOSSES).then(|| "5 nodes were lost while they ran it".to_owned());
         assert_eq!(failed(&outputs), told, "after {loss}");
     }
 }
@@ -126,12 +126,12 @@ fn a_standing_from_before_a_grant_gives_no_room() {
 
 #[test]
 fn a_retry_goes_to_another_node() {
-    let mut job = on_two_nodes(Policy { error_threshold: ErrorThreshold::Ignore, ..policy() }, 1);
+    let mut job = on_two_nodes(RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() }, 1);
     assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
     stands(
         &mut job,
         A,
-        Standing { loading: 1, idle: 1, has_good: true, grants: 1, ..Standing::default() },
+        WorkersStanding { loading: 1, idle: 1, has_good: true, grants: 1, ..WorkersStanding::default() },
     );
     stands(&mut job, B, idle(0));
     starts(&mut job, A, 0);
@@ -144,7 +144,7 @@ fn a_retry_goes_to_another_node() {
 #[test]
 fn i1_holds_for_each_node() {
     let mut job = on_two_nodes(policy(), 9);
-    let hopeless = Standing { init_failures: 3, ..Standing::default() };
+    let hopeless = WorkersStanding { init_failures: 3, ..WorkersStanding::default() };
     let outputs = stands(&mut job, A, hopeless);
     let wants: Vec<_> = outputs
         .iter()
@@ -159,7 +159,7 @@ fn i1_holds_for_each_node() {
     assert!(!outputs.iter().any(is_end));
     let outputs = stands(&mut job, B, hopeless);
     assert_eq!(outputs.iter().filter(|output| is_end(output)).count(), 2);
-    let ended = Standing { is_ending: true, ..hopeless };
+    let ended = WorkersStanding { is_ending: true, ..hopeless };
     assert_eq!(ended_by(&stands(&mut job, A, ended)), None, "B has not ended");
     assert_eq!(ended_by(&stands(&mut job, B, ended)), Some(EndedBy::InitFailures));
 }
@@ -171,7 +171,7 @@ fn i3_a_node_learns_that_others_are_past_init() {
     let outputs = stands(&mut job, A, idle(0));
     let told = |node, is_past| move |output: &JobOutput| matches!(output, JobOutput::Order(to, Order::PastInitElsewhere(past)) if *to == node && *past == is_past);
     assert!(outputs.iter().any(told(B, true)) && !outputs.iter().any(told(A, true)));
-    let outputs = stands(&mut job, A, Standing { starting: 1, grants: 1, ..Standing::default() });
+    let outputs = stands(&mut job, A, WorkersStanding { starting: 1, grants: 1, ..WorkersStanding::default() });
     assert!(outputs.iter().any(told(B, false)));
 }
 
@@ -183,7 +183,7 @@ fn one_node_starts_the_worker_that_closes() {
     starts(&mut job, A, 0);
     let news = finished(report(0, 1, 2, segment()));
     tell(&mut job, JobMessage::Node(A, news), 2);
-    stands(&mut job, A, Standing { grants: 1, ..Standing::default() });
+    stands(&mut job, A, WorkersStanding { grants: 1, ..WorkersStanding::default() });
     let outputs = tell(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
     let wants =
         outputs.iter().filter(|output| matches!(output, JobOutput::Order(_, Order::Want(1))));
@@ -194,7 +194,7 @@ fn one_node_starts_the_worker_that_closes() {
 #[test]
 fn a_node_without_room_is_not_waited_for() {
     let mut job = on_two_nodes(policy(), 1);
-    let pausing = Standing { is_pausing: true, ..Standing::default() };
+    let pausing = WorkersStanding { is_pausing: true, ..WorkersStanding::default() };
     let outputs = stands(&mut job, A, pausing);
     let wants = |outputs: &[JobOutput]| -> Vec<(NodeId, u32)> {
         let pick = |output: &JobOutput| match output {
@@ -205,7 +205,7 @@ fn a_node_without_room_is_not_waited_for() {
     };
     assert_eq!(wants(&outputs), [(B, 1)]);
     // B has one worker, which is enough.
-    let starting = Standing { starting: 1, ..Standing::default() };
+    let starting = WorkersStanding { starting: 1, ..WorkersStanding::default() };
     assert_eq!(wants(&stands(&mut job, B, starting)), []);
     assert_eq!(wants(&stands(&mut job, A, Standing::default())), []);
 }
@@ -220,7 +220,7 @@ fn a_node_that_is_lost_while_it_closes_has_closed_nothing() {
     tell(&mut job, JobMessage::Node(A, news), 2);
     stands(&mut job, A, idle(1));
     tell(&mut job, JobMessage::Node(A, News::Closing), 2);
-    stands(&mut job, A, Standing { closing: 1, grants: 1, ..Standing::default() });
+    stands(&mut job, A, WorkersStanding { closing: 1, grants: 1, ..WorkersStanding::default() });
     tell(&mut job, JobMessage::NodeLost(A), 3);
     let outputs = tell(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
     let is_want = |output: &JobOutput| matches!(output, JobOutput::Order(B, Order::Want(1)));

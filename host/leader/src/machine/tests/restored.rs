@@ -3,10 +3,10 @@
 use super::*;
 use crate::model::{EndedBy, JobStatus};
 
-fn taken_up(policy: Policy, restored: Restored, planned: u64) -> (Machine, Vec<Action>) {
-    let mut machine = Machine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
-    let mut actions = machine.handle(Message::Planned(batches(planned)), secs(0));
-    actions.extend(machine.handle(Message::PlanFinished, secs(0)));
+fn taken_up(policy: RetryPolicy, restored: Restored, planned: u64) -> (LocalMachine, Vec<MachineAction>) {
+    let mut machine = LocalMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
+    let mut actions = machine.handle(MachineMessage::Planned(batches(planned)), secs(0));
+    actions.extend(machine.handle(MachineMessage::PlanFinished, secs(0)));
     (machine, actions)
 }
 
@@ -30,8 +30,8 @@ fn what_is_done_counts_and_is_not_done_again() {
     let (mut machine, actions) = taken_up(patient(), restored(), 4);
     assert_eq!(spawned(&actions), [(7, None)], "numbers of workers go on, one is enough");
     assert_eq!(assigned(&machine.handle(ready(7), secs(1))), [(3, 1)]);
-    let Message::Finished(_, report) = report(3, 1, 2, segment()) else { panic!() };
-    machine.handle(Message::Finished(WorkerId(7), report), secs(2));
+    let MachineMessage::Finished(_, report) = report(3, 1, 2, segment()) else { panic!() };
+    machine.handle(MachineMessage::Finished(WorkerId(7), report), secs(2));
     machine.handle(committed(3), secs(2));
     let actions = machine.handle(exit_of(7, Some(0), None), secs(3));
     let result = result(&actions);
@@ -53,7 +53,7 @@ fn a_job_that_was_done_completes_without_a_worker() {
 /// One worker is started for the files of `init` and `shutdown` if no worker ended normally before.
 #[test]
 fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
-    let (mut machine, actions) = taken_up(Policy { workers: 4, ..patient() }, restored(), 3);
+    let (mut machine, actions) = taken_up(RetryPolicy { workers: 4, ..patient() }, restored(), 3);
     assert_eq!(spawned(&actions), [(7, None)]);
     let actions = machine.handle(ready(7), secs(1));
     assert!(matches!(actions.last(), Some(Action::Shutdown(WorkerId(7)))), "{actions:#?}");
@@ -103,9 +103,9 @@ fn a_job_whose_every_item_failed_before_fails_again() {
 fn thresholds_hold_over_both_runs() {
     let at_most = ErrorThreshold::AtMost;
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
-    let counts = |count| Policy { allowed_failed_count: at_most(count), ..patient() };
-    let items = |count| Policy { error_threshold: at_most(count), ..patient() };
-    let share = |text| Policy { allowed_failed_percent: percent(text), ..patient() };
+    let counts = |count| RetryPolicy { allowed_failed_count: at_most(count), ..patient() };
+    let items = |count| RetryPolicy { error_threshold: at_most(count), ..patient() };
+    let share = |text| RetryPolicy { allowed_failed_percent: percent(text), ..patient() };
     for (policy, ended_by) in [
         (counts(2), None),
         (counts(1), Some(EndedBy::AllowedFailedCount)),
@@ -131,7 +131,7 @@ fn thresholds_hold_over_both_runs() {
 /// A job keeps its directory even if its inputs are gone when it resumes.
 #[test]
 fn a_plan_that_fails_at_the_second_run_does_not_undo_the_first() {
-    let mut machine = Machine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored());
-    let actions = machine.handle(Message::PlanFailed("gone".into()), secs(0));
+    let mut machine = LocalMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored());
+    let actions = machine.handle(MachineMessage::PlanFailed("gone".into()), secs(0));
     assert!(!result(&actions).never_began());
 }

@@ -4,30 +4,30 @@ use super::*;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Each attempt fails with a different message.
-fn failed(worker: u32, id: u64, attempt: u32, kind: FailureKind) -> Message {
+fn failed(worker: u32, id: u64, attempt: u32, kind: FailureKind) -> MachineMessage {
     failed_with(worker, id, attempt, Failure::new(kind, format!("no {attempt}")))
 }
 
-fn failed_with(worker: u32, id: u64, attempt: u32, failure: Failure) -> Message {
-    let Message::Finished(_, report) = report(id, attempt, 0, Err(failure)) else { panic!() };
-    Message::Finished(WorkerId(worker), report)
+fn failed_with(worker: u32, id: u64, attempt: u32, failure: Failure) -> MachineMessage {
+    let MachineMessage::Finished(_, report) = report(id, attempt, 0, Err(failure)) else { panic!() };
+    MachineMessage::Finished(WorkerId(worker), report)
 }
 
-fn done(worker: u32, id: u64) -> Message {
-    let Message::Finished(_, report) = report(id, 1, 2, segment()) else { panic!() };
-    Message::Finished(WorkerId(worker), report)
+fn done(worker: u32, id: u64) -> MachineMessage {
+    let MachineMessage::Finished(_, report) = report(id, 1, 2, segment()) else { panic!() };
+    MachineMessage::Finished(WorkerId(worker), report)
 }
 
 /// What each worker receives, with `!` for an attempt that comes first, and which workers may continue.
-fn given(actions: &[Action]) -> Vec<String> {
-    let show = |action: &Action| match action {
-        Action::Assign(worker, a) => {
+fn given(actions: &[MachineAction]) -> Vec<String> {
+    let show = |action: &MachineAction| match action {
+        MachineAction::Assign(worker, a) => {
             Some(format!("{}: {}.{}", worker.0, a.mini_batch.id, a.attempt))
         }
-        Action::AssignFirst(worker, a) => {
+        MachineAction::AssignFirst(worker, a) => {
             Some(format!("{}: !{}.{}", worker.0, a.mini_batch.id, a.attempt))
         }
-        Action::GoOn(worker) => Some(format!("{}: goes on", worker.0)),
+        MachineAction::GoOn(worker) => Some(format!("{}: goes on", worker.0)),
         _ => None,
     };
     actions.iter().filter_map(show).collect()
@@ -37,34 +37,34 @@ fn given(actions: &[Action]) -> Vec<String> {
 /// first take `later` longer for their first one. Returns how many calls of `run` begin after the first
 /// failure.
 fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) -> usize {
-    let policy = Policy { workers, max_try: 3, ..policy() };
+    let policy = RetryPolicy { workers, max_try: 3, ..policy() };
     let mut machine = new(policy);
-    machine.handle(Message::Planned(batches(200)), secs(0));
+    machine.handle(MachineMessage::Planned(batches(200)), secs(0));
     let mut lines: BTreeMap<u32, VecDeque<(u64, u32)>> = BTreeMap::new();
     // When each worker will end its current call.
     let mut ends: BTreeMap<u32, Duration> = BTreeMap::new();
     let mut calls = None;
     let mut now = secs(0);
-    let mut messages: Vec<Message> = (0..workers).map(ready).collect();
-    messages.insert(0, Message::PlanFinished);
+    let mut messages: Vec<MachineMessage> = (0..workers).map(ready).collect();
+    messages.insert(0, MachineMessage::PlanFinished);
     loop {
         for message in std::mem::take(&mut messages) {
             for action in machine.handle(message, now) {
                 match action {
-                    Action::Assign(worker, a) => {
+                    MachineAction::Assign(worker, a) => {
                         lines
                             .entry(worker.0)
                             .or_default()
                             .push_back((a.mini_batch.id.0, a.attempt));
                     }
-                    Action::AssignFirst(worker, a) => {
+                    MachineAction::AssignFirst(worker, a) => {
                         lines
                             .entry(worker.0)
                             .or_default()
                             .push_front((a.mini_batch.id.0, a.attempt));
                     }
-                    Action::Commit(settled) => messages.push(committed(settled.report.id.0)),
-                    Action::Emit(EventKind::WindingDown { .. }) => return calls.expect("failures"),
+                    MachineAction::Commit(settled) => messages.push(committed(settled.report.id.0)),
+                    MachineAction::Emit(EventKind::WindingDown { .. }) => return calls.expect("failures"),
                     _ => {}
                 }
             }
@@ -97,7 +97,7 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
         calls.get_or_insert(0_usize);
         messages.push(failed(worker, id, attempt, FailureKind::Trap));
         if breaks {
-            messages.push(Message::Restarting(WorkerId(worker)));
+            messages.push(MachineMessage::Restarting(WorkerId(worker)));
             messages.push(ready(worker));
         }
     }
@@ -123,7 +123,7 @@ fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
 /// leader's decision.
 #[test]
 fn a_retry_comes_before_what_a_worker_has_ahead() {
-    let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
+    let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 9);
     machine.handle(started(0, 0), secs(0));
     assert_eq!(given(&machine.handle(failed(0, 0, 1, FailureKind::Trap), secs(1))), ["0: !0.2"]);
     assert_eq!(given(&machine.handle(failed(0, 0, 2, FailureKind::Trap), secs(2))), ["0: !0.3"]);
@@ -131,7 +131,7 @@ fn a_retry_comes_before_what_a_worker_has_ahead() {
     let actions = machine.handle(failed(0, 0, 3, FailureKind::Trap), secs(3));
     assert!(given(&actions).is_empty() && !winding_down(&actions).is_empty(), "{actions:#?}");
     // An input that cannot be decoded is not retried.
-    let mut machine = running(Policy { max_try: 3, ..patient() }, 9);
+    let mut machine = running(RetryPolicy { max_try: 3, ..patient() }, 9);
     machine.handle(started(0, 0), secs(0));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::BadInput), secs(1));
     assert_eq!(given(&actions), ["0: 2.1"]);
@@ -140,14 +140,14 @@ fn a_retry_comes_before_what_a_worker_has_ahead() {
 /// Lets one attempt fail with each of these failures. Returns the message of the last one, and whether a
 /// retry was granted.
 fn told_of(failures: &[Failure]) -> (String, bool) {
-    let mut machine = running(Policy { max_try: 9, ..patient() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 9, ..patient() }, 1);
     machine.handle(started(0, 0), secs(0));
     let mut last = Vec::new();
     for (attempt, failure) in (1..).zip(failures) {
         last = machine.handle(failed_with(0, 0, attempt, failure.clone()), secs(1));
     }
     let told = last.iter().find_map(|action| match action {
-        Action::Emit(EventKind::AttemptFinished { report, will_retry, .. }) => {
+        MachineAction::Emit(EventKind::AttemptFinished { report, will_retry, .. }) => {
             Some((report.outcome.clone().unwrap_err().message, *will_retry))
         }
         _ => None,
@@ -189,12 +189,12 @@ fn errors_that_are_alike_have_all_their_tries() {
 /// After the last try, the message does not mention skipped tries.
 #[test]
 fn the_last_of_two_traps_is_told_as_it_is() {
-    let mut machine = running(Policy { max_try: 2, ..patient() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 2, ..patient() }, 1);
     let trap = || Failure::new(FailureKind::Trap, "no");
     machine.handle(failed_with(0, 0, 1, trap()), secs(1));
     let actions = machine.handle(failed_with(0, 0, 2, trap()), secs(2));
     let settled = actions.iter().find_map(|action| match action {
-        Action::Commit(settled) => Some(settled.report.outcome.clone().unwrap_err().message),
+        MachineAction::Commit(settled) => Some(settled.report.outcome.clone().unwrap_err().message),
         _ => None,
     });
     assert_eq!(settled.as_deref(), Some("no"));
@@ -204,8 +204,8 @@ fn the_last_of_two_traps_is_told_as_it_is() {
 #[test]
 fn a_retry_goes_to_another_worker_that_is_free() {
     for failing in [0, 1] {
-        let mut machine = new(Policy { workers: 2, ..policy() });
-        machine.handle(Message::Planned(batches(2)), secs(0));
+        let mut machine = new(RetryPolicy { workers: 2, ..policy() });
+        machine.handle(MachineMessage::Planned(batches(2)), secs(0));
         machine.handle(ready(0), secs(0));
         machine.handle(ready(1), secs(0));
         let other = 1 - failing;
@@ -222,20 +222,20 @@ fn a_retry_goes_to_another_worker_that_is_free() {
 /// W3: a retry does not wait for the slow `init` of a new instance if another worker is free earlier.
 #[test]
 fn a_retry_does_not_wait_for_a_slow_init() {
-    let mut machine = new(Policy { workers: 2, ..policy() });
-    machine.handle(Message::Planned(batches(9)), secs(0));
+    let mut machine = new(RetryPolicy { workers: 2, ..policy() });
+    machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(5));
     machine.handle(ready(1), secs(5));
     machine.handle(started(0, 0), secs(5));
     machine.handle(started(1, 2), secs(5));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::Trap), secs(6));
     assert_eq!(given(&actions), ["0: goes on"]);
-    machine.handle(Message::Restarting(W0), secs(6));
+    machine.handle(MachineMessage::Restarting(W0), secs(6));
     assert!(given(&machine.handle(done(1, 2), secs(6))).is_empty(), "it has one ahead");
     machine.handle(started(1, 3), secs(6));
     assert_eq!(given(&machine.handle(done(1, 3), secs(7)))[0], "1: 0.2");
     // After an error, the instance is intact.
-    let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
+    let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 9);
     machine.handle(started(0, 0), secs(5));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::ScriptError), secs(6));
     assert_eq!(given(&actions), ["0: !0.2"]);
@@ -244,7 +244,7 @@ fn a_retry_does_not_wait_for_a_slow_init() {
 /// Mini-batches that keep failing leave turns for the others.
 #[test]
 fn retries_leave_turns_for_first_attempts() {
-    let mut machine = running(Policy { max_try: 100, ..patient() }, 9);
+    let mut machine = running(RetryPolicy { max_try: 100, ..patient() }, 9);
     machine.handle(started(0, 0), secs(0));
     let mut turns = Vec::new();
     let mut line: VecDeque<(u64, u32)> = [(0, 1), (1, 1)].into();
@@ -253,8 +253,8 @@ fn retries_leave_turns_for_first_attempts() {
         let message = if id == 0 { failed(0, id, attempt, FailureKind::Trap) } else { done(0, id) };
         for action in machine.handle(message, secs(1)) {
             match action {
-                Action::Assign(_, a) => line.push_back((a.mini_batch.id.0, a.attempt)),
-                Action::AssignFirst(_, a) => line.push_front((a.mini_batch.id.0, a.attempt)),
+                MachineAction::Assign(_, a) => line.push_back((a.mini_batch.id.0, a.attempt)),
+                MachineAction::AssignFirst(_, a) => line.push_front((a.mini_batch.id.0, a.attempt)),
                 _ => {}
             }
         }
@@ -268,10 +268,10 @@ fn retries_leave_turns_for_first_attempts() {
 /// A mini-batch that could not be read is retried after a moment, or when enough others have begun.
 #[test]
 fn a_store_that_fails_is_given_a_moment() {
-    let mut machine = running(Policy { max_try: 3, ..policy() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 1);
     let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
     assert_eq!(given(&actions), ["0: goes on"]);
-    let due = secs(1) + Policy::retry_pause(1);
+    let due = secs(1) + RetryPolicy::retry_pause(1);
     assert_eq!(machine.next_deadline(), Some(due));
     assert_eq!(given(&machine.handle(Message::Tick, due)), ["0: 0.2"]);
     let actions = machine.handle(failed(0, 0, 2, FailureKind::LoadFailed), due);
@@ -279,7 +279,7 @@ fn a_store_that_fails_is_given_a_moment() {
     assert_eq!(machine.next_deadline(), Some(due + Policy::retry_pause(2)));
     assert!(Policy::retry_pause(2) > Policy::retry_pause(1));
     // If there is other work, the retry comes after one other mini-batch.
-    let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
+    let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 9);
     let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
     assert_eq!(given(&actions), ["0: goes on"]);
     machine.handle(started(0, 1), secs(1));
@@ -297,7 +297,7 @@ fn nothing_begins_while_commits_decide() {
     let mut machine = running(policy(), 9);
     machine.handle(report(0, 1, 1, segment()), secs(1));
     let refused = Failure::new(FailureKind::BadOutput, "a link");
-    machine.handle(Message::Rejected(MiniBatchId(0), refused), secs(1));
+    machine.handle(MachineMessage::Rejected(MiniBatchId(0), refused), secs(1));
     assert!(!machine.wants_commits());
 }
 
@@ -306,8 +306,8 @@ fn nothing_begins_while_commits_decide() {
 fn a_share_of_nothing_is_exceeded_by_the_first_failure() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
     let ends = |text| {
-        let mut machine = new(Policy { allowed_failed_percent: percent(text), ..patient() });
-        machine.handle(Message::Planned(batches(4)), secs(0));
+        let mut machine = new(RetryPolicy { allowed_failed_percent: percent(text), ..patient() });
+        machine.handle(MachineMessage::Planned(batches(4)), secs(0));
         machine.handle(ready(0), secs(0));
         winding_down(&machine.handle(report(0, 1, 0, trap()), secs(1)))
     };

@@ -2,40 +2,40 @@
 
 use super::*;
 
-fn no_room(worker: u32) -> Message {
-    Message::NoRoom(WorkerId(worker))
+fn no_room(worker: u32) -> MachineMessage {
+    MachineMessage::NoRoom(WorkerId(worker))
 }
 
 /// Waiting for other jobs does not count as a lack of progress, however long it takes. Ctrl-C ends it.
 #[test]
 fn a_job_waits_for_its_turn() {
-    let policy = Policy { workers: 2, progress_timeout: secs(25), ..policy() };
+    let policy = RetryPolicy { workers: 2, progress_timeout: secs(25), ..policy() };
     let mut machine = new(policy);
-    let actions = machine.handle(Message::Planned(batches(9)), secs(0));
+    let actions = machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     assert_eq!(spawned(&actions), [(0, None), (1, None)]);
     let actions = machine.handle(no_room(0), secs(0));
     insta::assert_snapshot!(notices(&actions).concat(), @"the job waits for its turn: other jobs use all that this machine gives to jobs (machine, in the operator's policy)");
     assert!(machine.handle(no_room(1), secs(0)).is_empty(), "told once");
     for second in 1..100 {
-        let actions = machine.handle(Message::Tick, secs(second));
+        let actions = machine.handle(MachineMessage::Tick, secs(second));
         assert_eq!(spawned(&actions), [(0, None), (1, None)], "the numbers are used again");
         assert!(machine.handle(no_room(0), secs(second)).is_empty());
         assert!(machine.handle(no_room(1), secs(second)).is_empty());
         assert_eq!(machine.next_deadline(), Some(secs(second) + NodePolicy::ROOM_PAUSE));
     }
-    let actions = machine.handle(Message::Tick, secs(100));
+    let actions = machine.handle(MachineMessage::Tick, secs(100));
     assert_eq!(spawned(&actions), [(0, None), (1, None)]);
-    let actions = machine.handle(Message::Spawned(W0, 17), secs(100));
+    let actions = machine.handle(MachineMessage::Spawned(W0, 17), secs(100));
     insta::assert_snapshot!(notices(&actions).concat(), @"the job goes on: there is room for it after 100 s");
     let actions = machine.handle(no_room(1), secs(100));
     insta::assert_snapshot!(notices(&actions).concat(), @"fewer than 2 workers run: other jobs use the rest of what this machine gives to jobs (machine, in the operator's policy); more are started when there is room");
-    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: false };
+    let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };
     assert_eq!(killed(&machine.handle(cancel, secs(101))), [0]);
 
-    let mut machine = new(Policy { workers: 1, ..super::policy() });
-    machine.handle(Message::Planned(batches(9)), secs(0));
+    let mut machine = new(RetryPolicy { workers: 1, ..super::policy() });
+    machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(no_room(0), secs(0));
-    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: false };
+    let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };
     let actions = machine.handle(cancel, secs(1));
     assert_eq!(result(&actions).status, crate::model::JobStatus::Cancelled);
 }
@@ -47,7 +47,7 @@ fn the_place_of_a_worker_that_ends_is_taken_at_once() {
     let mut machine = running(policy(), 8);
     machine.handle(started(0, 0), secs(1));
     let failure = Failure::new(FailureKind::OutOfMemory, "too much");
-    let actions = machine.handle(Message::Overrun(W0, failure), secs(2));
+    let actions = machine.handle(MachineMessage::Overrun(W0, failure), secs(2));
     assert_eq!(spawned(&actions), [(1, None)]);
     assert!(machine.handle(no_room(1), secs(2)).is_empty(), "nothing to tell");
     let actions = machine.handle(exit(None, Some(9)), secs(2));

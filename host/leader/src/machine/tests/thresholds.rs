@@ -6,11 +6,11 @@ use crate::model::{EndedBy, FailedItem, JobStatus};
 /// C9.
 #[test]
 fn the_threshold_counts_items_and_names_itself() {
-    let mut machine = running(Policy { error_threshold: ErrorThreshold::AtMost(1), ..policy() }, 2);
+    let mut machine = running(RetryPolicy { error_threshold: ErrorThreshold::AtMost(1), ..policy() }, 2);
     machine.handle(report(0, 1, 1, segment()), secs(1));
-    machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(1));
+    machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(1));
     machine.handle(report(1, 1, 1, segment()), secs(2));
-    let actions = machine.handle(Message::Committed(vec![MiniBatchId(1)]), secs(2));
+    let actions = machine.handle(MachineMessage::Committed(vec![MiniBatchId(1)]), secs(2));
     assert!(actions.iter().any(|action| matches!(action, Action::Kill(W0))));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
     let result = result(&actions);
@@ -27,7 +27,7 @@ fn the_threshold_counts_items_and_names_itself() {
 fn an_item_that_could_not_be_read_is_bad_input() {
     for kind in [FailureKind::BadInput, FailureKind::ScriptError] {
         let mut machine = running(policy(), 1);
-        let Message::Finished(_, mut report) = report(0, 1, 1, segment()) else { panic!() };
+        let MachineMessage::Finished(_, mut report) = report(0, 1, 1, segment()) else { panic!() };
         report.failed_items = vec![FailedItem {
             item: "/inputs/rows/a.csv".into(),
             line: Some(7),
@@ -35,7 +35,7 @@ fn an_item_that_could_not_be_read_is_bad_input() {
             kind,
             ..FailedItem::sample()
         }];
-        machine.handle(Message::Finished(W0, report), secs(1));
+        machine.handle(MachineMessage::Finished(W0, report), secs(1));
         machine.handle(committed(0), secs(1));
         let actions = machine.handle(exit(None, Some(9)), secs(2));
         let first = result(&actions).first_failure.clone().expect("a failure");
@@ -46,14 +46,14 @@ fn an_item_that_could_not_be_read_is_bad_input() {
 /// W10.
 #[test]
 fn no_success_at_all_fails_an_append_row_job() {
-    let policy = Policy { max_try: 1, error_threshold: ErrorThreshold::Ignore, ..policy() };
+    let policy = RetryPolicy { max_try: 1, error_threshold: ErrorThreshold::Ignore, ..policy() };
     for (action, status) in [
         (OutputAction::AppendRow, JobStatus::Failed),
         (OutputAction::SummaryOnly, JobStatus::Completed),
     ] {
-        let mut machine = running(Policy { output_action: action, ..policy.clone() }, 1);
+        let mut machine = running(RetryPolicy { output_action: action, ..policy.clone() }, 1);
         machine.handle(report(0, 1, 0, trap()), secs(1));
-        machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(1));
+        machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(1));
         let actions = machine.handle(exit(Some(0), None), secs(2));
         assert_eq!(result(&actions).status, status);
     }
@@ -61,11 +61,11 @@ fn no_success_at_all_fails_an_append_row_job() {
 
 /// The result of a job with one worker. `returned` has the number of items that each mini-batch returns, or
 /// `None` for one that fails for good.
-fn run(policy: Policy, returned: &[Option<u64>]) -> JobResult {
+fn run(policy: RetryPolicy, returned: &[Option<u64>]) -> JobResult {
     let mut machine = running(policy, returned.len() as u64);
     let mut done = None;
-    let mut take = |actions: Vec<Action>| {
-        if let Some(Action::Finish(result)) = actions.last() {
+    let mut take = |actions: Vec<MachineAction>| {
+        if let Some(MachineAction::Finish(result)) = actions.last() {
             done = Some(result.as_ref().clone());
         }
         actions.iter().any(|action| matches!(action, Action::Kill(_) | Action::Shutdown(_)))
@@ -85,7 +85,7 @@ fn run(policy: Policy, returned: &[Option<u64>]) -> JobResult {
 /// limit, but above it.
 #[test]
 fn the_count_of_failed_mini_batches_is_held() {
-    let policy = Policy { allowed_failed_count: ErrorThreshold::AtMost(2), ..patient() };
+    let policy = RetryPolicy { allowed_failed_count: ErrorThreshold::AtMost(2), ..patient() };
     let result = run(policy.clone(), &[None, Some(1), Some(2), Some(2)]);
     assert_eq!((result.status, result.ended_by), (JobStatus::Completed, None));
     assert_eq!((result.failed_mini_batches, result.short_mini_batches), (1, 1));
@@ -104,7 +104,7 @@ fn the_count_of_failed_mini_batches_is_held() {
 /// C10: a mini-batch that may still succeed does not end the job.
 #[test]
 fn a_failure_that_is_tried_again_does_not_count() {
-    let policy = Policy {
+    let policy = RetryPolicy {
         allowed_failed_count: ErrorThreshold::AtMost(0),
         error_threshold: ErrorThreshold::AtMost(0),
         ..policy()
@@ -120,14 +120,14 @@ fn a_failure_that_is_tried_again_does_not_count() {
 #[test]
 fn the_share_is_held_once_the_plan_is_finished() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
-    let policy = Policy { allowed_failed_percent: percent("25"), ..patient() };
+    let policy = RetryPolicy { allowed_failed_percent: percent("25"), ..patient() };
     let mut machine = new(policy.clone());
-    machine.handle(Message::Planned(batches(4)), secs(0));
+    machine.handle(MachineMessage::Planned(batches(4)), secs(0));
     machine.handle(ready(0), secs(0));
     machine.handle(report(0, 1, 0, trap()), secs(1));
     let actions = machine.handle(report(1, 1, 0, trap()), secs(1));
     assert_eq!(winding_down(&actions), "");
-    let actions = machine.handle(Message::PlanFinished, secs(2));
+    let actions = machine.handle(MachineMessage::PlanFinished, secs(2));
     insta::assert_snapshot!(
         winding_down(&actions),
         @"2 of 4 mini-batches failed, a larger share than allowed_failed_percent allows (25 %); to go on in spite of failures set allowed_failed_percent to the share you can bear, or to 100"
@@ -137,7 +137,7 @@ fn the_share_is_held_once_the_plan_is_finished() {
     assert_eq!(result.ended_by, None);
     let result = run(policy.clone(), &[None, Some(2), Some(2), Some(1)]);
     assert_eq!(result.ended_by, Some(EndedBy::AllowedFailedPercent));
-    let none = Policy { allowed_failed_percent: percent("0"), ..policy };
+    let none = RetryPolicy { allowed_failed_percent: percent("0"), ..policy };
     assert_eq!(run(none, &[Some(2), Some(2)]).ended_by, None);
 }
 
@@ -145,7 +145,7 @@ fn the_share_is_held_once_the_plan_is_finished() {
 #[test]
 fn any_one_threshold_ends_the_job_and_is_named() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
-    let roomy = Policy {
+    let roomy = RetryPolicy {
         error_threshold: ErrorThreshold::AtMost(100),
         allowed_failed_count: ErrorThreshold::AtMost(50),
         allowed_failed_percent: percent("99"),
@@ -156,17 +156,17 @@ fn any_one_threshold_ends_the_job_and_is_named() {
     assert_eq!(run(roomy.clone(), &returned).ended_by, None);
     for (policy, ended_by, name) in [
         (
-            Policy { error_threshold: ErrorThreshold::AtMost(2), ..roomy.clone() },
+            RetryPolicy { error_threshold: ErrorThreshold::AtMost(2), ..roomy.clone() },
             EndedBy::ErrorThreshold,
             "error_threshold",
         ),
         (
-            Policy { allowed_failed_count: ErrorThreshold::AtMost(1), ..roomy.clone() },
+            RetryPolicy { allowed_failed_count: ErrorThreshold::AtMost(1), ..roomy.clone() },
             EndedBy::AllowedFailedCount,
             "allowed_failed_count",
         ),
         (
-            Policy { allowed_failed_percent: percent("49.9"), ..roomy },
+            RetryPolicy { allowed_failed_percent: percent("49.9"), ..roomy },
             EndedBy::AllowedFailedPercent,
             "allowed_failed_percent",
         ),
@@ -191,15 +191,15 @@ fn empty_returns_are_borne_but_not_all_of_them() {
 #[test]
 fn void_mini_batches_are_not_short() {
     for (outcome, ended_by) in [(segment(), None), (trap(), Some(EndedBy::NothingSucceeded))] {
-        let policy = Policy { allowed_failed_percent: AllowedPercent::ALL, ..patient() };
+        let policy = RetryPolicy { allowed_failed_percent: AllowedPercent::ALL, ..patient() };
         let mut machine = new(policy);
         let void = MiniBatch::new(MiniBatchId(0), 0, Work::Void);
-        machine.handle(Message::Planned(vec![void]), secs(0));
-        machine.handle(Message::PlanFinished, secs(0));
+        machine.handle(MachineMessage::Planned(vec![void]), secs(0));
+        machine.handle(MachineMessage::PlanFinished, secs(0));
         machine.handle(ready(0), secs(0));
-        let Message::Finished(_, mut report) = report(0, 1, 0, outcome) else { panic!() };
+        let MachineMessage::Finished(_, mut report) = report(0, 1, 0, outcome) else { panic!() };
         (report.items, report.is_short) = (ItemCounts::default(), false);
-        machine.handle(Message::Finished(W0, report), secs(1));
+        machine.handle(MachineMessage::Finished(W0, report), secs(1));
         machine.handle(committed(0), secs(1));
         let actions = machine.handle(exit(Some(0), None), secs(2));
         assert_eq!(result(&actions).short_mini_batches, 0);

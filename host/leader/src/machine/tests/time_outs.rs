@@ -8,10 +8,10 @@ use crate::model::EndedBy;
 fn a_time_out_counts_from_the_call_of_run_and_kills() {
     let mut machine = running(policy(), 1);
     assert_eq!(machine.next_deadline(), Some(secs(600)));
-    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(10));
+    machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(10));
     assert_eq!(machine.next_deadline(), Some(secs(70)));
     assert!(machine.handle(Message::Tick, secs(69)).is_empty());
-    let actions = machine.handle(Message::Tick, secs(70));
+    let actions = machine.handle(MachineMessage::Tick, secs(70));
     assert!(matches!(actions[0], Action::Kill(W0)));
     assert_eq!(lost_kind(&actions), Some(FailureKind::Timeout));
     assert!(actions.iter().any(|action| matches!(action, Action::Spawn(WorkerId(1), _))));
@@ -32,7 +32,7 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
 fn a_time_out_of_run_says_what_to_do() {
     let mut machine = running(patient(), 1);
     machine.handle(started(0, 0), secs(0));
-    let actions = machine.handle(Message::Tick, secs(60));
+    let actions = machine.handle(MachineMessage::Tick, secs(60));
     let failure = lost(&actions).expect("a failed attempt");
     assert_eq!(failure.kind.status_word(), "RUN_TIMEOUT");
     insta::assert_snapshot!(
@@ -47,17 +47,17 @@ fn a_time_out_says_which_model_computed() {
     let mut machine = running(patient(), 1);
     machine.handle(started(0, 0), secs(0));
     let words = "computing with the model \"digits\" for the last 59.9 s";
-    machine.handle(Message::Inferring(W0, words.to_owned()), secs(59));
+    machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(59));
     assert!(machine.handle(Message::Tick, secs(59)).is_empty());
     assert_eq!(machine.inside_guests(secs(60)).collect::<Vec<_>>(), [(W0, secs(60))]);
-    machine.handle(Message::Inferring(W0, words.to_owned()), secs(60));
-    let failure = lost(&machine.handle(Message::Tick, secs(60))).expect("a failed attempt");
+    machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(60));
+    let failure = lost(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
     insta::assert_snapshot!(failure, @r#"run took longer than run_invocation_timeout (60 s), and was computing with the model "digits" for the last 59.9 s; the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"#);
     let mut machine = running(patient(), 1);
     machine.handle(started(0, 0), secs(0));
-    machine.handle(Message::Inferring(W0, words.to_owned()), secs(59));
-    machine.handle(Message::Tick, secs(59));
-    let failure = lost(&machine.handle(Message::Tick, secs(60))).expect("a failed attempt");
+    machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(59));
+    machine.handle(MachineMessage::Tick, secs(59));
+    let failure = lost(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
     assert!(!failure.message.contains("computing"), "{failure}");
 }
 
@@ -66,7 +66,7 @@ fn a_time_out_says_which_model_computed() {
 fn a_time_out_of_loading_has_its_own_status_word() {
     let mut machine = running(patient(), 1);
     assert!(machine.handle(Message::Tick, secs(599)).is_empty());
-    let actions = machine.handle(Message::Tick, secs(600));
+    let actions = machine.handle(MachineMessage::Tick, secs(600));
     assert_eq!(killed(&actions), [0]);
     let failure = lost(&actions).expect("a failed attempt");
     assert_eq!(failure.kind.status_word(), "LOAD_TIMEOUT");
@@ -83,7 +83,7 @@ fn a_time_out_of_shutdown_kills_and_the_job_completes() {
     machine.handle(report(0, 1, 2, segment()), secs(1));
     machine.handle(committed(0), secs(2));
     assert_eq!(machine.next_deadline(), Some(secs(61)));
-    let actions = machine.handle(Message::Tick, secs(61));
+    let actions = machine.handle(MachineMessage::Tick, secs(61));
     assert_eq!(killed(&actions), [0]);
     assert_eq!(
         notices(&actions),
@@ -97,10 +97,10 @@ fn a_time_out_of_shutdown_kills_and_the_job_completes() {
 /// A3: the time from the job's start until the first mini-batch exists.
 #[test]
 fn a_job_without_a_first_mini_batch_fails_in_time() {
-    let mut machine = new(Policy { first_task_timeout: secs(5), ..policy() });
+    let mut machine = new(RetryPolicy { first_task_timeout: secs(5), ..policy() });
     assert_eq!(machine.next_deadline(), Some(secs(5)));
-    machine.handle(Message::Notice("a file is empty".into()), secs(4));
-    let actions = machine.handle(Message::Tick, secs(5));
+    machine.handle(MachineMessage::Notice("a file is empty".into()), secs(4));
+    let actions = machine.handle(MachineMessage::Tick, secs(5));
     let result = result(&actions);
     assert_eq!(result.ended_by, Some(EndedBy::FirstTaskTimeout));
     insta::assert_snapshot!(
@@ -108,8 +108,8 @@ fn a_job_without_a_first_mini_batch_fails_in_time() {
         @"no mini-batch existed 5 s after the job's start, longer than first_task_creation_timeout allows (5 s): the inputs take too long to list or to read. Raise it, or make the inputs smaller: fewer files in a folder, a list of files, faster storage"
     );
     // One mini-batch is enough.
-    let mut machine = new(Policy { first_task_timeout: secs(5), ..policy() });
-    machine.handle(Message::Planned(batches(1)), secs(4));
+    let mut machine = new(RetryPolicy { first_task_timeout: secs(5), ..policy() });
+    machine.handle(MachineMessage::Planned(batches(1)), secs(4));
     assert!(machine.handle(Message::Tick, secs(5)).is_empty());
 }
 
@@ -117,8 +117,8 @@ fn a_job_without_a_first_mini_batch_fails_in_time() {
 #[test]
 fn a_job_in_which_nothing_moves_fails() {
     let mut machine =
-        new(Policy { progress_timeout: secs(50), run_timeout: secs(100), ..policy() });
-    machine.handle(Message::Planned(batches(4)), secs(10));
+        new(RetryPolicy { progress_timeout: secs(50), run_timeout: secs(100), ..policy() });
+    machine.handle(MachineMessage::Planned(batches(4)), secs(10));
     for (message, at) in [
         (ready(0), 50),
         (started(0, 0), 90),
@@ -129,10 +129,10 @@ fn a_job_in_which_nothing_moves_fails() {
         machine.handle(message, secs(at));
         assert_eq!(machine.next_deadline(), Some(secs(at + 50)));
     }
-    machine.handle(Message::Planned(Vec::new()), secs(200));
-    machine.handle(Message::Notice("still here".into()), secs(210));
+    machine.handle(MachineMessage::Planned(Vec::new()), secs(200));
+    machine.handle(MachineMessage::Notice("still here".into()), secs(210));
     assert!(machine.handle(Message::Tick, secs(219)).is_empty());
-    let actions = machine.handle(Message::Tick, secs(221));
+    let actions = machine.handle(MachineMessage::Tick, secs(221));
     insta::assert_snapshot!(
         winding_down(&actions),
         @"no progress for 51 s, longer than progress_update_timeout allows (50 s); at that time 1 worker was loading a mini-batch, the inputs were still being cut into mini-batches. See logs/sys/error, then a profile (profiling_module); raise progress_update_timeout if that was only slow"
@@ -144,14 +144,14 @@ fn a_job_in_which_nothing_moves_fails() {
 /// Row 6: if several deadlines pass at the same moment, all are handled.
 #[test]
 fn two_deadlines_at_one_moment_are_both_kept() {
-    let mut machine = new(Policy { workers: 2, run_timeout: secs(10), ..policy() });
-    machine.handle(Message::Planned(batches(9)), secs(0));
+    let mut machine = new(RetryPolicy { workers: 2, run_timeout: secs(10), ..policy() });
+    machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(20));
     machine.handle(started(0, 0), secs(20));
     assert_eq!(killed(&machine.handle(Message::Tick, secs(30))), [0]);
     // The leader was held up. Worker 0 should have been gone at 60 s. Worker 1, and the worker that replaced
     // worker 0, have exceeded the time for `init`.
-    let actions = machine.handle(Message::Tick, secs(90));
+    let actions = machine.handle(MachineMessage::Tick, secs(90));
     assert!(winding_down(&actions).contains("inside init"), "{actions:#?}");
     assert!(machine.next_deadline() > Some(secs(90)));
 }
@@ -159,19 +159,19 @@ fn two_deadlines_at_one_moment_are_both_kept() {
 /// A2: a disk that does not respond ends the job, and until then workers get no further mini-batches.
 #[test]
 fn a_disk_that_does_not_answer_gets_no_more_results_and_ends_the_job() {
-    let count = Policy::UNWRITTEN as u64 + 10;
-    let patience = Policy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
+    let count = RetryPolicy::UNWRITTEN as u64 + 10;
+    let patience = RetryPolicy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
     let mut machine = running(patience, count);
     let mut last = Vec::new();
-    for id in 0..Policy::UNWRITTEN as u64 {
+    for id in 0..RetryPolicy::UNWRITTEN as u64 {
         last = machine.handle(report(id, 1, 2, segment()), secs(1));
     }
     assert_eq!(assigned(&last), []);
     // The worker already holds one, which it was granted before the disk fell behind.
     assert_eq!(assigned(&machine.handle(report(4096, 1, 2, segment()), secs(1))), []);
-    let actions = machine.handle(Message::Committed((0..3).map(MiniBatchId).collect()), secs(2));
+    let actions = machine.handle(MachineMessage::Committed((0..3).map(MiniBatchId).collect()), secs(2));
     assert_eq!(assigned(&actions), [(4097, 1), (4098, 1)]);
-    let actions = machine.handle(Message::Tick, secs(902));
+    let actions = machine.handle(MachineMessage::Tick, secs(902));
     assert!(notices(&actions).iter().any(|text| text.contains("could not be written")));
     let actions = machine.handle(exit(None, Some(9)), secs(903));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::ProgressTimeout));

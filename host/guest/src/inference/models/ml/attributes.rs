@@ -1,14 +1,14 @@
 //! The attributes of a node.
 
-use super::{Refusal, attribute};
+use super::{OperatorRefusal, attribute};
 use std::collections::HashSet;
 use tract_onnx::pb::NodeProto;
 
 /// Refuses two attributes with the same name: readers differ in which one they use.
-pub(super) fn distinct(node: &NodeProto) -> Result<(), Refusal> {
+pub(super) fn distinct(node: &NodeProto) -> Result<(), OperatorRefusal> {
     let mut names = HashSet::new();
     match node.attribute.iter().find(|it| !names.insert(&it.name)) {
-        Some(twice) => Err(Refusal::Broken(format!("has two attributes {:?}", twice.name))),
+        Some(twice) => Err(OperatorRefusal::Broken(format!("has two attributes {:?}", twice.name))),
         None => Ok(()),
     }
 }
@@ -35,9 +35,9 @@ pub(super) fn int(node: &NodeProto, name: &str) -> Option<i64> {
 }
 
 /// Checks that a list has the required length.
-pub(super) fn long(what: &str, there: usize, wanted: usize) -> Result<(), Refusal> {
+pub(super) fn long(what: &str, there: usize, wanted: usize) -> Result<(), OperatorRefusal> {
     if there == wanted {
         return Ok(());
     }
-    Err(Refusal::Broken(format!("has {there} {what}; it takes {wanted}")))
+    Err(OperatorRefusal::Broken(format!("has {there} {what}; it takes {wanted}")))
 }

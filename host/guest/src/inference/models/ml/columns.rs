@@ -1,7 +1,7 @@
 //! Computations from rows of numbers to rows of numbers.
 
 use super::attributes::{floats, int, ints, text, texts};
-use super::{Computation, Refusal, Rows, attribute};
+use super::{Computation, OperatorRefusal, RowFunction, attribute};
 use std::collections::HashMap;
 use tract_onnx::pb::NodeProto;
 
@@ -12,11 +12,11 @@ struct Scaler {
     scale: Vec<f32>,
 }
 
-pub(super) fn scaler(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn scaler(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let offset = floats(node, "offset").to_vec();
     let scale = floats(node, "scale").to_vec();
     if offset.is_empty() || offset.len() != scale.len() {
-        return Err(Refusal::Broken(format!(
+        return Err(OperatorRefusal::Broken(format!(
             "has {} offsets and {} scales; it takes one of each for each column",
             offset.len(),
             scale.len()
@@ -25,7 +25,7 @@ pub(super) fn scaler(node: &NodeProto) -> Result<Computation, Refusal> {
     Ok(Computation::Rows(Box::new(Scaler { offset, scale })))
 }
 
-impl Rows for Scaler {
+impl RowFunction for Scaler {
     fn width(&self, columns: usize) -> usize {
         columns
     }
@@ -51,17 +51,17 @@ enum Normalizer {
     L2,
 }
 
-pub(super) fn normalizer(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn normalizer(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let norm = match text(node, "norm") {
         b"" | b"MAX" => Normalizer::Max,
         b"L1" => Normalizer::L1,
         b"L2" => Normalizer::L2,
-        _ => return Err(Refusal::Broken("has a norm that is none of MAX, L1 and L2".to_owned())),
+        _ => return Err(OperatorRefusal::Broken("has a norm that is none of MAX, L1 and L2".to_owned())),
     };
     Ok(Computation::Rows(Box::new(norm)))
 }
 
-impl Rows for Normalizer {
+impl RowFunction for Normalizer {
     fn width(&self, columns: usize) -> usize {
         columns
     }
@@ -92,16 +92,16 @@ struct Imputer {
     missing: f32,
 }
 
-pub(super) fn imputer(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn imputer(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let values = floats(node, "imputed_value_floats").to_vec();
     if values.is_empty() {
-        return Err(Refusal::Unsupported("of whole numbers"));
+        return Err(OperatorRefusal::Unsupported("of whole numbers"));
     }
     let missing = attribute(node, "replaced_value_float").map_or(0.0, |it| it.f);
     Ok(Computation::Rows(Box::new(Imputer { values, missing })))
 }
 
-impl Rows for Imputer {
+impl RowFunction for Imputer {
     fn width(&self, columns: usize) -> usize {
         columns
     }
@@ -127,15 +127,15 @@ pub(in super::super) struct OneHot {
     zeros: bool,
 }
 
-pub(super) fn one_hot(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn one_hot(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     if !texts(node, "cats_strings").is_empty() {
-        return Err(Refusal::Unsupported("of categories that are texts"));
+        return Err(OperatorRefusal::Unsupported("of categories that are texts"));
     }
     let categories = ints(node, "cats_int64s");
     let places: HashMap<i64, usize> =
         categories.iter().enumerate().map(|(place, category)| (*category, place)).collect();
     if categories.is_empty() || places.len() != categories.len() {
-        return Err(Refusal::Broken("has no categories, or one of them twice".to_owned()));
+        return Err(OperatorRefusal::Broken("has no categories, or one of them twice".to_owned()));
     }
     let zeros = int(node, "zeros").unwrap_or(1) != 0;
     Ok(Computation::OneHot(OneHot { places, width: categories.len(), zeros }))

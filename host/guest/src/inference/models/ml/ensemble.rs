@@ -2,7 +2,7 @@
 
 use super::attributes::{floats, int, ints, text, texts};
 use super::scores::{Labels, Transform, amount, largest, logistic, single};
-use super::{Classes, Computation, Refusal, Rows};
+use super::{Classes, Computation, OperatorRefusal, RowFunction};
 use crate::inference::models::trees;
 use std::collections::{HashMap, HashSet};
 use tract_onnx::pb::NodeProto;
@@ -19,7 +19,7 @@ enum Mode {
 
 /// A node of a tree.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum TreeNode {
     /// Its votes, as a range of all votes.
     Leaf {
         from: u32,
@@ -39,7 +39,7 @@ enum Place {
 #[derive(Debug)]
 struct Trees {
     roots: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<TreeNode>,
     votes: Vec<(u32, f32)>,
     /// The minimum number of columns of a row.
     columns: usize,
@@ -48,16 +48,16 @@ struct Trees {
 impl Trees {
     /// Reads trees that vote for this number of classes or targets. `name` is the prefix of the lists of
     /// votes.
-    fn read(node: &NodeProto, name: &str, targets: usize) -> Result<Self, Refusal> {
+    fn read(node: &NodeProto, name: &str, targets: usize) -> Result<Self, OperatorRefusal> {
         if node.attribute.iter().any(|it| it.name.ends_with("_as_tensor")) {
-            return Err(Refusal::Unsupported("of f64"));
+            return Err(OperatorRefusal::Unsupported("of f64"));
         }
         // This refuses cycles and missing nodes.
-        trees::check(node, targets).map_err(Refusal::Broken)?;
+        trees::check(node, targets).map_err(OperatorRefusal::Broken)?;
         let tree_ids = ints(node, "nodes_treeids");
         let node_ids = ints(node, "nodes_nodeids");
         if u32::try_from(node_ids.len()).is_err() {
-            return Err(Refusal::Broken("has too many nodes".to_owned()));
+            return Err(OperatorRefusal::Broken("has too many nodes".to_owned()));
         }
         let rows: HashMap<(i64, i64), u32> =
             tree_ids.iter().copied().zip(node_ids.iter().copied()).zip(0..).collect();
@@ -70,7 +70,7 @@ impl Trees {
         let count = node_ids.len();
         let lengths = [features.len(), values.len()];
         if lengths.iter().any(|length| *length != count) || ![0, count].contains(&missing.len()) {
-            return Err(Refusal::Broken(
+            return Err(OperatorRefusal::Broken(
                 "describes its nodes in lists of different lengths".to_owned(),
             ));
         }
@@ -80,13 +80,13 @@ impl Trees {
             let tree = tree_ids[row];
             let Some(mode) = branch(mode)? else {
                 let (from, to) = leaves.remove(&(tree, node_ids[row])).unwrap_or((0, 0));
-                places.push(Place::Leaf { from, to });
+                places.push(TreeNode::Leaf { from, to });
                 continue;
             };
             let feature = u32::try_from(features[row])
-                .map_err(|_| Refusal::Broken(format!("asks for the column {}", features[row])))?;
+                .map_err(|_| OperatorRefusal::Broken(format!("asks for the column {}", features[row])))?;
             columns = columns.max(feature as usize + 1);
-            places.push(Place::Branch {
+            places.push(TreeNode::Branch {
                 mode,
                 missing_is_yes: missing.get(row).is_some_and(|it| *it != 0),
                 feature,
@@ -107,8 +107,8 @@ impl Trees {
         let mut seen = HashSet::from([root]);
         while let Some(at) = open.pop() {
             match self.places[at as usize] {
-                Place::Leaf { from, to } => leaves.push(&self.votes[from as usize..to as usize]),
-                Place::Branch { yes, no, .. } => {
+                TreeNode::Leaf { from, to } => leaves.push(&self.votes[from as usize..to as usize]),
+                TreeNode::Branch { yes, no, .. } => {
                     open.extend([yes, no].into_iter().filter(|below| seen.insert(*below)));
                 }
             }
@@ -122,7 +122,7 @@ impl Trees {
             let mut at = *root;
             loop {
                 match self.places[at as usize] {
-                    Place::Branch { mode, missing_is_yes, feature, value, yes, no } => {
+                    TreeNode::Branch { mode, missing_is_yes, feature, value, yes, no } => {
                         let x = x[feature as usize];
                         let holds = match mode {
                             Mode::Leq => x <= value,
@@ -134,7 +134,7 @@ impl Trees {
                         };
                         at = if holds || (missing_is_yes && x.is_nan()) { yes } else { no };
                     }
-                    Place::Leaf { from, to } => {
+                    TreeNode::Leaf { from, to } => {
                         let votes = &self.votes[from as usize..to as usize];
                         votes.iter().for_each(|(target, weight)| add(*target as usize, *weight));
                         break;
@@ -145,7 +145,7 @@ impl Trees {
     }
 }
 
-fn branch(mode: &[u8]) -> Result<Option<Mode>, Refusal> {
+fn branch(mode: &[u8]) -> Result<Option<Mode>, OperatorRefusal> {
     Ok(Some(match mode {
         b"LEAF" => return Ok(None),
         b"BRANCH_LEQ" => Mode::Leq,
@@ -154,7 +154,7 @@ fn branch(mode: &[u8]) -> Result<Option<Mode>, Refusal> {
         b"BRANCH_GT" => Mode::Gt,
         b"BRANCH_EQ" => Mode::Eq,
         b"BRANCH_NEQ" => Mode::Neq,
-        _ => return Err(Refusal::Broken("has a node of a mode that is not known".to_owned())),
+        _ => return Err(OperatorRefusal::Broken("has a node of a mode that is not known".to_owned())),
     }))
 }
 
@@ -162,12 +162,12 @@ fn branch(mode: &[u8]) -> Result<Option<Mode>, Refusal> {
 type Leaves = HashMap<(i64, i64), (u32, u32)>;
 
 /// All votes, sorted so that those of a leaf are adjacent, and the range of each leaf.
-fn votes(node: &NodeProto, name: &str) -> Result<(Vec<(u32, f32)>, Leaves), Refusal> {
+fn votes(node: &NodeProto, name: &str) -> Result<(Vec<(u32, f32)>, Leaves), OperatorRefusal> {
     let list = |part: &str| ints(node, &format!("{name}_{part}"));
     let (tree_ids, node_ids, targets) = (list("treeids"), list("nodeids"), list("ids"));
     let weights = floats(node, &format!("{name}_weights"));
     if weights.len() != targets.len() {
-        return Err(Refusal::Broken(
+        return Err(OperatorRefusal::Broken(
             "describes its votes in lists of different lengths".to_owned(),
         ));
     }
@@ -185,7 +185,7 @@ fn votes(node: &NodeProto, name: &str) -> Result<(Vec<(u32, f32)>, Leaves), Refu
 
 /// Adds up the votes for each class, starting from the base values.
 #[derive(Debug)]
-struct Classifier {
+struct TreeClassifier {
     trees: Trees,
     base: Vec<f32>,
     classes: usize,
@@ -202,43 +202,43 @@ enum Binary {
     Logistic,
 }
 
-pub(super) fn classifier(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let labels = Labels::read(node, "classlabels_int64s")?;
     let transform = Transform::read(node)?;
     let classes = labels.len();
     let trees = Trees::read(node, "class", classes)?;
     let base = floats(node, "base_values").to_vec();
     let binary = match classes {
-        0 | 1 => return Err(Refusal::Unsupported("of one class")),
+        0 | 1 => return Err(OperatorRefusal::Unsupported("of one class")),
         2 => Some(binary(&trees, &base, transform)?),
         _ => None,
     };
     if classes > 2 {
         if !base.is_empty() && base.len() != classes {
-            return Err(Refusal::Unsupported("with base_values for some classes only"));
+            return Err(OperatorRefusal::Unsupported("with base_values for some classes only"));
         }
         if base.is_empty() && !all_vote(&trees, classes) {
-            return Err(Refusal::Unsupported("whose trees do not vote on each class"));
+            return Err(OperatorRefusal::Unsupported("whose trees do not vote on each class"));
         }
     }
-    let trees = Classifier { trees, base, classes, transform, binary };
+    let trees = TreeClassifier { trees, base, classes, transform, binary };
     Ok(Computation::Classes(Box::new(trees), labels))
 }
 
 /// For two classes, accepts only the form that all exporters write, which ONNX Runtime computes as they
 /// intend.
-fn binary(trees: &Trees, base: &[f32], transform: Transform) -> Result<Binary, Refusal> {
+fn binary(trees: &Trees, base: &[f32], transform: Transform) -> Result<Binary, OperatorRefusal> {
     if trees.votes.iter().any(|(class, _)| *class != 0) {
-        return Err(Refusal::Unsupported("of two classes with votes on the second one"));
+        return Err(OperatorRefusal::Unsupported("of two classes with votes on the second one"));
     }
     if base.len() > 1 {
-        return Err(Refusal::Unsupported("of two classes with two base_values"));
+        return Err(OperatorRefusal::Unsupported("of two classes with two base_values"));
     }
     let never_below = trees.votes.iter().all(|(_, weight)| *weight >= 0.0);
     match transform {
         Transform::None if never_below => Ok(Binary::Probability),
         Transform::Logistic if !never_below => Ok(Binary::Logistic),
-        _ => Err(Refusal::Unsupported(
+        _ => Err(OperatorRefusal::Unsupported(
             "of two classes whose weights and post_transform do not go together",
         )),
     }
@@ -259,7 +259,7 @@ fn all_vote(trees: &Trees, classes: usize) -> bool {
         || (0..classes).all(covered)
 }
 
-impl Classes for Classifier {
+impl Classes for TreeClassifier {
     fn width(&self) -> usize {
         self.classes
     }
@@ -297,7 +297,7 @@ impl Classes for Classifier {
 }
 
 #[derive(Debug)]
-struct Regressor {
+struct TreeRegressor {
     trees: Trees,
     base: Vec<f32>,
     targets: usize,
@@ -307,35 +307,35 @@ struct Regressor {
 /// The limit on a regressor's targets, because each row has a sum per target.
 const MOST_TARGETS: usize = 100_000;
 
-pub(super) fn regressor(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     if Transform::read(node)? != Transform::None {
-        return Err(Refusal::Unsupported("with post_transform"));
+        return Err(OperatorRefusal::Unsupported("with post_transform"));
     }
     let average = match text(node, "aggregate_function") {
         b"" | b"SUM" => false,
         b"AVERAGE" => true,
         _ => {
-            return Err(Refusal::Unsupported(
+            return Err(OperatorRefusal::Unsupported(
                 "with an aggregate_function other than SUM and AVERAGE",
             ));
         }
     };
     let targets = usize::try_from(int(node, "n_targets").unwrap_or(1)).unwrap_or(0);
     if !(1..=MOST_TARGETS).contains(&targets) {
-        return Err(Refusal::Broken(format!("has {targets} targets")));
+        return Err(OperatorRefusal::Broken(format!("has {targets} targets")));
     }
     let trees = Trees::read(node, "target", targets)?;
     let base = floats(node, "base_values").to_vec();
     if ![0, targets].contains(&base.len()) {
-        return Err(Refusal::Broken(format!(
+        return Err(OperatorRefusal::Broken(format!(
             "has {} base_values for {targets} targets",
             base.len()
         )));
     }
-    Ok(Computation::Rows(Box::new(Regressor { trees, base, targets, average })))
+    Ok(Computation::Rows(Box::new(TreeRegressor { trees, base, targets, average })))
 }
 
-impl Rows for Regressor {
+impl RowFunction for TreeRegressor {
     fn width(&self, _columns: usize) -> usize {
         self.targets
     }

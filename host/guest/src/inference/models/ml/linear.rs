@@ -2,7 +2,7 @@
 
 use super::attributes::{floats, long};
 use super::scores::{Labels, Transform, dot, largest, logistic};
-use super::{Classes, Computation, Refusal};
+use super::{Classes, Computation, OperatorRefusal};
 use tract_onnx::pb::NodeProto;
 
 /// One row of coefficients per class. For two classes, one row is enough.
@@ -14,24 +14,24 @@ struct Linear {
     transform: Transform,
 }
 
-pub(super) fn classifier(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let labels = Labels::read(node, "classlabels_ints")?;
     let transform = Transform::read(node)?;
     let coefficients = floats(node, "coefficients").to_vec();
     let intercepts = floats(node, "intercepts").to_vec();
     if intercepts.is_empty() {
-        return Err(Refusal::Unsupported("without intercepts"));
+        return Err(OperatorRefusal::Unsupported("without intercepts"));
     }
     if intercepts.len() == 1 && labels.len() == 2 {
         if transform != Transform::Logistic {
-            return Err(Refusal::Unsupported("of two classes without post_transform LOGISTIC"));
+            return Err(OperatorRefusal::Unsupported("of two classes without post_transform LOGISTIC"));
         }
     } else {
         long("intercepts", intercepts.len(), labels.len())?;
     }
     let columns = coefficients.len() / intercepts.len();
     if columns == 0 {
-        return Err(Refusal::Broken("has fewer coefficients than classes".to_owned()));
+        return Err(OperatorRefusal::Broken("has fewer coefficients than classes".to_owned()));
     }
     long("coefficients", coefficients.len(), columns * intercepts.len())?;
     let linear = Linear { coefficients, intercepts, columns, transform };

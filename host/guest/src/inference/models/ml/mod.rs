@@ -23,7 +23,7 @@ mod svm;
 mod zipmap;
 
 use super::onnx_facts::attribute;
-use super::{ErrorCode, InferenceError, trees};
+use super::{NnErrorCode, InferenceError, trees};
 use std::fmt;
 use tract_onnx::pb::NodeProto;
 
@@ -32,7 +32,7 @@ pub(super) use zipmap::without_zipmaps;
 
 /// Why an operator cannot be computed here.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum OperatorRefusal {
     /// This variant is not supported. The text continues after the operator's name: `with the norm MEDIAN`.
     Unsupported(&'static str),
     /// The attributes contradict each other. The text continues after `its NAME`.
@@ -43,7 +43,7 @@ pub(super) enum Refusal {
 #[derive(Debug)]
 pub(super) enum Computation {
     /// Rows of numbers to rows of numbers.
-    Rows(Box<dyn Rows>),
+    Rows(Box<dyn RowFunction>),
     /// Rows of numbers to labels and rows of scores.
     Classes(Box<dyn Classes>, scores::Labels),
     /// Integers, each of which becomes a row.
@@ -51,7 +51,7 @@ pub(super) enum Computation {
 }
 
 /// Computes one row from each row.
-pub(super) trait Rows: fmt::Debug + Send + Sync {
+pub(super) trait RowFunction: fmt::Debug + Send + Sync {
     /// The number of columns of a result.
     fn width(&self, columns: usize) -> usize;
 
@@ -78,7 +78,7 @@ pub(super) trait Classes: fmt::Debug + Send + Sync {
 ///
 /// # Errors
 /// If it cannot be computed here, or contradicts itself.
-pub(super) fn read(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn read(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     attributes::distinct(node)?;
     match node.op_type.as_str() {
         "Scaler" => columns::scaler(node),
@@ -90,11 +90,11 @@ pub(super) fn read(node: &NodeProto) -> Result<Computation, Refusal> {
         "SVMRegressor" => svm::regressor(node),
         trees::CLASSIFIER => ensemble::classifier(node),
         trees::REGRESSOR => ensemble::regressor(node),
-        _ => Err(Refusal::Unsupported("of ai.onnx.ml")),
+        _ => Err(OperatorRefusal::Unsupported("of ai.onnx.ml")),
     }
 }
 
 /// The error for a node that contradicts itself.
 pub(super) fn broken(node: &NodeProto, what: &str) -> InferenceError {
-    InferenceError::refused(ErrorCode::InvalidEncoding, format!("its {} {what}", node.op_type))
+    InferenceError::refused(NnErrorCode::InvalidEncoding, format!("its {} {what}", node.op_type))
 }

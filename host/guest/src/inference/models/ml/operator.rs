@@ -2,7 +2,7 @@
 
 use super::columns::OneHot;
 use super::scores::Labels;
-use super::{Classes, Computation, Refusal, Rows, extractor, read};
+use super::{Classes, Computation, OperatorRefusal, RowFunction, extractor, read};
 use std::sync::Arc;
 use tract_onnx::Onnx;
 use tract_onnx::model::ParsingContext;
@@ -35,8 +35,8 @@ fn build(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let computation = read(node).map_err(|refusal| match refusal {
-        Refusal::Unsupported(variant) => format_err!("{} {variant} is not supported", node.op_type),
-        Refusal::Broken(what) => format_err!("{} {what}", node.op_type),
+        OperatorRefusal::Unsupported(variant) => format_err!("{} {variant} is not supported", node.op_type),
+        OperatorRefusal::Broken(what) => format_err!("{} {what}", node.op_type),
     })?;
     let name = OPERATORS.into_iter().find(|name| *name == node.op_type).unwrap_or("Operator");
     Ok((expand(Operator { name, computation: Arc::new(computation) }), Vec::new()))
@@ -215,7 +215,7 @@ fn one_hot(encoder: &OneHot, input: &Tensor) -> TractResult<Tensor> {
 }
 
 fn map(
-    each: &dyn Rows,
+    each: &dyn RowFunction,
     x: &[f32],
     rows: usize,
     columns: usize,

@@ -1,6 +1,6 @@
 //! The final transformations of scores, and labels.
 
-use super::Refusal;
+use super::OperatorRefusal;
 use super::attributes::{ints, text, texts};
 use tract_onnx::pb::NodeProto;
 
@@ -15,20 +15,20 @@ pub(in super::super) enum Labels {
 
 impl Labels {
     /// Reads the labels. A node may have only one of the two lists.
-    pub(super) fn read(node: &NodeProto, numbers: &str) -> Result<Self, Refusal> {
+    pub(super) fn read(node: &NodeProto, numbers: &str) -> Result<Self, OperatorRefusal> {
         let numbers = ints(node, numbers);
         let strings = texts(node, "classlabels_strings");
         match (numbers, strings) {
-            ([], []) => Err(Refusal::Broken("has no labels".to_owned())),
+            ([], []) => Err(OperatorRefusal::Broken("has no labels".to_owned())),
             (numbers, []) => Ok(Self::Numbers(numbers.to_vec())),
             ([], strings) => {
                 let strings = strings.iter().map(|text| String::from_utf8(text.clone()));
                 let strings: Result<Vec<String>, _> = strings.collect();
                 let strings = strings
-                    .map_err(|_| Refusal::Broken("has a label that is not UTF-8".to_owned()))?;
+                    .map_err(|_| OperatorRefusal::Broken("has a label that is not UTF-8".to_owned()))?;
                 Ok(Self::Texts(strings))
             }
-            _ => Err(Refusal::Broken(
+            _ => Err(OperatorRefusal::Broken(
                 "has labels that are numbers, and such as are texts".to_owned(),
             )),
         }
@@ -52,12 +52,12 @@ pub(super) enum Transform {
 }
 
 impl Transform {
-    pub(super) fn read(node: &NodeProto) -> Result<Self, Refusal> {
+    pub(super) fn read(node: &NodeProto) -> Result<Self, OperatorRefusal> {
         match text(node, "post_transform") {
             b"" | b"NONE" => Ok(Self::None),
             b"LOGISTIC" => Ok(Self::Logistic),
             b"SOFTMAX" => Ok(Self::Softmax),
-            _ => Err(Refusal::Unsupported("with post_transform PROBIT or SOFTMAX_ZERO")),
+            _ => Err(OperatorRefusal::Unsupported("with post_transform PROBIT or SOFTMAX_ZERO")),
         }
     }
 

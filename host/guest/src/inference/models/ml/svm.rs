@@ -2,7 +2,7 @@
 
 use super::attributes::{floats, int, ints, long, text};
 use super::scores::{Labels, Transform, amount, dot, single};
-use super::{Classes, Computation, Refusal, Rows};
+use super::{Classes, Computation, OperatorRefusal, RowFunction};
 use tract_onnx::pb::NodeProto;
 
 /// The limit on classes. The memory per row grows with their square.
@@ -28,19 +28,19 @@ struct Vectors {
 }
 
 impl Vectors {
-    fn read(node: &NodeProto, count: usize) -> Result<Self, Refusal> {
+    fn read(node: &NodeProto, count: usize) -> Result<Self, OperatorRefusal> {
         let kernel = match text(node, "kernel_type") {
             b"" | b"LINEAR" => Kernel::Linear,
             b"POLY" => Kernel::Poly,
             b"RBF" => Kernel::Rbf,
             b"SIGMOID" => Kernel::Sigmoid,
-            _ => return Err(Refusal::Broken("has a kernel that is not known".to_owned())),
+            _ => return Err(OperatorRefusal::Broken("has a kernel that is not known".to_owned())),
         };
         let [gamma, coef0, degree] = match floats(node, "kernel_params") {
             [] => [0.0; 3],
             [gamma, coef0, degree] => [*gamma, *coef0, *degree],
             other => {
-                return Err(Refusal::Broken(format!(
+                return Err(OperatorRefusal::Broken(format!(
                     "has {} kernel_params; it takes 3",
                     other.len()
                 )));
@@ -50,7 +50,7 @@ impl Vectors {
         let columns = vectors.len().checked_div(count).unwrap_or(0);
         if columns == 0 || columns.checked_mul(count) != Some(vectors.len()) {
             let numbers = vectors.len();
-            return Err(Refusal::Broken(format!(
+            return Err(OperatorRefusal::Broken(format!(
                 "has {count} support vectors of {numbers} numbers together"
             )));
         }
@@ -72,7 +72,7 @@ impl Vectors {
 }
 
 #[derive(Debug)]
-struct Classifier {
+struct SvmClassifier {
     vectors: Vectors,
     /// The index at which the vectors of each class begin, and the end of the last class.
     starts: Vec<usize>,
@@ -82,25 +82,25 @@ struct Classifier {
     probabilities: Option<Vec<(f32, f32)>>,
 }
 
-pub(super) fn classifier(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let labels = Labels::read(node, "classlabels_ints")?;
     if Transform::read(node)? != Transform::None {
-        return Err(Refusal::Unsupported("with post_transform"));
+        return Err(OperatorRefusal::Unsupported("with post_transform"));
     }
     let per_class = ints(node, "vectors_per_class");
     if per_class.is_empty() {
-        return Err(Refusal::Unsupported("without support vectors"));
+        return Err(OperatorRefusal::Unsupported("without support vectors"));
     }
     let classes = labels.len();
     if !(2..=MOST_CLASSES).contains(&classes) {
-        return Err(Refusal::Unsupported("of one class, or of more than 1000"));
+        return Err(OperatorRefusal::Unsupported("of one class, or of more than 1000"));
     }
     long("numbers in vectors_per_class", per_class.len(), classes)?;
     let mut starts = vec![0_usize];
     for count in per_class {
         let before = starts.last().copied().unwrap_or(0);
         let next = usize::try_from(*count).ok().and_then(|count| before.checked_add(count));
-        let bad = || Refusal::Broken(format!("has {count} support vectors of a class"));
+        let bad = || OperatorRefusal::Broken(format!("has {count} support vectors of a class"));
         starts.push(next.ok_or_else(bad)?);
     }
     let count = starts.last().copied().unwrap_or(0);
@@ -118,11 +118,11 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, Refusal> {
         long("numbers in prob_b", b.len(), pairs)?;
         Some(a.iter().copied().zip(b.iter().copied()).collect())
     };
-    let machine = Classifier { vectors, starts, coefficients, rho, probabilities };
+    let machine = SvmClassifier { vectors, starts, coefficients, rho, probabilities };
     Ok(Computation::Classes(Box::new(machine), labels))
 }
 
-impl Classifier {
+impl SvmClassifier {
     fn classes(&self) -> usize {
         self.starts.len() - 1
     }
@@ -148,7 +148,7 @@ impl Classifier {
     }
 }
 
-impl Classes for Classifier {
+impl Classes for SvmClassifier {
     fn width(&self) -> usize {
         match self.classes() {
             2 => 2,
@@ -234,20 +234,20 @@ fn probabilities(pairs: &[f32], sigmoids: &[(f32, f32)], p: &mut [f32]) {
 }
 
 #[derive(Debug)]
-struct Regressor {
+struct SvmRegressor {
     vectors: Vectors,
     coefficients: Vec<f32>,
     rho: f32,
     one_class: bool,
 }
 
-pub(super) fn regressor(node: &NodeProto) -> Result<Computation, Refusal> {
+pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     if Transform::read(node)? != Transform::None {
-        return Err(Refusal::Unsupported("with post_transform"));
+        return Err(OperatorRefusal::Unsupported("with post_transform"));
     }
     let count = usize::try_from(int(node, "n_supports").unwrap_or(0)).unwrap_or(0);
     if count == 0 {
-        return Err(Refusal::Unsupported("without support vectors"));
+        return Err(OperatorRefusal::Unsupported("without support vectors"));
     }
     let vectors = Vectors::read(node, count)?;
     let coefficients = floats(node, "coefficients").to_vec();
@@ -255,11 +255,11 @@ pub(super) fn regressor(node: &NodeProto) -> Result<Computation, Refusal> {
     let rho = floats(node, "rho");
     long("numbers in rho", rho.len(), 1)?;
     let one_class = int(node, "one_class").unwrap_or(0) != 0;
-    let machine = Regressor { vectors, coefficients, rho: rho[0], one_class };
+    let machine = SvmRegressor { vectors, coefficients, rho: rho[0], one_class };
     Ok(Computation::Rows(Box::new(machine)))
 }
 
-impl Rows for Regressor {
+impl RowFunction for SvmRegressor {
     fn width(&self, _columns: usize) -> usize {
         1
     }

@@ -1,6 +1,6 @@
 //! ONNX Runtime on NVIDIA GPUs.
 
-use super::explain::Trouble;
+use super::explain::OnnxRuntimeFailure;
 use crate::model::ByteSize;
 use ort::environment::Environment;
 use ort::ep::{self, ArenaExtendStrategy, ExecutionProvider as _};
@@ -23,7 +23,7 @@ pub(super) fn load(environment: &Environment) -> Result<(), ort::Error> {
 pub(super) fn place(
     builder: SessionBuilder,
     most: Option<ByteSize>,
-) -> Result<SessionBuilder, Trouble> {
+) -> Result<SessionBuilder, OnnxRuntimeFailure> {
     let mut cuda = ep::CUDA::default()
         .with_device_id(0)
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);

@@ -1,7 +1,7 @@
 //! Translates the library's errors.
 
 use crate::inference::models::guard::caught;
-use crate::inference::models::{ErrorCode, InferenceError};
+use crate::inference::models::{NnErrorCode, InferenceError};
 use crate::model::FailureKind;
 use ort::ErrorCode as Theirs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const NO_DEVICE_MEMORY: [&str; 4] =
 
 /// The action that an error is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doing<'a> {
+pub(super) struct LibraryAction<'a> {
     /// "load" or "run".
     pub(super) what: &'static str,
     /// The model's file, whose path the guest must not learn.
@@ -29,17 +29,17 @@ pub(super) struct Doing<'a> {
     pub(super) gpu: bool,
 }
 
-impl Doing<'_> {
+impl LibraryAction<'_> {
     /// Performs the action. The `ort` crate panics on unexpected results of the library, which a model can
     /// cause.
     pub(super) fn guarded<T>(
         self,
-        act: impl FnOnce() -> Result<T, Trouble>,
+        act: impl FnOnce() -> Result<T, OnnxRuntimeFailure>,
     ) -> Result<T, InferenceError> {
         match caught(act) {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(Trouble::Ours(error))) => Err(error),
-            Ok(Err(Trouble::Theirs(error))) => Err(self.explain(error.code(), &error.to_string())),
+            Ok(Err(OnnxRuntimeFailure::Ours(error))) => Err(error),
+            Ok(Err(OnnxRuntimeFailure::Theirs(error))) => Err(self.explain(error.code(), &error.to_string())),
             Err(panic) => Err(self.explain(Theirs::GenericFailure, &panic.0)),
         }
     }
@@ -54,13 +54,13 @@ impl Doing<'_> {
             return InferenceError::no_memory(&told);
         }
         let code = match theirs {
-            _ if says(&UNKNOWN_OPERATION) => ErrorCode::UnsupportedOperation,
-            Theirs::NotImplemented => ErrorCode::UnsupportedOperation,
-            Theirs::InvalidArgument => ErrorCode::InvalidArgument,
+            _ if says(&UNKNOWN_OPERATION) => NnErrorCode::UnsupportedOperation,
+            Theirs::NotImplemented => NnErrorCode::UnsupportedOperation,
+            Theirs::InvalidArgument => NnErrorCode::InvalidArgument,
             Theirs::InvalidProtobuf | Theirs::InvalidGraph | Theirs::NoModel => {
-                ErrorCode::InvalidEncoding
+                NnErrorCode::InvalidEncoding
             }
-            _ => ErrorCode::RuntimeError,
+            _ => NnErrorCode::RuntimeError,
         };
         InferenceError::refused(code, told)
     }
@@ -79,12 +79,12 @@ impl Doing<'_> {
 }
 
 /// An error of the library, or one of ours.
-pub(super) enum Trouble {
+pub(super) enum OnnxRuntimeFailure {
     Theirs(ort::Error),
     Ours(InferenceError),
 }
 
-impl<R> From<ort::Error<R>> for Trouble
+impl<R> From<ort::Error<R>> for OnnxRuntimeFailure
 where
     ort::Error: From<ort::Error<R>>,
 {
@@ -93,7 +93,7 @@ where
     }
 }
 
-impl From<InferenceError> for Trouble {
+impl From<InferenceError> for OnnxRuntimeFailure {
     fn from(error: InferenceError) -> Self {
         Self::Ours(error)
     }
@@ -103,9 +103,9 @@ impl From<InferenceError> for Trouble {
 mod tests {
     use super::*;
 
-    fn told(theirs: Theirs, text: &str, gpu: bool) -> (Result<ErrorCode, FailureKind>, String) {
+    fn told(theirs: Theirs, text: &str, gpu: bool) -> (Result<NnErrorCode, FailureKind>, String) {
         let file = Some(Path::new("/jobs/x/models/m/model.onnx"));
-        let error = Doing { what: "load", file, gpu }.explain(theirs, text);
+        let error = LibraryAction { what: "load", file, gpu }.explain(theirs, text);
         let code = match &error {
             InferenceError::Refused { code, .. } => Ok(*code),
             InferenceError::Ends { kind, .. } => Err(*kind),
@@ -117,14 +117,14 @@ mod tests {
     fn errors_get_a_code_and_keep_their_text() {
         let full = "Failed to allocate memory for requested buffer of size 9";
         let cases = [
-            (Theirs::InvalidProtobuf, "Protobuf parsing failed.", Ok(ErrorCode::InvalidEncoding)),
-            (Theirs::InvalidArgument, "Got invalid dimensions", Ok(ErrorCode::InvalidArgument)),
+            (Theirs::InvalidProtobuf, "Protobuf parsing failed.", Ok(NnErrorCode::InvalidEncoding)),
+            (Theirs::InvalidArgument, "Got invalid dimensions", Ok(NnErrorCode::InvalidArgument)),
             (
                 Theirs::GenericFailure,
                 "Fatal error: X(-1) is not a registered function/op",
-                Ok(ErrorCode::UnsupportedOperation),
+                Ok(NnErrorCode::UnsupportedOperation),
             ),
-            (Theirs::GenericFailure, "whatever", Ok(ErrorCode::RuntimeError)),
+            (Theirs::GenericFailure, "whatever", Ok(NnErrorCode::RuntimeError)),
         ];
         for (theirs, text, code) in cases {
             let expected = format!("onnxruntime cannot load it: {text}");
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_with_its_text() {
-        let doing = Doing { what: "run", file: None, gpu: false };
+        let doing = LibraryAction { what: "run", file: None, gpu: false };
         let error = doing.guarded::<()>(|| panic!("odd")).unwrap_err();
         assert_eq!(error.to_string(), "onnxruntime cannot run it: odd");
     }

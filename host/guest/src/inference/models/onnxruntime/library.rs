@@ -1,10 +1,10 @@
 //! The library itself. A process opens at most one, and never closes it.
 
 use super::cuda;
-use super::session::Model;
+use super::session::OnnxRuntimeModel;
 use crate::inference::models::error::LibraryError;
 use crate::inference::models::vet::Vetted;
-use crate::inference::models::{InferenceError, Loaded, ModelSource, NO_TELEMETRY, Wanted};
+use crate::inference::models::{InferenceError, BackendModel, ModelSource, NO_TELEMETRY, LoadSettings};
 use libloading::Symbol;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -84,9 +84,9 @@ impl Library {
         &self,
         source: ModelSource<'_>,
         vetted: Vetted,
-        wanted: &Wanted,
-    ) -> Result<Box<dyn Loaded>, InferenceError> {
-        Ok(Box::new(Model::load(&self.environment, source, vetted, wanted)?))
+        wanted: &LoadSettings,
+    ) -> Result<Box<dyn BackendModel>, InferenceError> {
+        Ok(Box::new(OnnxRuntimeModel::load(&self.environment, source, vetted, wanted)?))
     }
 }
 

@@ -1,11 +1,11 @@
 //! A model that the library has loaded.
 
 use super::cuda;
-use super::explain::{Doing, Trouble};
+use super::explain::{LibraryAction, OnnxRuntimeFailure};
 use super::tensor::{input, output, unusable};
 use crate::inference::models::vet::Vetted;
 use crate::inference::models::{
-    ElementType, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, Port, TensorView, Wanted,
+    ModelElementType, ModelFacts, InferenceError, BackendModel, ModelSource, OwnedTensor, ModelPort, TensorView, LoadSettings,
 };
 use crate::model::{Backend, Device};
 use ort::environment::Environment;
@@ -22,14 +22,14 @@ use std::collections::HashMap;
 const SHARED_FROM: u64 = 64 << 20;
 
 /// A loaded model.
-pub(super) struct Model {
+pub(super) struct OnnxRuntimeModel {
     session: Session,
-    facts: Facts,
+    facts: ModelFacts,
     /// The model's own types of its inputs.
     types: HashMap<String, TensorElementType>,
 }
 
-impl Model {
+impl OnnxRuntimeModel {
     /// Loads a model, from its file if there is one: the library then maps separate files with weights, and
     /// workers share that memory. Names and types of inputs and outputs come from the file, not from the
     /// library.
@@ -37,7 +37,7 @@ impl Model {
         environment: &Environment,
         source: ModelSource<'_>,
         vetted: Vetted,
-        wanted: &Wanted,
+        wanted: &LoadSettings,
     ) -> Result<Self, InferenceError> {
         let Vetted { proto, changed, inputs, outputs, beside, .. } = vetted;
         let encoded = changed.then(|| proto.encode_to_vec());
@@ -47,7 +47,7 @@ impl Model {
             ModelSource::File(path) => Some(path),
             ModelSource::Bytes(_) => None,
         };
-        let doing = Doing { what: "load", file, gpu: wanted.gpu.is_some() };
+        let doing = LibraryAction { what: "load", file, gpu: wanted.gpu.is_some() };
         let session = doing.guarded(|| {
             let mut builder = builder(environment, wanted, beside >= SHARED_FROM)?;
             Ok(match (&encoded, source) {
@@ -56,7 +56,7 @@ impl Model {
                 (None, ModelSource::Bytes(bytes)) => builder.commit_from_memory(bytes)?,
             })
         })?;
-        let facts = Facts {
+        let facts = ModelFacts {
             inputs,
             outputs,
             backend: Backend::OnnxRuntime,
@@ -71,11 +71,11 @@ impl Model {
         Ok(Self { session, facts, types })
     }
 
-    fn compute(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, Trouble> {
+    fn compute(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, OnnxRuntimeFailure> {
         let outputs = &self.facts.outputs;
         let wanted: Vec<_> =
             outputs.iter().map(|port| matches!(port.ty, ElementType::Standard(_))).collect();
-        if let (false, Some(Port { name, ty: ElementType::Other(ty), .. })) =
+        if let (false, Some(ModelPort { name, ty: ModelElementType::Other(ty), .. })) =
             (wanted.contains(&true), outputs.first())
         {
             return Err(unusable(name, ty).into());
@@ -91,23 +91,23 @@ impl Model {
     }
 }
 
-impl Loaded for Model {
-    fn facts(&self) -> &Facts {
+impl BackendModel for OnnxRuntimeModel {
+    fn facts(&self) -> &ModelFacts {
         &self.facts
     }
 
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
         let gpu = self.facts.device != Device::Cpu;
-        let doing = Doing { what: "run", file: None, gpu };
+        let doing = LibraryAction { what: "run", file: None, gpu };
         doing.guarded(|| self.compute(inputs))
     }
 }
 
 fn builder(
     environment: &Environment,
-    wanted: &Wanted,
+    wanted: &LoadSettings,
     shared: bool,
-) -> Result<SessionBuilder, Trouble> {
+) -> Result<SessionBuilder, OnnxRuntimeFailure> {
     // One thread means only the calling thread.
     let threads = usize::try_from(wanted.threads).unwrap_or(1).max(1);
     let builder = Session::builder(environment)?

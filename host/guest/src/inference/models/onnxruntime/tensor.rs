@@ -1,7 +1,7 @@
 //! Converts tensors to the library's types, and back.
 
-use super::explain::Trouble;
-use crate::inference::models::{ErrorCode, InferenceError, OwnedTensor, TensorType, TensorView};
+use super::explain::OnnxRuntimeFailure;
+use crate::inference::models::{NnErrorCode, InferenceError, OwnedTensor, NnTensorType, TensorView};
 use half::{bf16, f16};
 use ort::session::SessionInputValue;
 use ort::value::{
@@ -32,21 +32,21 @@ pub(super) fn input<'a>(
     view: &TensorView<'a>,
     dims: &[u32],
     theirs: Option<TensorElementType>,
-) -> Result<SessionInputValue<'a>, Trouble> {
+) -> Result<SessionInputValue<'a>, OnnxRuntimeFailure> {
     let shape = Shape::new(dims.iter().map(|size| i64::from(*size)));
     let bytes = view.bytes;
     match view.ty {
-        TensorType::U8 if theirs == Some(TensorElementType::Bool) => {
+        NnTensorType::U8 if theirs == Some(TensorElementType::Bool) => {
             let elements: Vec<bool> = bytes.iter().map(|byte| *byte != 0).collect();
             Ok(Tensor::from_array((shape, elements))?.into())
         }
-        TensorType::U8 => Ok(TensorRef::from_array_view((shape, bytes))?.into()),
-        TensorType::F16 => numbers::<f16, 2>(bytes, shape, f16::from_le_bytes),
-        TensorType::Bf16 => numbers::<bf16, 2>(bytes, shape, bf16::from_le_bytes),
-        TensorType::F32 => numbers::<f32, 4>(bytes, shape, f32::from_le_bytes),
-        TensorType::F64 => numbers::<f64, 8>(bytes, shape, f64::from_le_bytes),
-        TensorType::I32 => numbers::<i32, 4>(bytes, shape, i32::from_le_bytes),
-        TensorType::I64 => numbers::<i64, 8>(bytes, shape, i64::from_le_bytes),
+        NnTensorType::U8 => Ok(TensorRef::from_array_view((shape, bytes))?.into()),
+        NnTensorType::F16 => numbers::<f16, 2>(bytes, shape, f16::from_le_bytes),
+        NnTensorType::Bf16 => numbers::<bf16, 2>(bytes, shape, bf16::from_le_bytes),
+        NnTensorType::F32 => numbers::<f32, 4>(bytes, shape, f32::from_le_bytes),
+        NnTensorType::F64 => numbers::<f64, 8>(bytes, shape, f64::from_le_bytes),
+        NnTensorType::I32 => numbers::<i32, 4>(bytes, shape, i32::from_le_bytes),
+        NnTensorType::I64 => numbers::<i64, 8>(bytes, shape, i64::from_le_bytes),
     }
 }
 
@@ -54,7 +54,7 @@ fn numbers<T, const SIZE: usize>(
     bytes: &[u8],
     shape: Shape,
     read: fn([u8; SIZE]) -> T,
-) -> Result<SessionInputValue<'_>, Trouble>
+) -> Result<SessionInputValue<'_>, OnnxRuntimeFailure>
 where
     T: PrimitiveTensorElementType + Copy + Debug + 'static,
 {
@@ -69,22 +69,22 @@ where
 }
 
 /// Copies an output of the library.
-pub(super) fn output(name: &str, value: &DynValue) -> Result<OwnedTensor, Trouble> {
+pub(super) fn output(name: &str, value: &DynValue) -> Result<OwnedTensor, OnnxRuntimeFailure> {
     let ValueType::Tensor { ty, shape, .. } = value.dtype() else {
         return Err(unusable(name, &value.dtype().to_string()).into());
     };
     let (ty, bytes) = match ty {
-        TensorElementType::Float16 => (TensorType::F16, bytes::<f16>(value)?),
-        TensorElementType::Bfloat16 => (TensorType::Bf16, bytes::<bf16>(value)?),
-        TensorElementType::Float32 => (TensorType::F32, bytes::<f32>(value)?),
-        TensorElementType::Float64 => (TensorType::F64, bytes::<f64>(value)?),
-        TensorElementType::Int32 => (TensorType::I32, bytes::<i32>(value)?),
-        TensorElementType::Int64 => (TensorType::I64, bytes::<i64>(value)?),
-        TensorElementType::Uint8 => (TensorType::U8, bytes::<u8>(value)?),
+        TensorElementType::Float16 => (NnTensorType::F16, bytes::<f16>(value)?),
+        TensorElementType::Bfloat16 => (NnTensorType::Bf16, bytes::<bf16>(value)?),
+        TensorElementType::Float32 => (NnTensorType::F32, bytes::<f32>(value)?),
+        TensorElementType::Float64 => (NnTensorType::F64, bytes::<f64>(value)?),
+        TensorElementType::Int32 => (NnTensorType::I32, bytes::<i32>(value)?),
+        TensorElementType::Int64 => (NnTensorType::I64, bytes::<i64>(value)?),
+        TensorElementType::Uint8 => (NnTensorType::U8, bytes::<u8>(value)?),
         TensorElementType::Bool => {
             let mut bytes = bytes::<bool>(value)?;
             bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
-            (TensorType::U8, bytes)
+            (NnTensorType::U8, bytes)
         }
         other => return Err(unusable(name, &onnx_name(*other)).into()),
     };
@@ -99,7 +99,7 @@ pub(super) fn output(name: &str, value: &DynValue) -> Result<OwnedTensor, Troubl
     Ok(OwnedTensor { name: name.to_owned(), ty, dims, bytes })
 }
 
-fn bytes<T: PrimitiveTensorElementType>(value: &DynValue) -> Result<Vec<u8>, Trouble> {
+fn bytes<T: PrimitiveTensorElementType>(value: &DynValue) -> Result<Vec<u8>, OnnxRuntimeFailure> {
     let (_, elements) = value.try_extract_tensor::<T>()?;
     // SAFETY: the elements, of any type, are contiguous and have this many bytes.
     let bytes =
@@ -110,7 +110,7 @@ fn bytes<T: PrimitiveTensorElementType>(value: &DynValue) -> Result<Vec<u8>, Tro
 /// The error for an output whose type `wasi:nn` does not have.
 pub(super) fn unusable(name: &str, ty: &str) -> InferenceError {
     InferenceError::refused(
-        ErrorCode::UnsupportedOperation,
+        NnErrorCode::UnsupportedOperation,
         format!(
             "output \"{name}\" is {ty}, which no tensor of wasi:nn can hold: make a model whose \
              outputs are f16, f32, f64, bf16, u8, bool, i32 or i64"
@@ -120,5 +120,5 @@ pub(super) fn unusable(name: &str, ty: &str) -> InferenceError {
 
 fn too_large(name: &str, size: i64) -> InferenceError {
     let text = format!("output \"{name}\" has a dimension of {size}, and at most 4294967295 fits");
-    InferenceError::refused(ErrorCode::TooLarge, text)
+    InferenceError::refused(NnErrorCode::TooLarge, text)
 }

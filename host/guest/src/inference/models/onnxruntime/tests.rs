@@ -5,8 +5,8 @@ use crate::inference::NamedLibrary;
 use crate::inference::models::samples::is_alone;
 use crate::inference::models::vet;
 use crate::inference::models::{
-    Dimension, ElementType, ErrorCode, InferenceError, Loaded, ModelSource, OwnedTensor, Port,
-    TensorType, TensorView, Wanted,
+    ModelDimension, ModelElementType, NnErrorCode, InferenceError, BackendModel, ModelSource, OwnedTensor, ModelPort,
+    NnTensorType, TensorView, LoadSettings,
 };
 use crate::model::{Backend, Device};
 use std::fs;
@@ -21,16 +21,16 @@ fn library() -> Library {
     Library::open(&file).unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn wanted(threads: u32) -> Wanted {
-    Wanted { threads, gpu: None, gpu_memory: None, fell_back: false, limit: 1 << 30, others: 0 }
+fn wanted(threads: u32) -> LoadSettings {
+    LoadSettings { threads, gpu: None, gpu_memory: None, fell_back: false, limit: 1 << 30, others: 0 }
 }
 
-fn load(model: &[u8]) -> Result<Box<dyn Loaded>, InferenceError> {
+fn load(model: &[u8]) -> Result<Box<dyn BackendModel>, InferenceError> {
     load_from(ModelSource::Bytes(model), 1)
 }
 
 /// Loads a model as a worker does.
-fn load_from(source: ModelSource<'_>, threads: u32) -> Result<Box<dyn Loaded>, InferenceError> {
+fn load_from(source: ModelSource<'_>, threads: u32) -> Result<Box<dyn BackendModel>, InferenceError> {
     let wanted = wanted(threads);
     library().load(source, vet::read(source, wanted.limit)?, &wanted)
 }
@@ -96,7 +96,7 @@ fn doubling() -> Vec<u8> {
     model(&node("Add", &["x", "x"]), &[], &x, &y)
 }
 
-fn view<'a>(ty: TensorType, dims: &'a [u32], bytes: &'a [u8]) -> TensorView<'a> {
+fn view<'a>(ty: NnTensorType, dims: &'a [u32], bytes: &'a [u8]) -> TensorView<'a> {
     TensorView { name: "x", ty, dims, bytes }
 }
 
@@ -104,7 +104,7 @@ fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-fn refused<T>(result: Result<T, InferenceError>) -> (ErrorCode, String) {
+fn refused<T>(result: Result<T, InferenceError>) -> (NnErrorCode, String) {
     match result.err() {
         Some(InferenceError::Refused { code, message }) => (code, message),
         other => panic!("not refused: {other:?}"),
@@ -114,9 +114,9 @@ fn refused<T>(result: Result<T, InferenceError>) -> (ErrorCode, String) {
 #[test]
 fn a_model_is_described_and_computes() {
     let mut model = load(&doubling()).unwrap();
-    let port = |name: &str| Port {
+    let port = |name: &str| ModelPort {
         name: name.to_owned(),
-        ty: ElementType::Standard(TensorType::F32),
+        ty: ModelElementType::Standard(NnTensorType::F32),
         shape: Some(vec![Dimension::Named("n".to_owned()), Dimension::Fixed(2)]),
     };
     let facts = model.facts();
@@ -124,7 +124,7 @@ fn a_model_is_described_and_computes() {
     assert_eq!((facts.backend, facts.device), (Backend::OnnxRuntime, Device::Cpu));
     let y = OwnedTensor {
         name: "y".to_owned(),
-        ty: TensorType::F32,
+        ty: NnTensorType::F32,
         dims: vec![2, 2],
         bytes: floats(&[2.0, -4.0, 6.0, 0.5]),
     };
@@ -134,10 +134,10 @@ fn a_model_is_described_and_computes() {
     let shifted = [&[0][..], &bytes].concat();
     assert_eq!(model.run(&[view(TensorType::F32, &[2, 2], &shifted[1..])]), Ok(vec![y]));
     // An empty tensor works too.
-    let none = model.run(&[view(TensorType::F32, &[0, 2], &[])]).unwrap();
+    let none = model.run(&[view(NnTensorType::F32, &[0, 2], &[])]).unwrap();
     assert_eq!((&none[0].dims[..], &none[0].bytes[..]), (&[0, 2][..], &[][..]));
     let bytes = floats(&[1.0; 3]);
-    let (code, text) = refused(model.run(&[view(TensorType::F32, &[1, 3], &bytes)]));
+    let (code, text) = refused(model.run(&[view(NnTensorType::F32, &[1, 3], &bytes)]));
     assert_eq!(code, ErrorCode::InvalidArgument);
     assert!(text.starts_with("onnxruntime cannot run it: ") && text.contains("Got: 3"), "{text}");
 }
@@ -145,7 +145,7 @@ fn a_model_is_described_and_computes() {
 /// Covers all types of `wasi:nn`, also bf16, which tract does not support.
 #[test]
 fn numbers_of_all_types_go_through() {
-    use TensorType::{Bf16, F16, F32, F64, I32, I64, U8};
+    use NnTensorType::{Bf16, F16, F32, F64, I32, I64, U8};
     // Each type with its number in ONNX.
     for (number, ty) in [(1, F32), (2, U8), (6, I32), (7, I64), (10, F16), (11, F64), (16, Bf16)] {
         let x = port("x", number, &["n"]);
@@ -163,15 +163,15 @@ fn booleans_are_bytes_and_scalars_have_one_element() {
     let x = port("x", BOOL, &["n"]);
     let y = port("y", BOOL, &["n"]);
     let mut not = load(&model(&node("Not", &["x"]), &[], &x, &y)).unwrap();
-    let ty = ElementType::Standard(TensorType::U8);
+    let ty = ModelElementType::Standard(NnTensorType::U8);
     assert!(not.facts().inputs[0].ty == ty && not.facts().outputs[0].ty == ty);
-    let outputs = not.run(&[view(TensorType::U8, &[3], &[0, 1, 7])]).unwrap();
+    let outputs = not.run(&[view(NnTensorType::U8, &[3], &[0, 1, 7])]).unwrap();
     assert_eq!(outputs[0].bytes, [1, 0, 0]);
 
     let x = port("x", FLOAT, &[]);
     let y = port("y", FLOAT, &[]);
     let mut scalar = load(&model(&node("Neg", &["x"]), &[], &x, &y)).unwrap();
-    let outputs = scalar.run(&[view(TensorType::F32, &[], &floats(&[2.0]))]).unwrap();
+    let outputs = scalar.run(&[view(NnTensorType::F32, &[], &floats(&[2.0]))]).unwrap();
     assert_eq!((&outputs[0].dims[..], &outputs[0].bytes), (&[1][..], &floats(&[-2.0])));
 }
 
@@ -183,7 +183,7 @@ fn what_cannot_be_used_is_refused_with_a_reason() {
     let y = port("y", STRING, &["n"]);
     let mut strings = load(&model(&cast, &[], &x, &y)).unwrap();
     assert_eq!(strings.facts().outputs[0].ty, ElementType::Other("string".to_owned()));
-    let (code, text) = refused(strings.run(&[view(TensorType::F32, &[1], &floats(&[2.0]))]));
+    let (code, text) = refused(strings.run(&[view(NnTensorType::F32, &[1], &floats(&[2.0]))]));
     assert_eq!(code, ErrorCode::UnsupportedOperation);
     assert!(text.contains("output \"y\" is string"), "{text}");
 
@@ -230,7 +230,7 @@ fn large_weights_are_mapped() {
 
     let mut model = load_from(ModelSource::File(&path), 1).unwrap();
     let input = floats(&[1.0; 4096]);
-    let outputs = model.run(&[view(TensorType::F32, &[1, 4096], &input)]).unwrap();
+    let outputs = model.run(&[view(NnTensorType::F32, &[1, 4096], &input)]).unwrap();
     assert_eq!(outputs[0].dims, [1, 5120]);
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();
     let map = maps.split("VmFlags").find(|map| map.contains("/w.bin\n")).expect("mapped");

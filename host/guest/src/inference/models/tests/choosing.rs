@@ -6,8 +6,8 @@ use crate::inference::models::samples::{layer, model, node, one, port, trees};
 use crate::model::{ByteSize, Device, FileStamp};
 use tract_onnx::pb::tensor_proto::DataType;
 
-fn open(models: Vec<Model>, lease: Option<u32>) -> Models {
-    Models::open(models, &InferenceSettings::default(), lease, 2, &Limits::default())
+fn open(models: Vec<Model>, lease: Option<u32>) -> LoadedModels {
+    LoadedModels::open(models, &InferenceSettings::default(), lease, 2, &Limits::default())
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn places_of_libraries_are_not_told() {
     let library = folder.path().join("libonnxruntime.so.1");
     fs::write(&library, "none").expect("a file");
     let settings = InferenceSettings { onnxruntime: Some(library), ..InferenceSettings::default() };
-    let models = Models::open(
+    let models = LoadedModels::open(
         vec![Model { host: "/gone".into(), ..model }],
         &settings,
         None,
@@ -185,7 +185,7 @@ fn models_are_held_to_their_limit_together() {
     let (_folder, model) = named(&file);
     let settings = InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() };
     let limits = Limits { models: ByteSize(size * 2), ..Limits::default() };
-    let models = Models::open(vec![model], &settings, None, 1, &limits);
+    let models = LoadedModels::open(vec![model], &settings, None, 1, &limits);
     models.load("m").expect("it loads");
     let first = models.load_bytes(&file, false).expect("the limit is reached");
     let both = size * 2;

@@ -174,7 +174,7 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
     let stamp = |path: &std::path::Path| FileStamp::of(&path.metadata().expect("it is there"));
     let load = |beside: Option<Vec<(String, FileStamp)>>| {
         let all = vec![Model { beside, ..model.clone() }];
-        let models = Models::open(all, &InferenceSettings::default(), None, 1, &Limits::default());
+        let models = LoadedModels::open(all, &InferenceSettings::default(), None, 1, &Limits::default());
         told(models.load("m").map(drop))
     };
     let known = Some(vec![("w.bin".to_owned(), stamp(&path))]);
@@ -203,7 +203,7 @@ fn weights_in_other_files_are_those_of_the_folder() {
         fs::write(&inside, weights).expect("weights");
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).expect("a link");
         let models =
-            Models::open(vec![model], &InferenceSettings::default(), None, 1, &Limits::default());
+            LoadedModels::open(vec![model], &InferenceSettings::default(), None, 1, &Limits::default());
         models.load("m").and_then(|model| run_x(&model, &[1, 2], &[1.0, 1.0]))
     };
     let outputs = load(&beside("w.bin", &[("offset", "4"), ("length", "24")])).expect("it runs");
@@ -379,7 +379,7 @@ fn indices_beyond_a_tensor_are_errors() {
     for op_type in ["Gather", "GatherElements"] {
         let model = gather(op_type);
         let run =
-            |indices: [i64; 2]| model.run(&[view("x", TensorType::I64, &[2, 1], &raw!(indices))]);
+            |indices: [i64; 2]| model.run(&[view("x", NnTensorType::I64, &[2, 1], &raw!(indices))]);
         let outputs = run([2, 0]).expect("it runs");
         assert_eq!(f32s(&outputs[0]), [3.0, 1.0], "{op_type}");
         for wrong in [3, 1 << 40, i64::MAX, -4, i64::MIN] {
@@ -396,7 +396,7 @@ fn a_model_is_not_waited_for() {
     fs::remove_file(&path).expect("the file goes");
     fs::create_dir(&path).expect("a folder comes");
     let models =
-        Models::open(vec![model], &InferenceSettings::default(), None, 1, &Limits::default());
+        LoadedModels::open(vec![model], &InferenceSettings::default(), None, 1, &Limits::default());
     assert_eq!(
         told(models.load("m")),
         "RuntimeError: model \"m\": the model's folder/model.onnx cannot be read: it is no regular file"

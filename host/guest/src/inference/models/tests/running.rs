@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inference::models::samples::{floats, int, layer, longs, model, node, one, port, trees};
-use crate::inference::models::{Dimension, ElementType, Port};
+use crate::inference::models::{ModelDimension, ModelElementType, ModelPort};
 use crate::model::Device;
 use half::f16;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -33,7 +33,7 @@ fn a_layer_is_computed_for_any_batch() {
 fn a_model_says_what_it_is() {
     let model = load(&layer()).expect("it loads");
     let facts = model.facts();
-    let named = |name: &str| Dimension::Named(name.to_owned());
+    let named = |name: &str| ModelDimension::Named(name.to_owned());
     assert_eq!(
         facts.inputs,
         [Port {
@@ -58,7 +58,7 @@ fn a_model_says_what_it_is() {
     assert_eq!(shown, ["uint16 [?, 3]", "u8 []", "bf16 [?]"]);
 }
 
-fn model_port(info: tract_onnx::pb::ValueInfoProto) -> Port {
+fn model_port(info: tract_onnx::pb::ValueInfoProto) -> ModelPort {
     let proto = model(Vec::new(), Vec::new(), vec![info], Vec::new());
     let graph = proto.graph.expect("a graph");
     crate::inference::models::onnx_facts::outputs(&graph).expect("its output").remove(0)
@@ -83,13 +83,13 @@ fn what_was_computed_is_counted_once() {
 #[test]
 fn numbers_of_all_types_are_taken_and_given() {
     let f16s = |values: [f32; 2]| raw!(values.map(|value| f16::from_f32(value).to_bits()));
-    let cases: [(DataType, TensorType, Vec<u8>, Vec<u8>); 6] = [
-        (DataType::Float, TensorType::F32, raw!([1.5_f32, -2.0]), raw!([3.0_f32, -4.0])),
-        (DataType::Double, TensorType::F64, raw!([1.5_f64, -2.0]), raw!([3.0_f64, -4.0])),
-        (DataType::Float16, TensorType::F16, f16s([1.5, -2.0]), f16s([3.0, -4.0])),
-        (DataType::Int64, TensorType::I64, raw!([1_i64 << 40, -2]), raw!([1_i64 << 41, -4])),
-        (DataType::Int32, TensorType::I32, raw!([3_i32, -2]), raw!([6_i32, -4])),
-        (DataType::Uint8, TensorType::U8, vec![3, 100], vec![6, 200]),
+    let cases: [(DataType, NnTensorType, Vec<u8>, Vec<u8>); 6] = [
+        (DataType::Float, NnTensorType::F32, raw!([1.5_f32, -2.0]), raw!([3.0_f32, -4.0])),
+        (DataType::Double, NnTensorType::F64, raw!([1.5_f64, -2.0]), raw!([3.0_f64, -4.0])),
+        (DataType::Float16, NnTensorType::F16, f16s([1.5, -2.0]), f16s([3.0, -4.0])),
+        (DataType::Int64, NnTensorType::I64, raw!([1_i64 << 40, -2]), raw!([1_i64 << 41, -4])),
+        (DataType::Int32, NnTensorType::I32, raw!([3_i32, -2]), raw!([6_i32, -4])),
+        (DataType::Uint8, NnTensorType::U8, vec![3, 100], vec![6, 200]),
     ];
     for (onnx, ty, x, doubled) in cases {
         let mut proto = one("Add", onnx, onnx, "N");
@@ -103,7 +103,7 @@ fn numbers_of_all_types_are_taken_and_given() {
 #[test]
 fn booleans_are_bytes() {
     let model = load(&one("Not", DataType::Bool, DataType::Bool, "N")).expect("it loads");
-    let outputs = model.run(&[view("x", TensorType::U8, &[3], &[0, 1, 77])]).expect("it runs");
+    let outputs = model.run(&[view("x", NnTensorType::U8, &[3], &[0, 1, 77])]).expect("it runs");
     assert_eq!((outputs[0].ty, outputs[0].bytes.as_slice()), (TensorType::U8, &[1, 0, 0][..]));
 }
 
@@ -182,7 +182,7 @@ fn outputs_of_other_types_are_seen_and_left_out() {
 #[test]
 fn models_go_to_any_thread() {
     fn goes<T: Send + Sync>() {}
-    goes::<Models>();
+    goes::<LoadedModels>();
     goes::<LoadedModel>();
 }
 
@@ -206,7 +206,7 @@ fn inputs_come_in_any_order() {
     let a = raw!([1.0_f32; 4]);
     let b = raw!([2.0_f32; 4]);
     let outputs = model
-        .run(&[view("b", TensorType::F32, &[1, 4], &b), view("a", TensorType::F32, &[1, 4], &a)])
+        .run(&[view("b", NnTensorType::F32, &[1, 4], &b), view("a", NnTensorType::F32, &[1, 4], &a)])
         .expect("it runs");
     assert_eq!((f32s(&outputs[0]), f32s(&outputs[1])), (vec![3.0; 4], vec![6.0; 4]));
 }
@@ -215,7 +215,7 @@ fn inputs_come_in_any_order() {
 fn wrong_inputs_are_told_with_what_was_expected() {
     let model = load(&two()).expect("it loads");
     let eight = [0; 32];
-    let f32 = TensorType::F32;
+    let f32 = NnTensorType::F32;
     let a = view("a", f32, &[2, 4], &eight);
     let b = view("b", f32, &[2, 4], &eight);
     let big = [u32::MAX, 4];
@@ -224,7 +224,7 @@ fn wrong_inputs_are_told_with_what_was_expected() {
         &[a, b, view("c", f32, &[1], &eight[..4])],
         &[a, b, view("by", f32, &[1], &eight[..4])],
         &[a, a, b],
-        &[a, view("b", TensorType::I64, &[2, 2], &eight)],
+        &[a, view("b", NnTensorType::I64, &[2, 2], &eight)],
         &[a, view("b", f32, &[4, 2], &eight)],
         &[a, view("b", f32, &[8], &eight)],
         &[view("a", f32, &[1, 4], &eight[..16]), b],
