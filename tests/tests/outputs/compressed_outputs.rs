@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python};
 use std::process::Command;
 
-/// The content of a file as pyarrow reads it; Python's gzip and pandas must read the same.
+/// The content of a file as pyarrow reads it. For gzip, Python's gzip and pandas must read the same.
 #[track_caller]
 fn read(ran: &Ran, file: &str, compression: &str) -> String {
     let code = "import sys, io, pandas as pd, pyarrow as pa\n\
