@@ -14,8 +14,8 @@ pub fn python() -> PathBuf {
     python
 }
 
-/// The ONNX Runtime library from its Python package, for `SANDMILL_ONNXRUNTIME`. `make test` or `make
-/// python-env` installs it.
+/// The ONNX Runtime library from its Python package, for `SANDMILL_ONNXRUNTIME`. `make test` or
+/// `make python-env` installs it.
 pub fn onnxruntime() -> PathBuf {
     if let Some(named) = std::env::var_os("SANDMILL_ONNXRUNTIME").filter(|_| packed().is_some()) {
         return named.into();

@@ -44,8 +44,8 @@ pub fn redact(text: &str, folder: &Path) -> String {
     lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Cuts the text after `=denied` that comes from a toolchain's own library, in lines such as `wasi
-/// /etc/passwd=denied: No such file`, because it differs between toolchains. The host's messages stay.
+/// Cuts the text after `=denied` that comes from a toolchain's own library, in lines such as
+/// `wasi /etc/passwd=denied: No such file`, because it differs between toolchains. The host's messages stay.
 pub fn cut_denials(text: &str) -> String {
     let cut = |line: &str| match line.split_once("=denied: ") {
         Some((what, _)) if !what.starts_with("host ") && !what.contains(": host ") => {

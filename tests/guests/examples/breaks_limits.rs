@@ -1,5 +1,5 @@
-//! Hostile: exceeds the limit that `--do WHAT` names, in `run`, or in `init` with `--when init`. With `--do
-//! moderate`, each call stays within all limits, but the sum of the calls would not.
+//! Hostile: exceeds the limit that `--do WHAT` names, in `run`, or in `init` with `--when init`. With
+//! `--do moderate`, each call stays within all limits, but the sum of the calls would not.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs::{self, File};

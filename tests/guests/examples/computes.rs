@@ -1,6 +1,6 @@
 //! Ordinary, and written directly against `wasi:nn`: each file contains the input tensors of one computation.
-//! The file's name begins with the model's name (`NAME-ANYTHING.tensors`). A row for each output, `FILE
-//! OUTPUT TYPE DIMENSIONS BYTES`, or one row `FILE refused CODE: TEXT`.
+//! The file's name begins with the model's name (`NAME-ANYTHING.tensors`). A row for each output,
+//! `FILE OUTPUT TYPE DIMENSIONS BYTES`, or one row `FILE refused CODE: TEXT`.
 //!
 //! A file has one line for each tensor, `NAME TYPE DIMENSIONS BYTES`: dimensions separated by `x`, and bytes
 //! as hexadecimal digits.

@@ -1,7 +1,7 @@
 //! Hostile: tries to reach files and networks that it was not given. One row per item of its mini-batch, with
-//! the results of all attempts, joined by ` | `, as `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`. `--path
-//! PATH` adds a path to read through the host and through WASI, `--list PATH` a folder to list and `--write
-//! PATH` a file to write. Each may be given more than once.
+//! the results of all attempts, joined by ` | `, as `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`.
+//! `--path PATH` adds a path to read through the host and through WASI, `--list PATH` a folder to list and
+//! `--write PATH` a file to write. Each may be given more than once.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fmt::{Debug, Display};
